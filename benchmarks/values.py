@@ -1,12 +1,14 @@
 """Avro values read as columns, beside raw bytes, ready-made columns, and the JVM's connector with `from_avro`.
 
-Then columns written as Avro values, beside the JVM's connector with `to_avro`.
+The same rows as Protobuf, and as JSON beside the JVM's connector with `from_json`. Then columns written as Avro values,
+beside the JVM's connector with `to_avro`.
 
     ./run bench values [--records 4000000] [--rounds 5]
 
-Ten fields and about 100 bytes a value, one schema id or two in turns. `from_avro` takes one schema, so the JVM reads
-the topic with one id only. spark-avro 4.1.1 is the newest that could be had: where another pyspark is installed, the
-JVM is left out. To measure it too, install that version beside the environment:
+Ten fields and about 100 bytes a value (230 as JSON), one schema id or two in turns. `from_avro` takes one schema, so
+the JVM reads the topic with one id only. spark-protobuf could not be had, and of spark-avro 4.1.1 is the newest: where
+another pyspark is installed, the JVM is left out of Avro. To measure it too, install that version beside the
+environment:
 
     pip install --target FOLDER --no-deps pyspark==4.1.1
     PYTHONPATH=FOLDER ./run bench values
@@ -21,12 +23,15 @@ import random
 import struct
 import time
 from collections.abc import Callable
+from datetime import datetime, timezone
 from functools import partial
 
 import fastavro
 import pyspark
 from confluent_kafka import Producer
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, expr, from_json
 
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Comparison, Figures, in_turns
@@ -46,6 +51,7 @@ AVRO, MIXED, FEWER, RAW, READY, JVM, JVM_TUNED = (
     *("avro", "avro, two ids", "avro, 3 of 10 fields", "raw bytes", "ready-made"),
     *("from_avro", "from_avro, tuned"),
 )
+PROTOBUF, JSON, FROM_JSON = "protobuf", "json", "from_json"
 WRITE, JVM_WRITE = "write avro", "to_avro"
 FIELDS = {
     "id": "long",
@@ -58,6 +64,12 @@ FIELDS = {
     "note": ["null", "string"],
     "country": "string",
     "weight": "float",
+}
+# The same in Protobuf, numbered from 1.
+PROTOBUF_FIELDS = {
+    **dict.fromkeys(FIELDS, "string"),
+    **{"id": "int64", "amount": "double", "quantity": "int32", "placed_at": "google.protobuf.Timestamp"},
+    **{"paid": "bool", "weight": "float"},
 }
 # As Spark shows them.
 COLUMNS = (
@@ -82,14 +94,15 @@ def schema(*, extra: bool) -> dict[str, object]:
     return {"type": "record", "name": "Order", "fields": fields}
 
 
-def encoded(numbers: tuple[int, ...]) -> list[bytes]:
-    """Return values whose schema ids take turns; the second one has a field more, in between."""
+def proto() -> str:
+    fields = (f"optional {kind} {name} = {number};" for number, (name, kind) in enumerate(PROTOBUF_FIELDS.items(), 1))
+    return f'syntax = "proto2"; import "google/protobuf/timestamp.proto"; message Order {{ {" ".join(fields)} }}'
+
+
+def orders() -> list[dict[str, object]]:
     rng = random.Random(7)
-    parsed = [fastavro.parse_schema(schema(extra=index == 1)) for index in range(len(numbers))]
-    values = []
-    for number in range(20_000):
-        turn = number % len(numbers)
-        value = {
+    return [
+        {
             "id": number,
             "customer": f"customer-{rng.randrange(10**9):012d}",
             "amount": rng.random() * 1000,
@@ -102,9 +115,50 @@ def encoded(numbers: tuple[int, ...]) -> list[bytes]:
             "weight": rng.random(),
             "channel": "web",
         }
+        for number in range(20_000)
+    ]
+
+
+def encoded(numbers: tuple[int, ...]) -> list[bytes]:
+    """Return values whose schema ids take turns; the second one has a field more, in between."""
+    parsed = [fastavro.parse_schema(schema(extra=index == 1)) for index in range(len(numbers))]
+    values = []
+    for number, value in enumerate(orders()):
+        turn = number % len(numbers)
         out = io.BytesIO()
         fastavro.schemaless_writer(out, parsed[turn], value)
         values.append(struct.pack(">bI", 0, numbers[turn]) + out.getvalue())
+    return values
+
+
+def as_protobuf(number: int) -> list[bytes]:
+    """Return values of the first message of the schema with this id."""
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", dependency=[timestamp_pb2.DESCRIPTOR.name])
+    message = file.message_type.add(name="Order")
+    for position, (name, kind) in enumerate(PROTOBUF_FIELDS.items(), 1):
+        field = message.field.add(name=name, number=position, label=1)
+        if "." in kind:
+            field.type, field.type_name = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE, f".{kind}"
+        else:
+            field.type = getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{kind.upper()}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    order = message_factory.GetMessageClass(pool.FindMessageTypeByName("Order"))
+    values = []
+    for value in orders():
+        made = order(**{name: value[name] for name in FIELDS if name != "placed_at" and value[name] is not None})
+        made.placed_at.FromMilliseconds(value["placed_at"])
+        values.append(struct.pack(">bI", 0, number) + b"\0" + made.SerializeToString())
+    return values
+
+
+def as_json() -> list[bytes]:
+    values = []
+    for value in orders():
+        seconds = int(str(value["placed_at"])) / 1000
+        at = datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+        values.append(json.dumps({name: value[name] for name in FIELDS} | {"placed_at": at}).encode())
     return values
 
 
@@ -169,6 +223,9 @@ def main() -> None:
         two = registry.register("two-value", schema(extra=True))
         fill(kafka, "one", encoded((one,)), given.records)
         fill(kafka, "two", encoded((one, two)), given.records)
+        as_message = registry.register("protobuf-value", proto(), kind="PROTOBUF")
+        fill(kafka, "protobuf", as_protobuf(as_message), given.records)
+        fill(kafka, "json", as_json(), given.records)
         servers = kafka.bootstrap_servers
 
         def ours(topic: str, columns: str, name: str = "kafkagroup") -> DataFrame:
@@ -178,9 +235,16 @@ def main() -> None:
                 reader = reader.option("value.schema.id", one)
             return reader.schema(columns).load()
 
+        def others(value_format: str, options: dict[str, str]) -> DataFrame:
+            reader = spark.read.format("kafkagroup").option("kafka.bootstrap.servers", servers)
+            return reader.options(**{"value.format": value_format, **options}).schema(every).load()
+
+        def parsed() -> DataFrame:
+            reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", "json")
+            return reader.load().select(from_json(col("value").cast("string"), COLUMNS).alias("value"))
+
         def jvms(options: dict[str, str]) -> DataFrame:
             from pyspark.sql.avro.functions import from_avro
-            from pyspark.sql.functions import expr
 
             reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", "one")
             value = from_avro(expr("substring(value, 6)"), json.dumps(schema(extra=False)))
@@ -194,6 +258,14 @@ def main() -> None:
             RAW: partial(ours, "one", "value binary"),
             READY: partial(ours, "one", every, sources.FORMATS[sources.FLOOR][0]),
         }
+        of_registry = {"schema.registry.url": registry.url, "subscribe": "protobuf"}
+        frames |= {
+            PROTOBUF: partial(others, "protobuf", of_registry),
+            JSON: partial(others, "json", {"value.schema": COLUMNS, "subscribe": "json"}),
+            FROM_JSON: parsed,
+        }
+        assert frames[PROTOBUF]().exceptAll(frames[AVRO]()).isEmpty(), "the values differ from those of Avro"
+        assert frames[JSON]().exceptAll(frames[FROM_JSON]()).isEmpty(), "the values differ from those of from_json"
         if with_jvm:
             frames |= {JVM: partial(jvms, {}), JVM_TUNED: partial(jvms, dict(sources.FORMATS[sources.TUNED][1]))}
             assert frames[JVM]().exceptAll(frames[AVRO]()).isEmpty(), "the values differ from those of from_avro"
@@ -204,6 +276,8 @@ def main() -> None:
                 *(Comparison(MIXED, peer, 4.0) for peer in (JVM, JVM_TUNED)),
                 Comparison(AVRO, READY, 1 / 1.15),
                 Comparison(AVRO, RAW),
+                Comparison(PROTOBUF, AVRO),
+                Comparison(JSON, FROM_JSON, 2.0),
                 Comparison(FEWER, RAW, 1 / 0.9),
             ),
         )
