@@ -1,0 +1,68 @@
+"""The simulator's command line: `python -m tests.simulation seeds 0 300`, `story 17`, `trace 17`, `mutations`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from tests.simulation.campaign import find, run_seeds
+from tests.simulation.mutations import FOUND_BY, MUTATIONS
+from tests.simulation.scenario import Run, scenario_of, shortened
+
+
+def main() -> int:
+    """Run what the arguments ask for; return the exit code."""
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # The order of a set of names must be the same in each run.
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
+            {**os.environ, "PYTHONHASHSEED": "0"},
+        )
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    seeds = commands.add_parser("seeds", help="run seeds, and print their totals")
+    seeds.add_argument("first", type=int)
+    seeds.add_argument("last", type=int)
+    seeds.add_argument("--state", type=Path, help="where to keep the totals, and to go on from")
+    story = commands.add_parser("story", help="tell what happens in a seed, with no more faults than it needs to fail")
+    story.add_argument("seed", type=int)
+    trace = commands.add_parser("trace", help="print everything that happens in some seeds")
+    trace.add_argument("seeds", type=int, nargs="+")
+    search = commands.add_parser("mutations", help="put defects back, and look whether the seeds find them")
+    search.add_argument("--seeds", type=int, default=0, help="try so many seeds, and not only those that are known")
+    given = parser.parse_args()
+    if given.command == "seeds":
+        totals = run_seeds(given.first, given.last, given.state)
+        print(totals.table())
+        return 1 if totals.failed else 0
+    if given.command == "story":
+        whole = scenario_of(given.seed)
+        fails = bool(Run(whole).run().problems)
+        scenario = shortened(whole, lambda one: bool(Run(one).run().problems)) if fails else whole
+        print(Run(scenario).run().tell(100_000))
+        return 1 if fails else 0
+    if given.command == "trace":
+        for seed in given.seeds:
+            print(Run(scenario_of(seed)).run().tell(1_000_000))
+        return 0
+    return _mutations(given.seeds)
+
+
+def _mutations(seeds: int) -> int:
+    missed = 0
+    for mutation in MUTATIONS:
+        if not seeds and mutation.name not in FOUND_BY:
+            continue
+        with mutation.applied():
+            found = find(range(seeds) if seeds else [FOUND_BY[mutation.name]])
+        missed += found is None
+        where = "" if found is None else f" by seed {found.scenario.seed}: {found.problems[0][:200]}"
+        print(f"{'MISSED' if found is None else 'found'}: {mutation.name}{where}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

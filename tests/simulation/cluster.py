@@ -1,0 +1,520 @@
+"""Simulated brokers: connections with delays and faults, topics with logs, and who coordinates what.
+
+Requests and responses are bytes. Both sides read and write them with our own messages, whose bytes other tests compare
+with those of Kafka's clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import uuid
+import zlib
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kafka_source.error_codes import ErrorCode
+from kafka_source.kafka_client.messages.cluster import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kafka_source.kafka_client.messages.codec import Reader, Writer
+from kafka_source.kafka_client.messages.group import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from kafka_source.kafka_client.messages.transaction import (
+    AddOffsetsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
+from tests.simulation.world import Process, Transport, World
+
+GROUP, TRANSACTION = 0, 1
+
+_NEWEST: dict[Any, int] = {
+    ApiVersionsRequest: 3,
+    MetadataRequest: 12,
+    FindCoordinatorRequest: 3,
+    ListOffsetsRequest: 6,
+    OffsetForLeaderEpochRequest: 4,
+    DescribeGroupsRequest: 5,
+    JoinGroupRequest: 9,
+    SyncGroupRequest: 5,
+    HeartbeatRequest: 4,
+    LeaveGroupRequest: 5,
+    OffsetCommitRequest: 9,
+    OffsetFetchRequest: 7,
+    InitProducerIdRequest: 4,
+    AddOffsetsToTxnRequest: 3,
+    TxnOffsetCommitRequest: 3,
+    EndTxnRequest: 3,
+    ConsumerGroupHeartbeatRequest: 1,
+    ConsumerGroupDescribeRequest: 1,
+}
+_BY_KEY = {cls.API_KEY: cls for cls in _NEWEST}
+
+
+class Message(Protocol):
+    """A response."""
+
+    def encode(self, writer: Writer, version: int) -> None:
+        """Write it in a version."""
+
+
+Reply = Callable[[Message], None]
+
+# The part of the requests that are handled although their connection has ended meanwhile.
+_HANDLED_LATE = 0.5
+
+
+@dataclass
+class Partition:
+    """A partition's log: so many records, of a leader in an epoch."""
+
+    leader: int
+    end: int = 0
+    epoch: int = 0
+
+
+@dataclass
+class Topic:
+    """A topic with its partitions."""
+
+    id: uuid.UUID
+    partitions: list[Partition] = field(default_factory=list)
+
+
+class Link:
+    """A connection of a process to a broker: bytes arrive in order, and requests are answered one after another."""
+
+    def __init__(self, world: World, process: Process, broker: Broker, protocol: asyncio.Protocol) -> None:
+        self._world, self.process, self.broker, self._protocol = world, process, broker, protocol
+        self.closed = False
+        self._inbox: deque[bytes] = deque()
+        self._busy = False
+        self._last_in = self._last_out = 0.0
+        process.links.append(self)
+        broker.links.append(self)
+
+    def client_writes(self, data: bytes) -> None:
+        if self.closed or not self.process.alive:
+            return
+        if self.process.freezes_before(int.from_bytes(data[4:6], "big")):
+            # The bytes are in the kernel's buffer no sooner than the process goes on.
+            self._world.after(0, lambda: self.client_writes(data), self.process)
+            return
+        self._last_in = max(self._last_in, self._world.now + self.broker.delay())
+        self._world.after(self._last_in - self._world.now, lambda: self._arrive(data))
+
+    def client_closes(self) -> None:
+        self._forget()
+
+    def client_died(self) -> None:
+        self._forget()
+
+    def cut(self) -> None:
+        """End the connection from outside; what is on its way is lost in both directions."""
+        if not self.closed:
+            self._forget()
+            lost = ConnectionResetError("the simulation cut it")
+            self._world.after(0, lambda: self._protocol.connection_lost(lost), self.process)
+
+    def _forget(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.process.links.remove(self)
+            self.broker.links.remove(self)
+
+    def _arrive(self, data: bytes) -> None:
+        if self.closed:
+            if self.broker.up and self._world.random.random() < _HANDLED_LATE:
+                # The bytes were in the broker's socket when the connection ended: it handles them, perhaps late.
+                self._world.after(self._world.random.uniform(0, 3.0), lambda: self.broker.serve(data, self, late=True))
+            return
+        if self.broker.loses_request():
+            self.cut()
+            return
+        self._inbox.append(data)
+        self._next()
+
+    def _next(self) -> None:
+        if self._busy or not self._inbox or self.closed:
+            return
+        if self.broker.frozen:
+            self.broker.waiting.append(self._next)
+            return
+        self._busy = True
+        self.broker.serve(self._inbox.popleft(), self)
+
+    def reply(self, data: bytes) -> None:
+        """Send the response to the request that is being worked on."""
+        if self.broker.frozen:
+            self.broker.waiting.append(lambda: self.reply(data))
+            return
+        if self.closed:
+            return
+        self._busy = False
+        self._last_out = max(self._last_out, self._world.now + self.broker.delay())
+        self._world.after(self._last_out - self._world.now, lambda: self._deliver(data), self.process)
+        self._next()
+
+    def _deliver(self, data: bytes) -> None:
+        if not self.closed:
+            self._protocol.data_received(data)
+
+
+class Broker:
+    """A broker.
+
+    Attributes:
+        up: It runs.
+        frozen: It stands still: it takes connections, and answers nothing.
+        slow: Seconds that each message takes more than usual.
+    """
+
+    def __init__(self, cluster: Cluster, node: int) -> None:
+        self._cluster, self.node = cluster, node
+        self.host, self.port = f"broker-{node}", 9092
+        self.up, self.frozen, self.slow = True, False, 0.0
+        self.links: list[Link] = []
+        self.waiting: list[Callable[[], None]] = []
+
+    def delay(self) -> float:
+        """Return the seconds that a message takes now."""
+        return self._cluster.world.random.uniform(0.0002, 0.003) + self.slow
+
+    def thaw(self) -> None:
+        """Go on after standing still."""
+        self.frozen = False
+        waiting, self.waiting = self.waiting, []
+        for work in waiting:
+            work()
+
+    def loses_request(self) -> bool:
+        """Return whether the connection ends before a request is handled."""
+        return self._cluster.loses_request()
+
+    def serve(self, data: bytes, link: Link, *, late: bool = False) -> None:
+        """Answer a request, perhaps later.
+
+        Args:
+            data: The request with its length prefix.
+            link: Where the answer goes.
+            late: Whether the connection has ended before the request is handled.
+        """
+        key, version, correlation_id, client_length = struct.unpack_from(">hhih", data, 4)
+        request_type = _BY_KEY[key]
+        reader = Reader(data, flexible=version >= request_type.flexible_from, position=14 + max(0, client_length))
+        if reader.flexible:
+            reader.skip_tags()
+        request = request_type.decode(reader, version)
+
+        def reply(response: Message) -> None:
+            writer = Writer()
+            writer.int32(correlation_id)
+            writer.flexible = version >= request_type.flexible_from
+            if writer.flexible and request_type is not ApiVersionsRequest:
+                writer.tags()
+            response.encode(writer, version)
+            body = writer.written()
+            if self._cluster.loses_answer(request):
+                link.cut()
+            else:
+                link.reply(len(body).to_bytes(4, "big") + body)
+
+        self._cluster.requests[request_type.name.removesuffix("Request")] += 1
+        self._cluster.handles_late = late
+        self._cluster.handlers[request_type](self, request, reply)
+        self._cluster.handles_late = False
+
+
+class Network:
+    """How processes reach brokers."""
+
+    def __init__(self, world: World, cluster: Cluster) -> None:
+        self._world, self._cluster = world, cluster
+
+    async def connect(
+        self, process: Process, factory: Callable[[], asyncio.Protocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        broker = next(one for one in self._cluster.brokers.values() if one.host == host)
+        await asyncio.sleep(broker.delay())
+        if not broker.up:
+            raise ConnectionRefusedError(111, "Connection refused")
+        protocol = factory()
+        transport = Transport(Link(self._world, process, broker, protocol))
+        protocol.connection_made(transport)
+        return transport, protocol
+
+
+@dataclass(frozen=True)
+class _Losing:
+    """Which answers are lost until when; see `Cluster.lose_answers`."""
+
+    until: float
+    share: float
+    moves: bool
+    only: int | None
+
+
+class Cluster:
+    """The brokers of a cluster, with the state that they replicate.
+
+    Attributes:
+        handlers: What answers each kind of request.
+        requests: How many requests of each kind have come.
+        handles_late: Whether the connection of the request that is handled now has ended.
+        errors: How often each error code was answered, by the name of the API.
+    """
+
+    def __init__(self, world: World, brokers: int) -> None:
+        self.world = world
+        self.cluster_id = "simulated"
+        self.brokers = {node: Broker(self, node) for node in range(1, brokers + 1)}
+        self.topics: dict[str, Topic] = {}
+        self.requests: Counter[str] = Counter()
+        self.handles_late = False
+        self.errors: Counter[tuple[str, int]] = Counter()
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._loading: dict[tuple[int, str], float] = {}
+        self._losing = _Losing(0.0, 0.0, moves=False, only=None)
+        self.moved: list[Callable[[int, str], None]] = []
+        self.handlers: dict[Any, Callable[[Broker, Any, Reply], None]] = {
+            ApiVersionsRequest: self._api_versions,
+            MetadataRequest: self._metadata,
+            FindCoordinatorRequest: self._find_coordinator,
+            ListOffsetsRequest: self._list_offsets,
+            OffsetForLeaderEpochRequest: self._end_of_epoch,
+        }
+        world.network = Network(world, self)  # type: ignore[attr-defined]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{one.host}:{one.port}" for one in self.brokers.values())
+
+    # ---- topics
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        self.topics[name] = Topic(uuid.UUID(int=self.world.random.getrandbits(128), version=4))
+        self.add_partitions(name, partitions)
+
+    def add_partitions(self, name: str, count: int) -> None:
+        topic = self.topics[name]
+        for _ in range(count):
+            leader = self.world.random.choice([node for node, one in self.brokers.items() if one.up] or [1])
+            topic.partitions.append(Partition(leader))
+
+    # ---- coordinators
+
+    def coordinator(self, kind: int, key: str) -> int:
+        """Return the node of a coordinator; -1: none is available now."""
+        place = self._coordinators.get((kind, key))
+        if place is None:
+            nodes = sorted(self.brokers)
+            place = self._coordinators[kind, key] = nodes[zlib.crc32(f"{kind}{key}".encode()) % len(nodes)]
+        return place if self.brokers[place].up else -1
+
+    def refusal(self, broker: Broker, kind: int, key: str) -> int:
+        """Return the error of a broker that is asked as a coordinator; 0: it is the coordinator, and ready."""
+        if self.coordinator(kind, key) != broker.node:
+            return int(ErrorCode.NOT_COORDINATOR)
+        loaded_at = self._loading.get((kind, key), 0.0)
+        return int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) if self.world.now < loaded_at else 0
+
+    def move_coordinator(self, kind: int, key: str) -> None:
+        """Let another broker coordinate it; that loads it from its log."""
+        before = self._coordinators.get((kind, key))
+        nodes = [node for node, one in self.brokers.items() if one.up and node != before]
+        if not nodes:
+            return
+        self._coordinators[kind, key] = self.world.random.choice(nodes)
+        self._loading[kind, key] = self.world.now + self.world.random.choice((0.0, 0.3, 2.0))
+        self.world.tell("cluster", f"coordinator of {key} moves from {before} to {self._coordinators[kind, key]}")
+        for moved in self.moved:
+            moved(kind, key)
+
+    def known_coordinators(self) -> list[tuple[int, str]]:
+        """Return what is coordinated, as (kind, key)."""
+        return sorted(self._coordinators)
+
+    # ---- faults
+
+    def lose_answers(self, seconds: float, share: float, *, moves: bool, only: int | None = None) -> None:
+        """Let connections end in place of a share of the answers, after the requests were handled, or before.
+
+        Args:
+            seconds: How long.
+            share: Which part of the answers.
+            moves: Whether the coordinator whose answer is lost moves to another broker in that moment.
+            only: The key of the API whose answers are lost; None: all.
+        """
+        self._losing = _Losing(self.world.now + seconds, share, moves, only)
+
+    def loses_request(self) -> bool:
+        """Return whether a request is lost that has just arrived."""
+        losing = self._losing
+        return losing.only is None and self.world.now < losing.until and self.world.random.random() < losing.share / 3
+
+    def loses_answer(self, request: Any) -> bool:
+        """Return whether the answer to a request is lost."""
+        losing = self._losing
+        if self.world.now >= losing.until or losing.only not in (None, request.API_KEY):
+            return False
+        if self.world.random.random() >= losing.share:
+            return False
+        name = getattr(request, "transactional_id", None)
+        if isinstance(request, TxnOffsetCommitRequest) or name is None:
+            kind, name = GROUP, getattr(request, "group_id", None)
+        else:
+            kind = TRANSACTION
+        if losing.moves and name is not None and (kind, name) in self._coordinators:
+            self.world.after(0, lambda: self.move_coordinator(kind, name))
+        return True
+
+    def stop_broker(self, node: int) -> None:
+        """Kill a broker. Another one leads and coordinates in its place after a while."""
+        broker = self.brokers[node]
+        broker.up = False
+        self.world.tell("cluster", f"broker {node} stops")
+        for link in list(broker.links):
+            link.cut()
+        self.world.after(self.world.random.uniform(0.2, 3.0), lambda: self._fail_over(node))
+
+    def start_broker(self, node: int) -> None:
+        self.brokers[node].up = True
+        self.world.tell("cluster", f"broker {node} starts")
+
+    def _fail_over(self, node: int) -> None:
+        others = [other for other, one in self.brokers.items() if one.up and other != node]
+        if not others:
+            return
+        for topic in self.topics.values():
+            for partition in topic.partitions:
+                if partition.leader == node:
+                    partition.leader = self.world.random.choice(others)
+                    partition.epoch += 1
+        for (kind, key), place in list(self._coordinators.items()):
+            if place == node:
+                self.move_coordinator(kind, key)
+
+    # ---- answers
+
+    def _api_versions(self, _: Broker, __: ApiVersionsRequest, reply: Reply) -> None:
+        version = ApiVersionsResponse.ApiVersion
+        keys = [version(api_key=cls.API_KEY, min_version=0, max_version=newest) for cls, newest in _NEWEST.items()]
+        reply(ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0))
+
+    def _metadata(self, _: Broker, request: MetadataRequest, reply: Reply) -> None:
+        topic_type = MetadataResponse.MetadataResponseTopic
+        names = sorted(self.topics) if request.topics is None else [topic.name for topic in request.topics]
+        topics = []
+        for name in names:
+            topic = self.topics.get(name or "")
+            topics.append(
+                topic_type(
+                    error_code=0 if topic else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    name=name,
+                    topic_id=topic.id if topic else uuid.UUID(int=0),
+                    is_internal=False,
+                    partitions=[
+                        topic_type.MetadataResponsePartition(
+                            error_code=0 if self.brokers[one.leader].up else int(ErrorCode.LEADER_NOT_AVAILABLE),
+                            partition_index=index,
+                            leader_id=one.leader if self.brokers[one.leader].up else -1,
+                            leader_epoch=one.epoch,
+                            replica_nodes=sorted(self.brokers),
+                            isr_nodes=sorted(self.brokers),
+                            offline_replicas=[],
+                        )
+                        for index, one in enumerate(topic.partitions if topic else ())
+                    ],
+                )
+            )
+        brokers = [
+            MetadataResponse.MetadataResponseBroker(node_id=one.node, host=one.host, port=one.port, rack=None)
+            for one in self.brokers.values()
+            if one.up
+        ]
+        reply(
+            MetadataResponse(
+                throttle_time_ms=0,
+                cluster_id=self.cluster_id,
+                controller_id=1,
+                brokers=brokers,
+                topics=topics,
+            )
+        )
+
+    def _find_coordinator(self, _: Broker, request: FindCoordinatorRequest, reply: Reply) -> None:
+        node = self.coordinator(request.key_type, request.key)
+        broker = self.brokers.get(node)
+        reply(
+            FindCoordinatorResponse(
+                throttle_time_ms=0,
+                error_code=0 if broker else int(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+                error_message=None,
+                node_id=node,
+                host=broker.host if broker else "",
+                port=broker.port if broker else -1,
+            )
+        )
+
+    def _list_offsets(self, broker: Broker, request: ListOffsetsRequest, reply: Reply) -> None:
+        topic_type = ListOffsetsResponse.ListOffsetsTopicResponse
+        topics = []
+        for asked in request.topics:
+            partitions = []
+            for one in asked.partitions:
+                known = self.topics[asked.name].partitions
+                found = known[one.partition_index] if one.partition_index < len(known) else None
+                leads = found is not None and found.leader == broker.node
+                end = 0 if found is None or one.timestamp == -2 else found.end
+                partitions.append(
+                    topic_type.ListOffsetsPartitionResponse(
+                        partition_index=one.partition_index,
+                        error_code=0 if leads else int(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+                        timestamp=-1,
+                        offset=end if leads else -1,
+                        leader_epoch=found.epoch if found else -1,
+                    )
+                )
+            topics.append(topic_type(name=asked.name, partitions=partitions))
+        reply(ListOffsetsResponse(throttle_time_ms=0, topics=topics))
+
+    def _end_of_epoch(self, broker: Broker, request: OffsetForLeaderEpochRequest, reply: Reply) -> None:
+        topic_type = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+        topics = []
+        for asked in request.topics:
+            partitions = []
+            for one in asked.partitions:
+                found = self.topics[asked.topic].partitions[one.partition]
+                leads = found.leader == broker.node
+                partitions.append(
+                    topic_type.EpochEndOffset(
+                        error_code=0 if leads else int(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+                        partition=one.partition,
+                        leader_epoch=min(one.leader_epoch, found.epoch),
+                        end_offset=found.end,
+                    )
+                )
+            topics.append(topic_type(topic=asked.topic, partitions=partitions))
+        reply(OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics))

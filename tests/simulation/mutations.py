@@ -1,0 +1,276 @@
+"""Defects of protocol and interleaving, put back one at a time: which of them do the seeds find?
+
+Most are defects that the reviews have found in this project, or rules of `docs/design/consumer-protocol.md` that are
+taken out. A mutation replaces a function. If the function is gone, the replacement fails loudly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+from assignors import Assignment
+from kafka_source.group import background, leader, membership, model, requests, topics
+from kafka_source.group.consumer_protocol import membership as consumer_membership
+from kafka_source.group.consumer_protocol import slot as consumer_slot
+from kafka_source.group.member import Member
+from kafka_source.group.rebalance_log import Reason
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.driver_figures import RebalanceCause
+from kafka_source.source import group_member_owner, position_tracker, positions
+from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A defect.
+
+    Attributes:
+        name: What is wrong with it in place.
+        where: The object with the function that is replaced, and the function's name.
+        make: Makes the wrong function from the right one.
+    """
+
+    name: str
+    where: tuple[Any, str]
+    make: Callable[[Any], Any]
+
+    def applied(self) -> Any:
+        """Return a context in which the defect is in place.
+
+        Raises:
+            AttributeError: The function is gone: the mutation has to be written anew.
+        """
+        target, attribute = self.where
+        right = vars(target)[attribute] if isinstance(target, type) else getattr(target, attribute)
+        return mock.patch.object(target, attribute, self.make(right))
+
+
+def _commit_before_the_sink(right: Any) -> Any:
+    def tasks(self: MicroBatches, start: Any, end: Any) -> Any:
+        found = right(self, start, end)
+        with self._owner.rebalance_paused():
+            self._owner.finish(dict(end.ends))
+        return found
+
+    return tasks
+
+
+def _read_through_open_transactions(right: Any) -> Any:
+    async def fetch(client: Any, group: Any, wanted: Any, deadline: Any, *, stable: bool) -> Any:
+        return await right(client, group, wanted, deadline, stable=False)
+
+    return fetch
+
+
+def _positions_of_before(right: Any) -> Any:
+    return lambda self, generation: self.is_resolved
+
+
+def _only_lost_slots_rejoin(right: Any) -> Any:
+    def reason(*args: Any, **more: Any) -> Reason | None:
+        found: Reason | None = right(*args, **more)
+        return found if found is not None and found.cause is RebalanceCause.LOST else None
+
+    return reason
+
+
+def _one_id_for_the_group(right: Any) -> Any:
+    return lambda group, partitions: f"{group}-commits"
+
+
+def _initialise_once(right: Any) -> Any:
+    async def initialise(self: Any, deadline: Any) -> Any:
+        return await open_transaction.initialise(
+            self._client,
+            self._transactional_id,
+            offset_committer._TRANSACTION_TIMEOUT_MS,
+            deadline,
+            ended=self._ended,
+        )
+
+    return initialise
+
+
+def _every_fence_is_a_fence(right: Any) -> Any:
+    async def classify(self: Any, code: int, connection: Any, deadline: Any) -> int:
+        return code
+
+    return classify
+
+
+def _repeated_sync_is_empty(right: Any) -> Any:
+    sent: set[tuple[int, str, int]] = set()
+
+    async def send(self: Any, states: Mapping[str, bytes], deadline: Any) -> Any:
+        key = id(self), self.membership.member_id, self.membership.generation
+        again = key in sent
+        sent.add(key)
+        return await right(self, {} if again else states, deadline)
+
+    return send
+
+
+def _commit_as_nobody(right: Any) -> Any:
+    async def add(client: Any, transaction: Any, group: Any, deadline: Any, **more: Any) -> Any:
+        nobody = replace(group.member, generation=-1, member_id="", instance_id=None)
+        return await right(client, transaction, replace(group, member=nobody), deadline, **more)
+
+    return add
+
+
+def _no_second_try(right: Any) -> Any:
+    async def retrying(self: KafkaClient, work: Any, deadline: Any) -> Any:
+        return await work()
+
+    return retrying
+
+
+def _leave_the_last_batch(right: Any) -> Any:
+    def commit(self: Any, finished: Any) -> bool:
+        return True if self._membership.rebalance_needed() is not None else right(self, finished)
+
+    return commit
+
+
+def _nobody_watches_topics(right: Any) -> Any:
+    async def changes(self: Any) -> list[str]:
+        return []
+
+    return changes
+
+
+def _give_up_in_the_middle_of_a_batch(right: Any) -> Any:
+    return lambda self, names, in_flight: right(self, names, ())
+
+
+def _seldom_heartbeats(right: Any) -> Any:
+    async def beat(self: Any, then: Any) -> None:
+        await self.send(Deadline(5.0))
+        await then()
+        await asyncio.sleep(2 * self._settings.session_timeout_ms / 1000)
+
+    return beat
+
+
+def _two_owners(right: Any) -> Any:
+    def assign(assignor: Any, cluster: Any, group: Any) -> Any:
+        plan = right(assignor, cluster, group)
+        members = sorted(plan)
+        given = [tp for member in members[:-1] for tp in plan[member].partitions]
+        last = plan[members[-1]]
+        return {**plan, members[-1]: Assignment([*last.partitions, *given[:1]], last.user_data)}
+
+    return assign
+
+
+def _first_at_the_end(right: Any) -> Any:
+    def first(self: Any, start: Any, added: Any, lost_topics: Any, leaderless: Any) -> Any:
+        return self._cluster.latest(added, read_committed=False) if added else {}
+
+    return first
+
+
+def _stay_when_stopped(right: Any) -> Any:
+    async def leave(self: Any, reason: str, deadline: Any, slots: Any = None) -> None:
+        await self._tasks.stop()
+
+    return leave
+
+
+def _commit_all(right: Any) -> Any:
+    return lambda self, finished: dict(finished) if self._joined else {}
+
+
+def _fresh_instance_ids(right: Any) -> Any:
+    return lambda self, slot: f"other-{time.monotonic():.3f}-{slot}"
+
+
+MUTATIONS = (
+    Mutation("commit before the sink has written", (MicroBatches, "tasks"), _commit_before_the_sink),
+    Mutation(
+        "fetch offsets that a transaction is about to change", (requests, "_fetch"), _read_through_open_transactions
+    ),
+    Mutation(
+        "keep positions of before a rebalance",
+        (position_tracker.PositionTracker, "is_resolved_in"),
+        _positions_of_before,
+    ),
+    Mutation(
+        "set the group back", (positions.Positions, "not_behind"), lambda _: lambda self, missing, __: dict(missing)
+    ),
+    Mutation("do not rejoin when others wait", (membership, "rebalance_reason"), _only_lost_slots_rejoin),
+    Mutation(
+        "share a transactional id between members",
+        (group_member_owner, "transactional_id_of"),
+        _one_id_for_the_group,
+    ),
+    Mutation(
+        "take a repeated InitProducerId for another process",
+        (offset_committer.TransactionalCommitter, "_initialise"),
+        _initialise_once,
+    ),
+    Mutation(
+        "take a coordinator that lost a member id for a second process",
+        (Member, "_classify_fenced"),
+        _every_fence_is_a_fence,
+    ),
+    Mutation(
+        "ask the coordinator of before for ever",
+        (KafkaClient, "forget_coordinator"),
+        lambda _: lambda self, key, kind=0: None,
+    ),
+    Mutation("send an empty assignment in a repeated SyncGroup", (Member, "_send_sync"), _repeated_sync_is_empty),
+    Mutation("commit as nobody in a transaction", (offset_transaction, "add_offsets"), _commit_as_nobody),
+    Mutation("give up after the first error", (KafkaClient, "retrying"), _no_second_try),
+    Mutation(
+        "rejoin without a commit of the last batch",
+        (group_member_owner.GroupMemberOwner, "_commit_finished"),
+        _leave_the_last_batch,
+    ),
+    Mutation("do not look for new partitions", (topics.SubscribedTopics, "_changes"), _nobody_watches_topics),
+    Mutation(
+        "give partitions up in the middle of a batch",
+        (consumer_slot.ConsumerSlot, "reconcile"),
+        _give_up_in_the_middle_of_a_batch,
+    ),
+    Mutation(
+        "do not commit again after the epoch has risen",
+        (consumer_membership.ConsumerMembership, "ask_for_newer_credentials"),
+        lambda _: lambda self, used: False,
+    ),
+    Mutation("send heartbeats too seldom", (background.Heartbeats, "beat"), _seldom_heartbeats),
+    Mutation("give a partition to two members", (leader, "assign"), _two_owners),
+    Mutation("begin new partitions at their end", (position_tracker.PositionTracker, "_first"), _first_at_the_end),
+    Mutation("stop without leaving", (membership.GroupMembership, "_leave"), _stay_when_stopped),
+    Mutation(
+        "commit partitions of other members", (group_member_owner.GroupMemberOwner, "_not_committed"), _commit_all
+    ),
+    Mutation("join again with another instance id", (model.GroupSettings, "instance_id"), _fresh_instance_ids),
+)
+
+FOUND_BY = {
+    "commit before the sink has written": 0,
+    "fetch offsets that a transaction is about to change": 72,
+    "keep positions of before a rebalance": 42,
+    "set the group back": 6,
+    "do not rejoin when others wait": 0,
+    "share a transactional id between members": 37,
+    "ask the coordinator of before for ever": 4,
+    "commit as nobody in a transaction": 30,
+    "give up after the first error": 15,
+    "rejoin without a commit of the last batch": 19,
+    "do not look for new partitions": 0,
+    "give partitions up in the middle of a batch": 19,
+    "send heartbeats too seldom": 12,
+    "give a partition to two members": 2,
+    "begin new partitions at their end": 0,
+    "commit partitions of other members": 8,
+    "join again with another instance id": 191,
+}
+"""The first seed that finds each of the mutations that the seeds of CI find."""

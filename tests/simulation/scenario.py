@@ -1,0 +1,461 @@
+"""One seed: a scenario with its faults, what must hold while it runs and at its end, and its story where it did not.
+
+A seed determines everything. The faults are a list that is made before the world starts, so that a failing seed can be
+shortened: faults are left out one after another as long as it still fails.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kafka_source.errors import BootstrapError, FencedError
+from kafka_source.kafka_client.messages.group import (
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from kafka_source.kafka_client.messages.transaction import (
+    AddOffsetsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
+from tests.simulation.cluster import GROUP, Cluster
+from tests.simulation.consumer_coordinator import ConsumerCoordinators
+from tests.simulation.group_coordinator import Committed, Group, GroupCoordinators, Key, Member, Watch
+from tests.simulation.spark import Load, Output, Query
+from tests.simulation.transaction_coordinator import TransactionCoordinators
+from tests.simulation.world import Stuck, World
+
+CONSUMER = "consumer protocol"
+TOPIC, GROUP_ID = "orders", "billing"
+# Virtual seconds: how long faults happen, and how long the world may take afterwards to become quiet.
+_FAULTS_UNTIL = 60.0
+_QUIET_WITHIN = 400.0
+# The last seconds of a story that are shown.
+_SHOWN_LINES = 120
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that happens to the world at a point of time: its kind, and two numbers between 0 and 1 for details."""
+
+    at: float
+    kind: str
+    which: float
+    how: float
+
+    def __str__(self) -> str:
+        return f"{self.at:6.2f} {self.kind} ({self.which:.2f}, {self.how:.2f})"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What a seed stands for.
+
+    Attributes:
+        strategy: `partition.assignment.strategy` of all queries.
+        transactional: Whether offsets are committed in transactions.
+        share_of_long: Which part of the micro-batches takes long.
+        on_lost: `group.on.lost`.
+        static: Whether the queries have instance ids of the user's, which a restart keeps.
+    """
+
+    seed: int
+    strategy: str
+    queries: int
+    slots: int
+    partitions: int
+    brokers: int
+    transactional: bool
+    session_ms: int
+    share_of_long: float
+    on_lost: str
+    static: bool
+    faults: tuple[Fault, ...]
+
+
+@dataclass
+class Verdict:
+    """What came of a run.
+
+    Attributes:
+        problems: What did not hold; empty if everything did.
+        story: What has happened.
+        faults: How many faults of each kind have happened.
+        states: The states of groups and transactions, and the error codes of each API, that were reached.
+    """
+
+    scenario: Scenario
+    problems: list[str] = field(default_factory=list)
+    story: list[tuple[float, str, str]] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
+    errors: Counter[tuple[str, int]] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    steps: int = 0
+    seconds: float = 0.0
+    records: int = 0
+    generations: int = 0
+
+    def tell(self, lines: int = _SHOWN_LINES) -> str:
+        """Return the verdict as text: the scenario, its faults, the problems, and the end of the story."""
+        scenario = self.scenario
+        head = [
+            f"seed {scenario.seed}: {scenario.queries} queries with {scenario.slots} slots, {scenario.partitions} "
+            f"partitions, {scenario.brokers} brokers, {scenario.strategy}, transactional={scenario.transactional}"
+        ]
+        faults = [f"  fault {fault}" for fault in scenario.faults]
+        story = [f"  {at:8.3f} {who}: {what}" for at, who, what in self.story[-lines:]]
+        return "\n".join([*head, *faults, *story, *(f"PROBLEM {one}" for one in self.problems)])
+
+
+# The faults that may cost a member its place.
+_LOSES_MEMBERS = {
+    "kill",
+    "freeze",
+    "stop broker",
+    "freeze broker",
+    "cut",
+    "slow broker",
+    "move group",
+    "lose answers",
+    "freeze before",
+}
+_STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "copartition", CONSUMER, CONSUMER, CONSUMER)
+_KINDS: Sequence[str] = (
+    "kill",
+    "kill",
+    "freeze",
+    "stop broker",
+    "freeze broker",
+    "cut",
+    "cut",
+    "slow broker",
+    "move group",
+    "move group",
+    "move transaction",
+    "add partitions",
+    "stop query",
+    "start query",
+    "lose answers",
+    "lose answers",
+    "freeze before",
+    "freeze before",
+)
+# The requests before which a process may stand still.
+_DANGEROUS = tuple(
+    one.API_KEY
+    for one in (
+        AddOffsetsToTxnRequest,
+        ConsumerGroupHeartbeatRequest,
+        EndTxnRequest,
+        HeartbeatRequest,
+        InitProducerIdRequest,
+        JoinGroupRequest,
+        OffsetCommitRequest,
+        OffsetFetchRequest,
+        SyncGroupRequest,
+        TxnOffsetCommitRequest,
+    )
+)
+
+
+def scenario_of(seed: int) -> Scenario:
+    """Return the scenario of a seed."""
+    rng = random.Random(f"scenario {seed}")
+    brokers = rng.choice((1, 3, 3))
+    kinds = [kind for kind in _KINDS if rng.random() < 0.6] or ["cut"]
+    if brokers == 1:
+        kinds = [kind for kind in kinds if not kind.startswith("move")] or ["cut"]
+    count = rng.choice((0, 2, 5, 10, 20))
+    faults = sorted(
+        (Fault(rng.uniform(1.0, _FAULTS_UNTIL), rng.choice(kinds), rng.random(), rng.random()) for _ in range(count)),
+        key=lambda fault: fault.at,
+    )
+    strategy = rng.choice(_STRATEGIES)
+    return Scenario(
+        seed,
+        strategy,
+        rng.choice((1, 2, 2, 3)),
+        rng.choice((1, 2, 2, 3)),
+        rng.choice((1, 4, 6, 9)),
+        brokers,
+        rng.random() < 0.7,
+        rng.choice((6_000, 10_000, 20_000)),
+        rng.choice((0.0, 0.1, 0.4)),
+        rng.choice(("rejoin", "rejoin", "stop")),
+        strategy != CONSUMER and rng.random() < 0.3,
+        tuple(faults),
+    )
+
+
+class _Checks(Watch):
+    """What must hold at each step."""
+
+    def __init__(self, cluster: Cluster, output: Output, verdict: Verdict) -> None:
+        self._cluster, self._output, self._verdict = cluster, output, verdict
+        self._world = cluster.world
+        self.lost_members = 0
+        self.set_back = False
+
+    def generation(self, group: Group) -> None:
+        self._verdict.generations += 1
+        names = [one.instance_id or one.member_id for one in group.members.values()]
+        self._world.tell("group", f"generation {group.generation} with {len(names)} members, {group.protocol}")
+
+    def lost(self, group: Group, member: Member, why: str) -> None:
+        self.lost_members += 1
+        self._world.tell("group", f"{member.instance_id or member.member_id} is removed: {why}")
+
+    def lost_consumer(self, group: Group, member_id: str, why: str) -> None:
+        self.lost_members += 1
+        self._world.tell("group", f"{member_id} is removed: {why}")
+
+    def epoch(self, group: Group, epoch: int, members: int) -> None:
+        self._verdict.generations += 1
+        self._world.tell("group", f"epoch {epoch} with {members} members")
+
+    def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
+        durable = self._output.durable()
+        for tp, entry in entries.items():
+            name = f"{tp[0]}-{tp[1]}"
+            self._world.tell("group", f"commits {name}@{entry.offset}")
+            if entry.offset > durable.get(tp, 0):
+                self._verdict.problems.append(
+                    f"at {self._world.now:.3f} {name} is committed up to {entry.offset}, and written up to "
+                    f"{durable.get(tp, 0)} only"
+                )
+            before = group.offsets.get(tp)
+            # A commit without a transaction whose connection was given up may come after the next one, as with all
+            # clients of Kafka. The epoch of a transaction refuses it.
+            is_late = self._cluster.handles_late and not self._verdict.scenario.transactional
+            goes_back = before is not None and entry.offset < before.offset
+            self.set_back |= goes_back and is_late
+            if before is not None and goes_back and not is_late:
+                self._verdict.problems.append(
+                    f"at {self._world.now:.3f} the offset of {name} goes back from {before.offset} to {entry.offset}"
+                )
+
+
+class Run:
+    """A run of a scenario."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario, self.verdict = scenario, Verdict(scenario)
+        self.world = world = World(scenario.seed)
+        self.cluster = Cluster(world, scenario.brokers)
+        self.output = Output()
+        self.checks = _Checks(self.cluster, self.output, self.verdict)
+        self.groups = GroupCoordinators(self.cluster, self.checks)
+        self.consumers = ConsumerCoordinators(self.cluster, self.groups, scenario.session_ms / 1000, 2000)
+        self.transactions = TransactionCoordinators(self.cluster, self.groups)
+        self.cluster.create_topic(TOPIC, scenario.partitions)
+        load = Load(share_of_long=scenario.share_of_long)
+        self.queries = [
+            Query(world, f"query-{number}", self._options(number), self.output, load)
+            for number in range(scenario.queries)
+        ]
+        self._produces = True
+
+    def _options(self, query: int) -> dict[str, str]:
+        scenario = self.scenario
+        options = {
+            "kafka.bootstrap.servers": self.cluster.bootstrap_servers,
+            "subscribe": TOPIC,
+            "kafka.group.id": GROUP_ID,
+            "group.members": str(scenario.slots),
+            "startingOffsets": "earliest",
+            "kafka.max.poll.interval.ms": "60000",
+            "kafka.request.timeout.ms": "10000",
+            "kafka.metadata.max.age.ms": "5000",
+            "commit.transactional": str(scenario.transactional).lower(),
+            "maxOffsetsPerTrigger": "200",
+            "group.on.lost": scenario.on_lost,
+        }
+        if scenario.static:
+            options["kafka.group.instance.id"] = f"instance-{query}"
+        if scenario.strategy == CONSUMER:
+            return {**options, "kafka.group.protocol": "consumer"}
+        return {
+            **options,
+            "kafka.partition.assignment.strategy": scenario.strategy,
+            "kafka.session.timeout.ms": str(scenario.session_ms),
+            "kafka.heartbeat.interval.ms": "2000",
+        }
+
+    def run(self) -> Verdict:
+        world, verdict = self.world, self.verdict
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            with world.installed():
+                self._go()
+        except Stuck as error:
+            verdict.problems.append(str(error))
+        finally:
+            logging.disable(before)
+        verdict.story = world.story
+        verdict.steps, verdict.seconds = world.steps, world.now
+        verdict.requests, verdict.errors = self.cluster.requests, self.cluster.errors
+        verdict.records = sum(one.end for one in self.cluster.topics[TOPIC].partitions)
+        for query in self.queries:
+            for failure in query.errors:
+                verdict.failures[type(failure).__name__] += 1
+                was_lost = (
+                    isinstance(failure, FencedError) and self.checks.lost_members and self.scenario.on_lost == "stop"
+                )
+                if not isinstance(failure, BootstrapError) and not was_lost:
+                    verdict.problems.append(f"{query.name} has ended with {type(failure).__name__}: {failure}")
+        return verdict
+
+    def _go(self) -> None:
+        world = self.world
+        for number, query in enumerate(self.queries):
+            world.after(world.random.uniform(0, 20.0) * number, query.start)
+        world.after(0.1, self._produce)
+        for fault in self.scenario.faults:
+            world.after(fault.at, functools.partial(self._happen, fault))
+        world.run(_FAULTS_UNTIL)
+        self._heal()
+        world.run(_FAULTS_UNTIL + _QUIET_WITHIN, done=self._is_quiet)
+        self._check_end()
+
+    def _produce(self) -> None:
+        if self._produces:
+            rng = self.world.random
+            partition = rng.choice(self.cluster.topics[TOPIC].partitions)
+            if self.cluster.brokers[partition.leader].up:
+                partition.end += rng.choice((1, 5, 50))
+            self.world.after(rng.uniform(0.05, 0.8), self._produce)
+
+    def _happen(self, fault: Fault) -> None:
+        world, how = self.world, fault.how
+        query = self.queries[int(fault.which * len(self.queries))]
+        broker = self.cluster.brokers[1 + int(fault.which * len(self.cluster.brokers))]
+        world.tell(
+            "fault",
+            f"{fault.kind}: {query.name if 'quer' in fault.kind or fault.kind in ('kill', 'freeze') else broker.node}",
+        )
+        self.verdict.faults[fault.kind] += 1
+        if fault.kind == "kill":
+            query.kill(how * 15)
+        elif fault.kind == "freeze":
+            if query.process is not None and query.process.alive and not query.process.frozen:
+                query.process.freeze(0.5 + how * 30)
+        elif fault.kind == "stop broker":
+            if broker.up and sum(one.up for one in self.cluster.brokers.values()) > min(
+                1, len(self.cluster.brokers) - 1
+            ):
+                self.cluster.stop_broker(broker.node)
+                world.after(1 + how * 20, functools.partial(self.cluster.start_broker, broker.node))
+        elif fault.kind == "freeze broker":
+            if not broker.frozen:
+                broker.frozen = True
+                world.after(0.1 + how * 8, broker.thaw)
+        elif fault.kind == "cut":
+            for link in list(broker.links):
+                if world.random.random() < 0.2 + 0.8 * how:
+                    link.cut()
+        elif fault.kind == "slow broker":
+            broker.slow = how * 2
+            world.after(8.0, lambda: setattr(broker, "slow", 0.0))
+        elif fault.kind == "lose answers":
+            only = None if how < 0.4 else world.random.choice(_DANGEROUS)
+            moves = world.random.random() < 0.5 and len(self.cluster.brokers) > 1
+            share = how if only is None else 0.5
+            self.cluster.lose_answers(1 + fault.which * 8, share, moves=moves, only=only)
+        elif fault.kind == "freeze before":
+            if query.process is not None and query.process.alive:
+                query.process.freeze_before(_DANGEROUS[int(how * len(_DANGEROUS))], 0.5 + world.random.random() * 30)
+        elif fault.kind == "move group":
+            self.cluster.move_coordinator(GROUP, GROUP_ID)
+        elif fault.kind == "move transaction":
+            known = [place for place in self.cluster.known_coordinators() if place[0] != GROUP]
+            if known:
+                self.cluster.move_coordinator(*known[int(how * len(known))])
+        elif fault.kind == "add partitions":
+            self.cluster.add_partitions(TOPIC, 1 + int(how * 3))
+        elif fault.kind == "stop query":
+            query.stop()
+        elif fault.kind == "start query":
+            query.start()
+
+    def _heal(self) -> None:
+        world = self.world
+        world.tell("world", "becomes quiet")
+        self._produces = False
+        for broker in self.cluster.brokers.values():
+            broker.slow = 0.0
+            if not broker.up:
+                self.cluster.start_broker(broker.node)
+            if broker.frozen:
+                broker.thaw()
+        for query in self.queries:
+            query.start()
+
+    def _is_quiet(self) -> bool:
+        partitions = self.cluster.topics[TOPIC].partitions
+        committed = self.groups.group(GROUP_ID).offsets
+        if any(
+            (TOPIC, n) not in committed or committed[TOPIC, n].offset < one.end
+            for n, one in enumerate(partitions)
+            if one.end
+        ):
+            return False
+        return not self.transactions.open()
+
+    def _check_end(self) -> None:
+        problems = self.verdict.problems
+        durable = self.output.durable()
+        committed = self.groups.group(GROUP_ID).offsets
+        for number, one in enumerate(self.cluster.topics[TOPIC].partitions):
+            if durable.get((TOPIC, number), 0) < one.end:
+                problems.append(f"{TOPIC}-{number} is written up to {durable.get((TOPIC, number), 0)} of {one.end}")
+            entry = committed.get((TOPIC, number))
+            if one.end and (entry is None or entry.offset < one.end):
+                problems.append(f"{TOPIC}-{number} is committed up to {entry and entry.offset} of {one.end}")
+        if opened := self.transactions.open():
+            problems.append(f"open transactions: {', '.join(opened)}")
+        kinds = {fault.kind for fault in self.scenario.faults}
+        # Members with instance ids of the user's do not leave when their query stops.
+        explains = _LOSES_MEMBERS | ({"stop query"} if self.scenario.static else set())
+        if self.checks.lost_members and not kinds & explains:
+            problems.append(f"{self.checks.lost_members} members were removed without a fault that explains it")
+        if (twice := self.output.twice()) and not self._may_repeat():
+            problems.append(f"written twice, though no member was lost: {twice[:3]}")
+        problems.extend(what for _, __, what in self.world.story if what.startswith(("BROKE", "UNHANDLED")))
+
+    def _may_repeat(self) -> bool:
+        """Return whether records may have been read twice.
+
+        A member was lost, or a query has ended, with a batch that was not committed; or a commit without a transaction
+        that came late has set the group back.
+        """
+        ended = any(query.starts > 1 or query.stops for query in self.queries)
+        return ended or self.checks.lost_members > 0 or self.checks.set_back
+
+
+def run(seed: int) -> Verdict:
+    """Run the scenario of a seed."""
+    return Run(scenario_of(seed)).run()
+
+
+def shortened(scenario: Scenario, fails: Callable[[Scenario], bool]) -> Scenario:
+    """Return the scenario without the faults that it does not need to fail."""
+    from dataclasses import replace
+
+    faults = list(scenario.faults)
+    for fault in list(faults):
+        fewer = [one for one in faults if one is not fault]
+        if fails(replace(scenario, faults=tuple(fewer))):
+            faults = fewer
+    return replace(scenario, faults=tuple(faults))

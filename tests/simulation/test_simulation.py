@@ -1,0 +1,58 @@
+"""Our code in a simulated world: groups, commits and checkpoints, with faults by seed, in virtual time.
+
+`docs/design/simulator.md` says what is simulated, what must hold, and what the seeds have found.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation import campaign
+from tests.simulation.mutations import FOUND_BY, MUTATIONS
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str) -> str:
+    """Run the simulator in a process of its own: it replaces the clock, and orders of sets must be the same."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=3000,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("first", range(0, campaign.SEEDS_IN_CI, 100))
+def test_nothing_is_lost_and_every_query_ends_its_work_whatever_the_seed(first: int) -> None:
+    assert f"{100} seeds, 0 with problems" in run("seeds", str(first), str(first + 100))
+
+
+def test_a_seed_determines_everything() -> None:
+    once, again = (run("trace", "7", "19", "23") for _ in range(2))
+    assert once == again
+    assert once.count("\n") > 100
+
+
+def test_the_seeds_find_defects_that_are_put_back() -> None:
+    assert set(FOUND_BY) <= {one.name for one in MUTATIONS}
+    told = run("mutations")
+    for name in FOUND_BY:
+        assert f"found: {name}" in told
+
+
+@pytest.mark.long
+def test_a_hundred_thousand_seeds(tmp_path: Path) -> None:
+    state = Path(os.environ.get("KAFKAGROUP_SIMULATION_STATE", tmp_path / "simulation.json"))
+    last = int(os.environ.get("KAFKAGROUP_SIMULATION_SEEDS", "100000"))
+    assert "0 with problems" in run("seeds", "1000", str(1000 + last), "--state", str(state))

@@ -1,0 +1,458 @@
+"""Virtual time, processes that move only when the scheduler lets them, and the edges by which our code meets them.
+
+One thing happens at a time. An event is a callback at a point of virtual time; events of the same time run in the order
+in which they were made. A `Process` stands for a process of an operating system. Its coroutines run on a `ProcessLoop`,
+an asyncio loop whose clock is the world's. Code that blocks runs in a greenlet, which waits by giving the turn back to
+the scheduler. A process that is frozen keeps its events until it thaws; one that is killed loses them.
+
+`World.installed` replaces what our code takes from the machine: the clock, the random numbers, the event loop's thread
+and the cache of clients that a process has. Code on other threads keeps the real ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import contextvars
+import heapq
+import itertools
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine, Hashable, Iterator
+from typing import Any, TypeVar
+from unittest import mock
+
+import greenlet
+
+from kafka_source.cluster import lookup
+from kafka_source.group import model
+from kafka_source.kafka_client import client as client_module
+
+_T = TypeVar("_T")
+
+# Any point of time will do; this is the wall clock at the begin of each world, in seconds since 1970.
+_BEGIN = 1_700_000_000.0
+# More events than this without a step of the clock are a loop that never waits.
+_MAX_EVENTS_AT_ONCE = 50_000
+
+
+class Died(BaseException):
+    """Raised in a greenlet of a process that was killed, when the world is taken down."""
+
+
+class Stuck(AssertionError):
+    """Code that runs without end in one moment of virtual time."""
+
+
+class Event:
+    """Something that happens at a point of virtual time, unless it is cancelled."""
+
+    __slots__ = ("call", "process", "when")
+
+    def __init__(self, when: float, call: Callable[[], object] | None, process: Process | None) -> None:
+        self.when, self.call, self.process = when, call, process
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class World:
+    """The scheduler of a simulated world.
+
+    Attributes:
+        now: The virtual time in seconds.
+        random: All that is random in the world comes from here.
+        story: What has happened, as (time, who, what).
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.story: list[tuple[float, str, str]] = []
+        self.steps = 0
+        self.current: Process | None = None
+        self._events: list[tuple[float, int, Event]] = []
+        self._numbers = itertools.count()
+        self._processes: list[Process] = []
+        self._hub: greenlet.greenlet | None = None
+        self._at_once = 0
+
+    # ---- events
+
+    def after(self, seconds: float, call: Callable[[], object], process: Process | None = None) -> Event:
+        """Let something happen in so many seconds; for a process it is lost if that is killed before."""
+        event = Event(self.now + max(0.0, seconds), call, process)
+        heapq.heappush(self._events, (event.when, next(self._numbers), event))
+        return event
+
+    def tell(self, who: str, what: str) -> None:
+        """Add a line to the story."""
+        self.story.append((self.now, who, what))
+
+    def run(self, until: float, done: Callable[[], bool] = lambda: False) -> None:
+        """Let events happen until a point of time, or until `done`."""
+        self._hub = greenlet.getcurrent()
+        while self._events and not done():
+            if self._events[0][0] > until:
+                break
+            when, _, event = heapq.heappop(self._events)
+            if event.call is None:
+                continue
+            self._at_once = self._at_once + 1 if when <= self.now else 0
+            if self._at_once > _MAX_EVENTS_AT_ONCE:
+                raise Stuck(f"{event.process} runs without end at {self.now:.3f} s: {event.call!r}")
+            self.now = max(self.now, when)
+            self._happen(event)
+        else:
+            return
+        self.now = max(self.now, until)
+
+    def _happen(self, event: Event) -> None:
+        call, process = event.call, event.process
+        if process is not None:
+            if not process.alive:
+                return
+            if process.frozen:
+                process.backlog.append(event)
+                return
+        self.steps += 1
+        self.current = process
+        try:
+            if call is not None:
+                call()
+        finally:
+            self.current = None
+
+    # ---- code that blocks
+
+    def park(self) -> Any:
+        """Give the turn back to the scheduler until somebody resumes this greenlet; return what it is given."""
+        assert self._hub is not None
+        return self._hub.switch()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for so many seconds of virtual time."""
+        process, me = self.current, greenlet.getcurrent()
+        if process is None or me is self._hub:
+            raise RuntimeError("only code of a process can sleep")
+        if not process.alive:
+            raise Died
+        self.after(seconds, me.switch, process)
+        self.park()
+
+    # ---- edges
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Let our code run in this world inside the block."""
+        mine = threading.get_ident()
+        real_monotonic, real_time, real_sleep, real_urandom = time.monotonic, time.time, time.sleep, os.urandom
+
+        def monotonic() -> float:
+            return self.now if threading.get_ident() == mine else real_monotonic()
+
+        def wall() -> float:
+            return _BEGIN + self.now if threading.get_ident() == mine else real_time()
+
+        def sleep(seconds: float) -> None:
+            if threading.get_ident() == mine:
+                self.sleep(seconds)
+            else:
+                real_sleep(seconds)
+
+        def urandom(size: int) -> bytes:
+            return self.random.randbytes(size) if threading.get_ident() == mine else real_urandom(size)
+
+        with contextlib.ExitStack() as stack:
+            for target, name, replacement in (
+                (time, "monotonic", monotonic),
+                (time, "time", wall),
+                (time, "sleep", sleep),
+                (os, "urandom", urandom),
+                (random, "_urandom", urandom),
+                (client_module, "EventLoop", _Loops(self)),
+                (lookup, "EventLoop", _Loops(self)),
+                (client_module, "_clients", _Clients(self)),
+                (model, "driver_pid", self._pid),
+            ):
+                stack.enter_context(mock.patch.object(target, name, replacement))
+            try:
+                yield
+            finally:
+                self._take_down()
+
+    def _pid(self) -> int:
+        return 0 if self.current is None else self.current.pid
+
+    def process(self, name: str) -> Process:
+        """Start a process."""
+        process = Process(self, name, len(self._processes) + 1)
+        self._processes.append(process)
+        return process
+
+    def _take_down(self) -> None:
+        self._events.clear()
+        for process in self._processes:
+            process.take_down()
+
+
+class Process:
+    """A process of an operating system.
+
+    Attributes:
+        pid: Its id, different from that of every other process of the world.
+        alive: It has not been killed, and has not ended.
+        frozen: It stands still (SIGSTOP, or a long pause of its virtual machine).
+        backlog: Its events that came due while it stood still.
+        clients: The clients that it has cached; see `cached_client`.
+    """
+
+    def __init__(self, world: World, name: str, pid: int) -> None:
+        self.world, self.name, self.pid = world, name, pid
+        self.alive, self.frozen = True, False
+        self.backlog: list[Event] = []
+        self.clients: dict[Hashable, Any] = {}
+        # asyncio calls no other methods of a loop here.
+        self.loop = ProcessLoop(world, self)  # type: ignore[abstract]
+        self.links: list[Any] = []
+        self._greenlets: list[greenlet.greenlet] = []
+        self._freezes: tuple[int, float] | None = None
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def start(self, work: Callable[[], object]) -> None:
+        """Run code that blocks, as the main thread of the process; it ends with it."""
+        running = greenlet.greenlet(work)
+        self._greenlets.append(running)
+        self.world.after(0, lambda: running.switch(), self)
+
+    def kill(self) -> None:
+        """End at once, as after SIGKILL: nothing more is sent, and the peers see the connections end."""
+        if not self.alive:
+            return
+        self.alive = False
+        for link in list(self.links):
+            link.client_died()
+
+    def freeze(self, seconds: float) -> None:
+        """Stand still for so many seconds."""
+        self.frozen = True
+        self.world.after(seconds, self._thaw)
+
+    def freeze_before(self, api_key: int, seconds: float) -> None:
+        """Stand still in the moment before the next request of this kind leaves the process."""
+        self._freezes = (api_key, seconds)
+
+    def freezes_before(self, api_key: int) -> bool:
+        """Stand still if that was wanted before a request of this kind; return whether."""
+        if self._freezes is None or self._freezes[0] != api_key or self.frozen:
+            return False
+        seconds, self._freezes = self._freezes[1], None
+        self.world.tell(self.name, f"stands still for {seconds:.1f} s before a request {api_key}")
+        self.freeze(seconds)
+        return True
+
+    def _thaw(self) -> None:
+        self.frozen = False
+        backlog, self.backlog = self.backlog, []
+        for event in backlog:
+            if event.call is not None:
+                self.world.after(0, event.call, self)
+
+    def take_down(self) -> None:
+        """Let what is left of the code of this process end, without an effect on anything."""
+        self.alive = False
+        for one in self._greenlets:
+            if one and not one.dead:
+                one.parent = greenlet.getcurrent()
+                with contextlib.suppress(BaseException):
+                    one.throw(Died)
+        self._greenlets.clear()
+        self.clients.clear()
+
+
+class ProcessLoop(asyncio.AbstractEventLoop):
+    """The asyncio loop of a process, on virtual time."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world, self._process = world, process
+
+    def time(self) -> float:
+        return self._world.now
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._world.after(0, lambda: self._run(handle), self._process)
+        return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(self._world.now + delay, callback, args, self, context)
+        self._world.after(delay, lambda: self._run(handle), self._process)
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_later(when - self._world.now, callback, *args, context=context)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, _T], *, name: str | None = None, context: contextvars.Context | None = None
+    ) -> asyncio.Task[_T]:
+        return asyncio.Task(coro, loop=self, name=name)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, work: Callable[..., _T], *args: Any
+    ) -> asyncio.Future[_T]:
+        done = self.create_future()
+        try:
+            done.set_result(work(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._process.alive:
+            self._world.tell(str(self._process), f"UNHANDLED {context.get('message')}: {context.get('exception')!r}")
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: object
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        return await self._process.world.network.connect(self._process, protocol_factory, host, port)  # type: ignore[attr-defined]
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        pass
+
+    def _run(self, handle: asyncio.Handle) -> None:
+        if handle._cancelled:
+            return
+        asyncio._set_running_loop(self)
+        try:
+            handle._run()
+        finally:
+            asyncio._set_running_loop(None)
+
+
+class _Loops:
+    """What stands in the place of `EventLoop`: all loops of a process are one."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __call__(self, name: str = "") -> SimulatedEventLoop:
+        assert self._world.current is not None
+        return SimulatedEventLoop(self._world, self._world.current)
+
+    def shared(self) -> SimulatedEventLoop:
+        return self()
+
+
+class SimulatedEventLoop:
+    """What `EventLoop` does, for a process of the world."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world, self._process = world, process
+
+    @property
+    def alive(self) -> bool:
+        return self._process.alive
+
+    def run(self, work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
+        if not self._process.alive:
+            work.close()
+            raise Died
+        me = greenlet.getcurrent()
+        future = self.spawn(work)
+        # Both may come in the same moment.
+        waits = [True]
+
+        def resume(*_: object) -> None:
+            if waits[0]:
+                waits[0] = False
+                self._world.after(0, me.switch, self._process)
+
+        future.add_done_callback(resume)
+        timer = None if timeout is None else self._world.after(timeout, resume, self._process)
+        try:
+            self._world.park()
+        except BaseException:
+            waits[0] = False
+            raise
+        if timer is not None:
+            timer.cancel()
+        if not future.done():
+            future.cancel()
+            raise TimeoutError(f"not done within {timeout:g} s")
+        return future.result()
+
+    def spawn(self, work: Coroutine[Any, Any, _T]) -> concurrent.futures.Future[_T]:
+        return asyncio.run_coroutine_threadsafe(work, self._process.loop)
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> None:
+        self._process.loop.call_soon(callback, *args)
+
+    def close(self, last: Callable[[], object] | None = None) -> None:
+        if last is not None:
+            last()
+
+
+class _Clients:
+    """The cache of clients of each process."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def of(self, key: Hashable) -> Any:
+        assert self._world.current is not None
+        found = self._world.current.clients
+        if key not in found:
+            found[key] = client_module._client(key)  # type: ignore[arg-type]
+        return found[key]
+
+
+class Transport(asyncio.Transport):
+    """The client's end of a connection."""
+
+    def __init__(self, link: Any) -> None:
+        super().__init__()
+        self._link = link
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self._link.client_writes(bytes(data))
+
+    def abort(self) -> None:
+        self._link.client_closes()
+
+    def close(self) -> None:
+        self._link.client_closes()
+
+    def is_closing(self) -> bool:
+        return bool(self._link.closed)
+
+    def get_extra_info(self, name: str, default: socket.socket | None = None) -> Any:
+        return default
