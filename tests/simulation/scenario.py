@@ -183,18 +183,18 @@ def scenario_of(seed: int) -> Scenario:
     )
     strategy = rng.choice(_STRATEGIES)
     return Scenario(
-        seed,
-        strategy,
-        rng.choice((1, 2, 2, 3)),
-        rng.choice((1, 2, 2, 3)),
-        rng.choice((1, 4, 6, 9)),
-        brokers,
-        rng.random() < 0.7,
-        rng.choice((6_000, 10_000, 20_000)),
-        rng.choice((0.0, 0.1, 0.4)),
-        rng.choice(("rejoin", "rejoin", "stop")),
-        strategy != CONSUMER and rng.random() < 0.3,
-        tuple(faults),
+        seed=seed,
+        strategy=strategy,
+        queries=rng.choice((1, 2, 2, 3)),
+        slots=rng.choice((1, 2, 2, 3)),
+        partitions=rng.choice((1, 4, 6, 9)),
+        brokers=brokers,
+        transactional=rng.random() < 0.7,
+        session_ms=rng.choice((6_000, 10_000, 20_000)),
+        share_of_long=rng.choice((0.0, 0.1, 0.4)),
+        on_lost=rng.choice(("rejoin", "rejoin", "stop")),
+        static=strategy != CONSUMER and rng.random() < 0.3,
+        faults=tuple(faults),
     )
 
 
