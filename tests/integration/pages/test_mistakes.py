@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from docs.mistakes import rows_of_page
+from docs.mistakes import Row, rows_of_page
 from docs.try_mistakes import all_rows
+
+
+def beginning(row: Row) -> str:
+    """Return the first words of a row's sentence, without the number of a partition.
+
+    Behind them is what another machine may say in another way. Of two partitions, either may be told of first.
+    """
+    return re.sub(r"(orders|enriched)-\d", r"\1-N", row.sentence)[:40]
 
 
 @pytest.mark.long
@@ -14,5 +24,4 @@ def test_each_mistake_is_answered_as_the_page_says() -> None:
     rows, page = all_rows(), rows_of_page()
     assert [(row.section, row.shown) for row in rows] == [(row.section, row.shown) for row in page]
     assert [row for row in rows if row.lines > 10] == []
-    # Behind their first words sentences have what another machine may say in another way.
-    assert [row.sentence[:40] for row in rows] == [row.sentence[:40] for row in page]
+    assert [beginning(row) for row in rows] == [beginning(row) for row in page]
