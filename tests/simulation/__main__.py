@@ -9,7 +9,9 @@ from pathlib import Path
 
 from tests.simulation.campaign import find, run_seeds
 from tests.simulation.mutations import FOUND_BY, MUTATIONS
-from tests.simulation.scenario import Run, scenario_of, shortened
+from tests.simulation.scenario import Run, run, shortened
+
+_ALL_LINES = 1_000_000
 
 
 def main() -> int:
@@ -39,14 +41,14 @@ def main() -> int:
         print(totals.table())
         return 1 if totals.failed else 0
     if given.command == "story":
-        whole = scenario_of(given.seed)
-        fails = bool(Run(whole).run().problems)
-        scenario = shortened(whole, lambda one: bool(Run(one).run().problems)) if fails else whole
-        print(Run(scenario).run().tell(100_000))
-        return 1 if fails else 0
+        verdict = run(given.seed)
+        if verdict.problems:
+            verdict = Run(shortened(verdict.scenario)).run()
+        print(verdict.tell(_ALL_LINES))
+        return 1 if verdict.problems else 0
     if given.command == "trace":
         for seed in given.seeds:
-            print(Run(scenario_of(seed)).run().tell(1_000_000))
+            print(run(seed).tell(_ALL_LINES))
         return 0
     return _mutations(given.seeds)
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from kafka_source.error_codes import ErrorCode
-from tests.simulation.scenario import Run, Verdict, scenario_of, shortened
+from tests.simulation.scenario import Run, Verdict, run, shortened
 
 SEEDS_IN_CI = 300
 
@@ -26,7 +26,7 @@ class Totals:
 
     Attributes:
         next: The first seed that has not run yet.
-        reached: The states of groups and transactions, and answered error codes as `API ERROR`, with their numbers.
+        reached: The error codes that were answered, as `API ERROR`, with their numbers.
         failed: The seeds in which something did not hold.
     """
 
@@ -99,11 +99,10 @@ def run_seeds(first: int, last: int, state: Path | None = None) -> Totals:
     with _few_collections():
         for seed in range(totals.next, last):
             began = time.process_time()
-            verdict = Run(scenario_of(seed)).run()
+            verdict = run(seed)
             totals.add(verdict, time.process_time() - began)
             if verdict.problems and len(totals.failed) <= _MAX_STORIES:
-                shorter = shortened(verdict.scenario, lambda scenario: bool(Run(scenario).run().problems))
-                print(Run(shorter).run().tell())
+                print(Run(shortened(verdict.scenario)).run().tell())
             if totals.seeds % _COLLECT_AFTER == 0:
                 gc.collect()
                 if state is not None:
@@ -116,7 +115,7 @@ def run_seeds(first: int, last: int, state: Path | None = None) -> Totals:
 def find(seeds: Iterable[int]) -> Verdict | None:
     """Return the first of these runs in which something does not hold."""
     for seed in seeds:
-        verdict = Run(scenario_of(seed)).run()
+        verdict = run(seed)
         if verdict.problems:
             return verdict
     return None

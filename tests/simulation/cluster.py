@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kafka_source.error_codes import ErrorCode
+from kafka_source.kafka_client import GROUP, TRANSACTION
 from kafka_source.kafka_client.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -47,8 +48,6 @@ from kafka_source.kafka_client.messages.transaction import (
     TxnOffsetCommitRequest,
 )
 from tests.simulation.world import Process, Transport, World
-
-GROUP, TRANSACTION = 0, 1
 
 _NEWEST: dict[Any, int] = {
     ApiVersionsRequest: 3,
@@ -125,20 +124,15 @@ class Link:
         self._last_in = max(self._last_in, self._world.now + self.broker.delay())
         self._world.after(self._last_in - self._world.now, lambda: self._arrive(data))
 
-    def client_closes(self) -> None:
-        self._forget()
-
-    def client_died(self) -> None:
-        self._forget()
-
     def cut(self) -> None:
         """End the connection from outside; what is on its way is lost in both directions."""
         if not self.closed:
-            self._forget()
+            self.end()
             lost = ConnectionResetError("the simulation cut it")
             self._world.after(0, lambda: self._protocol.connection_lost(lost), self.process)
 
-    def _forget(self) -> None:
+    def end(self) -> None:
+        """End the connection from the side of the process."""
         if not self.closed:
             self.closed = True
             self.process.links.remove(self)
@@ -150,7 +144,7 @@ class Link:
                 # The bytes were in the broker's socket when the connection ended: it handles them, perhaps late.
                 self._world.after(self._world.random.uniform(0, 3.0), lambda: self.broker.serve(data, self, late=True))
             return
-        if self.broker.loses_request():
+        if self.broker.cluster.loses_request():
             self.cut()
             return
         self._inbox.append(data)
@@ -192,7 +186,7 @@ class Broker:
     """
 
     def __init__(self, cluster: Cluster, node: int) -> None:
-        self._cluster, self.node = cluster, node
+        self.cluster, self.node = cluster, node
         self.host, self.port = f"broker-{node}", 9092
         self.up, self.frozen, self.slow = True, False, 0.0
         self.links: list[Link] = []
@@ -200,7 +194,7 @@ class Broker:
 
     def delay(self) -> float:
         """Return the seconds that a message takes now."""
-        return self._cluster.world.random.uniform(0.0002, 0.003) + self.slow
+        return self.cluster.world.random.uniform(0.0002, 0.003) + self.slow
 
     def thaw(self) -> None:
         """Go on after standing still."""
@@ -208,10 +202,6 @@ class Broker:
         waiting, self.waiting = self.waiting, []
         for work in waiting:
             work()
-
-    def loses_request(self) -> bool:
-        """Return whether the connection ends before a request is handled."""
-        return self._cluster.loses_request()
 
     def serve(self, data: bytes, link: Link, *, late: bool = False) -> None:
         """Answer a request, perhaps later.
@@ -236,15 +226,15 @@ class Broker:
                 writer.tags()
             response.encode(writer, version)
             body = writer.written()
-            if self._cluster.loses_answer(request):
+            if self.cluster.loses_answer(request):
                 link.cut()
             else:
                 link.reply(len(body).to_bytes(4, "big") + body)
 
-        self._cluster.requests[request_type.name.removesuffix("Request")] += 1
-        self._cluster.handles_late = late
-        self._cluster.handlers[request_type](self, request, reply)
-        self._cluster.handles_late = False
+        self.cluster.requests[request_type.name.removesuffix("Request")] += 1
+        self.cluster.handles_late = late
+        self.cluster.handlers[request_type](self, request, reply)
+        self.cluster.handles_late = False
 
 
 class Network:
@@ -305,7 +295,7 @@ class Cluster:
             ListOffsetsRequest: self._list_offsets,
             OffsetForLeaderEpochRequest: self._end_of_epoch,
         }
-        world.network = Network(world, self)  # type: ignore[attr-defined]
+        world.network = Network(world, self)
 
     @property
     def bootstrap_servers(self) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_source.error_codes import ErrorCode as E
+from kafka_source.kafka_client import GROUP
 from kafka_source.kafka_client.messages.group import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -21,7 +22,7 @@ from kafka_source.kafka_client.messages.group import (
     OffsetCommitRequest,
 )
 from kafka_source.kafka_client.messages.transaction import TxnOffsetCommitRequest
-from tests.simulation.cluster import GROUP, Broker, Cluster, Reply
+from tests.simulation.cluster import Broker, Cluster, Reply
 from tests.simulation.group_coordinator import Group, GroupCoordinators
 from tests.simulation.world import Event
 
@@ -170,7 +171,7 @@ class ConsumerCoordinators:
 
     def _too_late(self, group: ConsumerGroup, member: Member, epoch: int) -> None:
         if member.revoking and member.epoch == epoch and group.members.get(member.member_id) is member:
-            self._groups.watch.lost_consumer(group.offsets, member.member_id, "it has not given up partitions in time")
+            self._groups.watch.lost(member.member_id, "it has not given up partitions in time")
             self._remove(group, member)
 
     # ---- members and targets
@@ -189,7 +190,7 @@ class ConsumerCoordinators:
         group.seen = present
         group.epoch += 1
         group.target = _uniform(group, present)
-        self._groups.watch.epoch(group.offsets, group.epoch, len(group.members))
+        self._groups.watch.begins(f"epoch {group.epoch} with {len(group.members)} members")
 
     def _remove(self, group: ConsumerGroup, member: Member) -> None:
         for event in (member.session, member.revocation):
@@ -206,7 +207,7 @@ class ConsumerCoordinators:
 
     def _expire(self, group: ConsumerGroup, member: Member) -> None:
         if group.members.get(member.member_id) is member:
-            self._groups.watch.lost_consumer(group.offsets, member.member_id, "its session has ended")
+            self._groups.watch.lost(member.member_id, "its session has ended")
             self._remove(group, member)
 
     def _moved(self, kind: int, key: str) -> None:

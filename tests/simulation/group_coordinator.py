@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_source.error_codes import ErrorCode as E
+from kafka_source.kafka_client import GROUP
 from kafka_source.kafka_client.messages.group import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -29,7 +30,7 @@ from kafka_source.kafka_client.messages.group import (
     SyncGroupResponse,
 )
 from kafka_source.kafka_client.messages.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from tests.simulation.cluster import GROUP, Broker, Cluster, Reply
+from tests.simulation.cluster import Broker, Cluster, Reply
 from tests.simulation.world import Event
 
 EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
@@ -53,6 +54,11 @@ class Member:
     join_reply: Reply | None = None
     sync_reply: Reply | None = None
     timer: Event | None = None
+
+    @property
+    def name(self) -> str:
+        """What the story calls it."""
+        return self.instance_id or self.member_id
 
 
 @dataclass
@@ -83,6 +89,7 @@ class Group:
         self.members: dict[str, Member] = {}
         self.pending: dict[str, Event] = {}
         self._timer: Event | None = None
+        self._initial = False
         self._stored = Stored()
         self.offsets: dict[Key, Committed] = {}
         # The offsets of open transactions, by producer id, and the newest epoch that a marker or commit has had.
@@ -222,7 +229,7 @@ class Group:
             self._timer = None
         self._initial = False
         for member in [one for one in self.members.values() if one.join_reply is None and one.instance_id is None]:
-            self._watch.lost(self, member, "it has not rejoined in time")
+            self._watch.lost(member.name, "it has not rejoined in time")
             self._drop(member)
         if not self.members:
             self._become_empty()
@@ -237,7 +244,7 @@ class Group:
         self.generation += 1
         self.protocol = self._choose()
         self.state = COMPLETING
-        self._watch.generation(self)
+        self._watch.begins(f"generation {self.generation} with {len(self.members)} members, {self.protocol}")
         for member in joined:
             reply, member.join_reply = member.join_reply, None
             self._touch(member)
@@ -251,7 +258,7 @@ class Group:
     def _expire_unsynced(self, generation: int) -> None:
         if self.state == COMPLETING and self.generation == generation:
             for member in [one for one in self.members.values() if one.sync_reply is None]:
-                self._watch.lost(self, member, "it has not asked for its assignment in time")
+                self._watch.lost(member.name, "it has not asked for its assignment in time")
                 self._drop(member)
             self._rebalance_after_loss()
 
@@ -365,7 +372,7 @@ class Group:
         member = self.members.get(member_id)
         if member is None or member.join_reply is not None or member.sync_reply is not None:
             return
-        self._watch.lost(self, member, "its session has ended")
+        self._watch.lost(member.name, "its session has ended")
         self._drop(member)
         self._rebalance_after_loss()
 
@@ -471,7 +478,7 @@ class Group:
         stored = self._stored
         self.generation, self.protocol, self.leader = stored.generation, stored.protocol, stored.leader
         for key in self.members.keys() - stored.members.keys():
-            self._watch.lost(self, self.members[key], "the new coordinator does not know it")
+            self._watch.lost(self.members[key].name, "the new coordinator does not know it")
         self.members = {key: copy.copy(one) for key, one in stored.members.items()}
         self.state = STABLE if self.members else EMPTY
         for member in self.members.values():
@@ -505,17 +512,11 @@ class Group:
 class Watch:
     """What looks at the groups of a world; by default it sees nothing."""
 
-    def generation(self, group: Group) -> None:
-        """Look at a group that begins a generation."""
+    def begins(self, what: str) -> None:
+        """Hear of a generation of a group, or of an epoch."""
 
-    def lost(self, group: Group, member: Member, why: str) -> None:
-        """Look at a member that the group removes though it has not left."""
-
-    def lost_consumer(self, group: Group, member_id: str, why: str) -> None:
-        """Look at a member of the consumer protocol that the group removes though it has not left."""
-
-    def epoch(self, group: Group, epoch: int, members: int) -> None:
-        """Look at a group of the consumer protocol that begins an epoch."""
+    def lost(self, member: str, why: str) -> None:
+        """Hear of a member that a group removes though it has not left."""
 
     def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
         """Look at offsets that are about to be the group's."""

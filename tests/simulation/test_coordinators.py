@@ -245,20 +245,17 @@ class Sequence:
             return
         epoch = max(0, epoch)
         if kind == "add":
-            request_to_add = AddOffsetsToTxnRequest(
-                transactional_id=name, producer_id=producer_id, producer_epoch=epoch, group_id=self.group
-            )
-            await self._send(transactions, request_to_add, f"{what} add", max_version=3)
+            await self._send(transactions, self._add(name, producer_id, epoch), f"{what} add", max_version=3)
         elif kind == "end":
             request_to_end = EndTxnRequest(
                 transactional_id=name, producer_id=producer_id, producer_epoch=epoch, committed=rng.random() < 0.7
             )
             await self._send(transactions, request_to_end, f"{what} end", max_version=3)
         else:
-            await self._send(transactions, self._add_first(name, producer_id, epoch), f"{what} add", max_version=3)
+            await self._send(transactions, self._add(name, producer_id, epoch), f"{what} add", max_version=3)
             await self._send(shared, self._commit_in(name, actor, rng), f"{what} txn {actor.name}", max_version=3)
 
-    def _add_first(self, name: str, producer_id: int, epoch: int) -> AddOffsetsToTxnRequest:
+    def _add(self, name: str, producer_id: int, epoch: int) -> AddOffsetsToTxnRequest:
         return AddOffsetsToTxnRequest(
             transactional_id=name, producer_id=producer_id, producer_epoch=epoch, group_id=self.group
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_source.error_codes import ErrorCode as E
+from kafka_source.kafka_client import GROUP, TRANSACTION
 from kafka_source.kafka_client.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -20,7 +21,7 @@ from kafka_source.kafka_client.messages.transaction import (
     InitProducerIdResponse,
     TxnOffsetCommitRequest,
 )
-from tests.simulation.cluster import GROUP, TRANSACTION, Broker, Cluster, Reply
+from tests.simulation.cluster import Broker, Cluster, Reply
 from tests.simulation.group_coordinator import GroupCoordinators
 from tests.simulation.world import Event
 

@@ -23,7 +23,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Hashable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from unittest import mock
 
 import greenlet
@@ -48,6 +48,27 @@ class Stuck(AssertionError):
     """Code that runs without end in one moment of virtual time."""
 
 
+class Link(Protocol):
+    """A connection as the process knows it that has opened it."""
+
+    closed: bool
+
+    def client_writes(self, data: bytes) -> None:
+        """Send bytes to the broker."""
+
+    def end(self) -> None:
+        """End the connection; the peer may still have bytes of it."""
+
+
+class Network(Protocol):
+    """How processes reach brokers."""
+
+    async def connect(
+        self, process: Process, factory: Callable[[], asyncio.Protocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        """Connect a process to a broker, as `create_connection` of a loop does."""
+
+
 class Event:
     """Something that happens at a point of virtual time, unless it is cancelled."""
 
@@ -67,7 +88,10 @@ class World:
         now: The virtual time in seconds.
         random: All that is random in the world comes from here.
         story: What has happened, as (time, who, what).
+        network: How processes reach brokers.
     """
+
+    network: Network
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -218,7 +242,7 @@ class Process:
         self.clients: dict[Hashable, Any] = {}
         # asyncio calls no other methods of a loop here.
         self.loop = ProcessLoop(world, self)  # type: ignore[abstract]
-        self.links: list[Any] = []
+        self.links: list[Link] = []
         self._greenlets: list[greenlet.greenlet] = []
         self._freezes: tuple[int, float] | None = None
 
@@ -229,7 +253,7 @@ class Process:
         """Run code that blocks, as the main thread of the process; it ends with it."""
         running = greenlet.greenlet(work)
         self._greenlets.append(running)
-        self.world.after(0, lambda: running.switch(), self)
+        self.world.after(0, running.switch, self)
 
     def kill(self) -> None:
         """End at once, as after SIGKILL: nothing more is sent, and the peers see the connections end."""
@@ -237,7 +261,7 @@ class Process:
             return
         self.alive = False
         for link in list(self.links):
-            link.client_died()
+            link.end()
 
     def freeze(self, seconds: float) -> None:
         """Stand still for so many seconds."""
@@ -343,7 +367,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: object
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        return await self._process.world.network.connect(self._process, protocol_factory, host, port)  # type: ignore[attr-defined]
+        return await self._world.network.connect(self._process, protocol_factory, host, port)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         pass
@@ -438,7 +462,7 @@ class _Clients:
 class Transport(asyncio.Transport):
     """The client's end of a connection."""
 
-    def __init__(self, link: Any) -> None:
+    def __init__(self, link: Link) -> None:
         super().__init__()
         self._link = link
 
@@ -446,13 +470,13 @@ class Transport(asyncio.Transport):
         self._link.client_writes(bytes(data))
 
     def abort(self) -> None:
-        self._link.client_closes()
+        self._link.end()
 
     def close(self) -> None:
-        self._link.client_closes()
+        self._link.end()
 
     def is_closing(self) -> bool:
-        return bool(self._link.closed)
+        return self._link.closed
 
     def get_extra_info(self, name: str, default: socket.socket | None = None) -> Any:
         return default
