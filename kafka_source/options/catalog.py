@@ -513,7 +513,7 @@ class ReadOptions(ValueOptions):
     @property
     def decodes_values(self) -> bool:
         """Whether the tasks make the column `value` from the bytes that are fetched."""
-        return self.value_format in ("avro", "protobuf", "json")
+        return self.value_format in kinds.DECODED_FORMATS
 
     @property
     def goes_on_after_bad_values(self) -> bool:

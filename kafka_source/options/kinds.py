@@ -303,6 +303,9 @@ RECOVERY_STRATEGY: Kind[RecoveryStrategy] = word("rebootstrap", "none")
 QUOTA_SCOPE: Kind[QuotaScope] = word("query", "member")
 TIMESTAMP_STRATEGY: Kind[TimestampStrategy] = word("error", "latest")
 TRANSACTIONAL_ON_LOST: Kind[TransactionalOnLost] = word("stop", "replay")
+DECODED_FORMATS = ("avro", "protobuf", "json")
+"""The formats whose values become a struct."""
+
 VALUE_FORMAT: Kind[ValueFormat] = word("binary", "string", "avro", "protobuf", "json")
 KEY_FORMAT: Kind[KeyFormat] = word("binary", "string")
 VALUE_FRAMING: Kind[ValueFraming] = word("confluent", "none")

@@ -20,7 +20,7 @@ from kafka_source.model.record_columns import COLUMN_TYPES
 from kafka_source.options.catalog import OPTIONS, REFUSED, ReadOptions, SinkOptions
 from kafka_source.options.common import CommonOptions
 from kafka_source.options.declaration import KAFKA_PREFIX, NotTakenError, Option, Where, declared_in
-from kafka_source.options.kinds import EndingWord, PartitionValues, StartingValues, StartingWord
+from kafka_source.options.kinds import DECODED_FORMATS, EndingWord, PartitionValues, StartingValues, StartingWord
 from kafka_source.options.values import REGISTRY_PREFIX, ValueOptions
 from kafka_source.runtime.logs import set_up_logging
 
@@ -51,7 +51,6 @@ _SOURCES = ("value.schema", "value.schema.id", "value.subject", "value.descripto
 
 # Options of Spark's file sources too: a dict for several sources may have them with other values.
 _OF_OTHER_SOURCES = ("mode", "columnnameofcorruptrecord")
-_DECODED = ("avro", "protobuf", "json")
 _WITH_SCHEMA = ("avro", "protobuf")
 
 # At this similarity (difflib's ratio) a name is a misspelt one and not another one: `startingOffset` is, and
@@ -244,7 +243,7 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
                 # A setting has an effect on the clients that have it, which `client_config.check` knows.
                 warnings.append(f"option {option.name} has no effect here and is ignored")
             continue
-        if key in _OF_OTHER_SOURCES and given_lower.get("value.format", "").strip().lower() not in _DECODED:
+        if key in _OF_OTHER_SOURCES and given_lower.get("value.format", "").strip().lower() not in DECODED_FORMATS:
             warnings.append(
                 f"option {option.name} has no effect without value.format=avro, protobuf or json and is ignored"
             )
