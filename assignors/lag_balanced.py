@@ -37,7 +37,7 @@ from assignors.model import (
     TopicPartition,
 )
 from assignors.sticky import share
-from assignors.uniform import RackView
+from assignors.sticky_uniform import RackView
 from assignors.wire import StickyUserData, decode_sticky_user_data, encode_sticky_user_data
 
 INTERVAL = 300.0

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from assignors.model import Assignment, ClusterMetadata, GroupSubscription
 from assignors.sticky import Shared, StickyAssignor, share
-from assignors.uniform import RackView
+from assignors.sticky_uniform import RackView
 from assignors.wire import decode_sticky_user_data
 
 _MAX_STEPS = 300_000

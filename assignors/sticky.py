@@ -1,7 +1,7 @@
-"""`sticky` and `cooperative-sticky`: a balanced assignment with as few moved partitions as possible.
+"""`sticky` and `cooperative-sticky`: what members claim; `sticky_uniform` and `sticky_mixed` decide who gets what.
 
 They are Kafka's `StickyAssignor` (KIP-54) and `CooperativeStickyAssignor` (KIP-429), which makes the same assignment in
-two rebalances.
+two rebalances: balanced, with as few moved partitions as possible.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from assignors.index import (
     sorted_names,
 )
 from assignors.interface import Assignor, RebalanceProtocol
-from assignors.mixed import assign_mixed
 from assignors.model import NO_GENERATION, Assignment, ClusterMetadata, GroupSubscription, Subscription
-from assignors.uniform import RackView, assign_uniform
+from assignors.sticky_mixed import assign_mixed
+from assignors.sticky_uniform import RackView, assign_uniform
 from assignors.wire import (
     StickyUserData,
     decode_cooperative_user_data,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignors.lag_balanced import TOLERANCE, WORTH, Workload, balance
-from assignors.uniform import RackView
+from assignors.sticky_uniform import RackView
 
 SLACK = 1 + 1e-9
 """What the rounding of floats may add."""

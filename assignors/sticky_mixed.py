@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from assignors.index import PartitionIndex, Pool
-from assignors.uniform import RackView
+from assignors.sticky_uniform import RackView
 
 
 def assign_mixed(
