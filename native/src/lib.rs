@@ -40,6 +40,7 @@ mod runs;
 pub mod scan;
 pub mod source;
 pub mod split;
+pub mod values;
 pub mod varint;
 
 #[cfg(feature = "python")]

@@ -48,6 +48,14 @@ pub fn take<'a>(rest: &mut &'a [u8], len: usize) -> Parsed<&'a [u8]> {
     Ok(head)
 }
 
+/// Removes `N` bytes.
+#[inline(always)]
+pub fn array<const N: usize>(rest: &mut &[u8]) -> Parsed<[u8; N]> {
+    let (head, tail) = rest.split_first_chunk().ok_or("the record ends in the middle of a field")?;
+    *rest = tail;
+    Ok(*head)
+}
+
 /// Reads a varint without its sign, of at most `MOST` bytes: from one word, if the varint ends in the next eight bytes and these are there.
 #[inline(always)]
 pub fn unsigned<const MOST: usize>(rest: &mut &[u8]) -> Parsed<u64> {

@@ -9,8 +9,8 @@ mod mutated_values;
 
 use changes::Rng;
 use kafkagroup_native::avro::decoder::Decoder;
-use kafkagroup_native::avro::framing::Framing;
 use kafkagroup_native::avro::schema::{Id, Kind, Schema};
+use kafkagroup_native::values::framing::Framing;
 use kafkagroup_native::varint::put;
 use mutated_values::Subject;
 

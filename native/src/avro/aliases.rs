@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::fault::Fault;
 use super::schema::{Kind, Schema};
+use crate::values::fault::Fault;
 
 /// Renames the types and fields of `writer` that the aliases of `reader` name.
 pub fn apply(writer: &mut Schema, reader: &Schema) -> Result<(), Fault> {

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use super::defaults;
-use super::fault::Fault;
 use super::matching::Pair;
 use super::plan::{Action, Default, Items, Op, Plan, Record, Step};
 use super::run;
 use super::schema::{Id, Kind, Schema};
-use super::shape::{Choice, Part, Shape, Slot, choice};
+use super::shape::{Choice, choice};
 use super::skip::{Skip, Skips};
+use crate::values::column::MISMATCH;
+use crate::values::fault::Fault;
+use crate::values::slot::{Part, Shape, Slot};
 
 /// The limit on the size of a plan and on the steps to compile it.
 const MAX_OPS: usize = 500_000;
@@ -91,17 +93,17 @@ impl Compiler<'_> {
             }
             (&Kind::Array(w), &Kind::Array(r)) => match &slot.shape {
                 Shape::List(item) => Ok(Op::Array(Box::new(self.items(w, r, item)?))),
-                _ => Err(Fault::new(super::column::MISMATCH)),
+                _ => Err(Fault::new(MISMATCH)),
             },
             (&Kind::Map(w), &Kind::Map(r)) => match &slot.shape {
                 Shape::Map(entry) => Ok(Op::Map(Box::new(self.items(w, r, &entry.value)?))),
-                _ => Err(Fault::new(super::column::MISMATCH)),
+                _ => Err(Fault::new(MISMATCH)),
             },
             (Kind::Record(_), _) => match &slot.shape {
                 Shape::Struct(parts) => self.record(w, r, parts),
-                _ => Err(Fault::new(super::column::MISMATCH)),
+                _ => Err(Fault::new(MISMATCH)),
             },
-            (Kind::Enum { .. } | Kind::Array(_) | Kind::Map(_), _) => Err(Fault::new(super::column::MISMATCH)),
+            (Kind::Enum { .. } | Kind::Array(_) | Kind::Map(_), _) => Err(Fault::new(MISMATCH)),
         }
     }
 
@@ -113,12 +115,12 @@ impl Compiler<'_> {
     /// Compiles the reading of `w` as branch `i` of the reader's union.
     fn branch(&mut self, w: Id, read: &[Id], i: usize, slot: &Slot) -> Result<Op, Fault> {
         let reader = self.pair.reader;
-        let Some(&r) = read.get(i) else { return Err(Fault::new(super::column::MISMATCH)) };
+        let Some(&r) = read.get(i) else { return Err(Fault::new(MISMATCH)) };
         if matches!(reader.kind(r), Kind::Null) {
             return Ok(if self.pair.fits(w, r) { Op::Null } else { self.mismatch(w, r) });
         }
         let Choice::Members(branches) = choice(reader, read) else { return self.compile(w, r, slot) };
-        let Shape::Struct(parts) = &slot.shape else { return Err(Fault::new(super::column::MISMATCH)) };
+        let Shape::Struct(parts) = &slot.shape else { return Err(Fault::new(MISMATCH)) };
         let source = branches.iter().position(|&branch| branch == r);
         let skip = self.skips.of_type(self.pair.writer, w);
         match parts.iter().position(|part| Some(part.source) == source).and_then(|i| Some((i, parts.get(i)?))) {
@@ -139,7 +141,7 @@ impl Compiler<'_> {
     fn record(&mut self, w: Id, r: Id, parts: &[Part]) -> Result<Op, Fault> {
         let (writer, reader) = (self.pair.writer, self.pair.reader);
         let (Kind::Record(written), Kind::Record(read)) = (writer.kind(w), reader.kind(r)) else {
-            return Err(Fault::new(super::column::MISMATCH));
+            return Err(Fault::new(MISMATCH));
         };
         let mut steps = vec![];
         for field in written {

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::fault::Fault;
 use super::schema::{Id, Kind, Schema};
+use crate::values::fault::Fault;
 use crate::varint::put;
 
 const MAX_NESTING: usize = 64;

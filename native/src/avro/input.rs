@@ -2,14 +2,6 @@
 
 use crate::varint::{Parsed, take, varlong};
 
-/// Removes `N` bytes.
-#[inline(always)]
-pub fn array<const N: usize>(input: &mut &[u8]) -> Parsed<[u8; N]> {
-    let (head, tail) = input.split_first_chunk().ok_or("the record ends in the middle of a field")?;
-    *input = tail;
-    Ok(*head)
-}
-
 /// Removes a length.
 #[inline(always)]
 pub fn length(input: &mut &[u8]) -> Parsed<usize> {

@@ -1,19 +1,16 @@
 //! Avro values to an Arrow array, and in [`write`] back.
 //!
-//! [`schema::Schema`] (parsed JSON) → [`shape::Shape`] (the column type of the reader schema) and [`compile::compile`] (how
-//! values of a writer schema become values of the reader schema) → [`decoder::Decoder`] (framing, rows, bad records),
-//! which runs [`plan::Op`]s ([`run`]) into a [`column::Column`].
+//! [`schema::Schema`] (parsed JSON) → [`shape`] (the column type of the reader schema) and [`compile::compile`] (how
+//! values of a writer schema become values of the reader schema) → [`decoder::Decoder`], which runs [`plan::Op`]s ([`run`])
+//! into a [`crate::values::column::Column`].
 //!
 //! The rules of resolution are those of Java's `org.apache.avro.Resolver` 1.12, the types those of Spark's
 //! `SchemaConverters`. `docs/design/values.md` has the reasons.
 
 mod aliases;
-pub mod column;
 mod compile;
 pub mod decoder;
 mod defaults;
-pub mod fault;
-pub mod framing;
 pub mod input;
 pub mod matching;
 pub mod plan;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::fault::Fault;
 use super::skip::{Skip, Skips};
+use crate::values::fault::Fault;
 
 /// Decodes a value, as it was written, into a row of a column. The column's type says into what.
 #[derive(Debug)]

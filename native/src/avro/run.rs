@@ -1,24 +1,12 @@
 //! Runs a plan: takes a value from the start of the input, and adds a row to a column.
 
-use super::column::{Column, Data, MISMATCH, end};
-use super::fault::{ENTRY, Fault, ITEM};
-use super::input::{array, block, choose, length, prefixed};
+use super::input::{block, choose, length, prefixed};
 use super::plan::{Action, Items, Op, Plan, Record};
-use super::shape::Slot;
 use super::skip::Skips;
-use crate::varint::{Parsed, take, varint, varlong};
-
-/// How many bytes the items of a record's arrays and maps may take in memory for each byte of the record, beside their
-/// own texts, and how many more. Items without bytes, and what schemas add to items, would else take any number.
-const ALLOWANCE_PER_BYTE: usize = 512;
-const ALLOWANCE: usize = 8 << 10;
-
-pub const TOO_MANY_ITEMS: &str = "an array or map has too many items for its bytes";
-
-/// Returns how many bytes the items of a record of this size may take.
-pub fn allowance(bytes: usize) -> usize {
-    ALLOWANCE + ALLOWANCE_PER_BYTE * bytes
-}
+use crate::values::column::{Column, Data, MISMATCH, TOO_MANY_ITEMS, allowance, end};
+use crate::values::fault::{ENTRY, Fault, ITEM};
+use crate::values::slot::Slot;
+use crate::varint::{Parsed, array, take, varint, varlong};
 
 /// Returns what the items of the arrays and maps of a default take in memory.
 pub fn charge_of(plan: &Plan, slot: &Slot, mut default: &[u8]) -> usize {

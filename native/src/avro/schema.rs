@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::fault::Fault;
+use crate::values::fault::Fault;
 
 /// The position of a type in its [`Schema`].
 pub type Id = usize;

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::fault::Fault;
 use super::input;
 use super::schema::{Id, Kind, Schema};
+use crate::values::fault::Fault;
 use crate::varint::{take, varint, varlong};
 
 /// How many bytes a value has. Every part except `Bytes` has at least one byte.

@@ -4,9 +4,9 @@ use arrow_schema::DataType;
 
 use super::plan::{Node, of_type};
 use super::reader::Reader;
-use crate::avro::decoder::{Decoded, Failure, Values, rows_of};
-use crate::avro::fault::Fault;
-use crate::avro::shape::Slot;
+use crate::values::fault::Fault;
+use crate::values::rows::{Decoded, Failure, Values, rows_of};
+use crate::values::slot::Slot;
 
 /// Decodes values into columns of a type.
 pub struct Decoder {

@@ -1,8 +1,7 @@
 //! JSON values to an Arrow array of a given type.
 //!
-//! A type becomes a [`plan::Node`], which [`reader::Reader`] runs on the text of a value, straight into the columns that
-//! Avro's decoder fills. The types and what they take are those of Spark's `from_json`, where `docs/design/values.md` does
-//! not say otherwise.
+//! A type becomes a [`plan::Node`], which [`reader::Reader`] runs on the text of a value, straight into columns.
+//! The types and what they take are those of Spark's `from_json`, where `docs/design/values.md` does not say otherwise.
 
 pub mod decoder;
 mod plan;

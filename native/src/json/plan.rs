@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, TimeUnit};
 
-use crate::avro::fault::{ENTRY, Fault, ITEM};
-use crate::avro::shape::{Entry, MAX_NESTING, Part, Shape, Slot};
+use crate::values::fault::{ENTRY, Fault, ITEM};
+use crate::values::slot::{Entry, MAX_NESTING, Part, Shape, Slot};
 
 /// As many names are compared one by one; more are looked up.
 const FEW: usize = 16;

@@ -1,10 +1,9 @@
 //! Reads the text of one value into a column, and decides what makes a value bad.
 
-use crate::avro::column::{Bytes, Column, Data, MISMATCH, end};
-use crate::avro::fault::{ENTRY, Fault, ITEM};
-use crate::avro::run::{TOO_MANY_ITEMS, allowance};
 use crate::json::plan::{Fields, Items, Named, Node};
 use crate::json::scalars;
+use crate::values::column::{Bytes, Column, Data, MISMATCH, TOO_MANY_ITEMS, allowance, end};
+use crate::values::fault::{ENTRY, Fault, ITEM};
 
 /// What is in nobody's field may be nested as deep.
 const MAX_DEPTH: usize = 500;

@@ -7,10 +7,10 @@ use arrow_schema::DataType;
 use super::descriptors::{Descriptors, names};
 use super::plan::Message;
 use super::run::Run;
-use crate::avro::decoder::{Decoded, Failure, Values, Writers, rows_of_texts};
-use crate::avro::fault::Fault;
-use crate::avro::framing::Framing;
-use crate::avro::shape::{Shape, Slot};
+use crate::values::fault::Fault;
+use crate::values::framing::Framing;
+use crate::values::rows::{Decoded, Failure, Values, Writers, rows_of_texts};
+use crate::values::slot::{Shape, Slot};
 use crate::varint::{put, varlong};
 
 /// The schema of the column.

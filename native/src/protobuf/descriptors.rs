@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use protox::file::{File, FileResolver, GoogleFileResolver};
 use protox::prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor, prost_types::DescriptorProto};
 
-use crate::avro::fault::Fault;
+use crate::values::fault::Fault;
 
 /// The name of the file whose text is given, which no import has.
 const ROOT: &str = "the schema.proto";

@@ -1,8 +1,8 @@
 //! Protobuf values to an Arrow array.
 //!
 //! [`descriptors`] (the text of a `.proto` file, or a descriptor set) → [`plan`] (the column type of a message, and what its
-//! fields become) → [`decoder::Decoder`] (framing, the message that a record has), which runs the plan ([`run`]) into the
-//! columns of Avro's decoder.
+//! fields become) → [`decoder::Decoder`] (framing, the message that a record has), which runs the plan ([`run`]) into
+//! columns.
 //!
 //! The types are those of spark-protobuf's `SchemaConverters`. `docs/design/values.md` has the reasons.
 

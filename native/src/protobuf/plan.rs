@@ -6,8 +6,8 @@ use std::sync::Arc;
 use protox::prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax, Value as Explicit};
 
 use super::wire::Wire;
-use crate::avro::fault::{ENTRY, Fault};
-use crate::avro::shape::{Entry, MAX_COLUMNS, MAX_NESTING, Part, Shape, Slot, check_recursion};
+use crate::values::fault::{ENTRY, Fault};
+use crate::values::slot::{Entry, MAX_COLUMNS, MAX_NESTING, Part, Shape, Slot, check_recursion};
 
 /// A message, whose fields are columns.
 #[derive(Debug)]

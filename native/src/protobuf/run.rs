@@ -6,10 +6,9 @@
 
 use super::plan::{Absent, Constant, Field, How, Message, Value};
 use super::wire::{Wire, length, prefixed, skip, tag, varint};
-use crate::avro::column::{Column, Data, MISMATCH, end};
-use crate::avro::fault::{Fault, ITEM};
-use crate::avro::input::array;
-use crate::avro::run::{TOO_MANY_ITEMS, allowance};
+use crate::values::column::{Column, Data, MISMATCH, TOO_MANY_ITEMS, allowance, end};
+use crate::values::fault::{Fault, ITEM};
+use crate::varint::array;
 
 const TOO_LARGE: &str = "the seconds are too many for microseconds";
 

@@ -1,8 +1,7 @@
 //! The parts of Protobuf's wire format. Each function removes one from the start of the input.
 
-use crate::avro::fault::Fault;
-use crate::avro::input::array;
-use crate::varint::{Parsed, take, unsigned};
+use crate::values::fault::Fault;
+use crate::varint::{Parsed, array, take, unsigned};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {

@@ -8,7 +8,7 @@ use pyo3::types::PyCapsule;
 
 use super::arrow_export::{Exported, exported, type_capsule};
 use super::arrow_import::{Column, Imported, imported_type};
-use super::avro::{malformed, refuse};
+use super::decoders::{malformed, refuse};
 use super::errors::{arrow_error, unfit};
 use crate::avro::write::cells::Cells;
 use crate::avro::write::encoder::{Encoder, Failure};

@@ -2,9 +2,9 @@
 
 mod arrow_export;
 mod arrow_import;
-mod avro;
 mod avro_encoder;
 mod buffer;
+mod decoders;
 mod encoder;
 mod errors;
 mod rows;
@@ -35,10 +35,10 @@ fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Batch>()?;
     module.add_class::<encoder::BatchEncoder>()?;
     module.add_class::<scan::Scan>()?;
-    module.add_class::<avro::AvroDecoder>()?;
-    module.add_class::<avro::ProtobufDecoder>()?;
-    module.add_class::<avro::JsonDecoder>()?;
-    module.add_class::<avro::DecodedValues>()?;
+    module.add_class::<decoders::AvroDecoder>()?;
+    module.add_class::<decoders::ProtobufDecoder>()?;
+    module.add_class::<decoders::JsonDecoder>()?;
+    module.add_class::<decoders::DecodedValues>()?;
     module.add_class::<avro_encoder::AvroEncoder>()?;
     module.add_class::<avro_encoder::EncodedValues>()?;
     module.add_function(wrap_pyfunction!(scan::headers, module)?)?;

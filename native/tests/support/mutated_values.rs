@@ -4,14 +4,14 @@
 use std::time::{Duration, Instant};
 
 use kafkagroup_native::arrays::Outside;
-use kafkagroup_native::avro::decoder::{Decoded, Failure, Values};
+use kafkagroup_native::values::rows::{Decoded, Failure, Values};
 
 use crate::changes::{Rng, mutate};
 
 const ROWS: usize = 32;
 /// More than a row of any of the schemas takes without the items of its arrays and maps.
 const ROW_BYTES: usize = 2048;
-/// As in `avro/run.rs`, and the bytes of texts.
+/// As in `values/column.rs`, and the bytes of texts.
 const FIXED_BYTES: usize = 8 << 10;
 const BYTES_PER_BYTE: usize = 513;
 

@@ -12,7 +12,7 @@ from tests.support.native import kernel
 
 native = kernel()
 
-# As in native/src/avro/run.rs.
+# As in native/src/values/column.rs.
 FIXED_BYTES, BYTES_PER_BYTE = 8 << 10, 512
 MILLION, HUGE = b"\x80\x89\x7a", b"\x80\x80\x80\x80\x80\x40"
 TOO_MANY = "an array or map has too many items for its bytes"

@@ -7,8 +7,8 @@ use arrow_schema::{ArrowError, DataType};
 use super::cells::Cells;
 use super::fit::fit;
 use super::run::{Stop, Writer};
-use crate::avro::fault::Fault;
 use crate::avro::schema::Schema;
+use crate::values::fault::Fault;
 
 /// Encodes values of a schema.
 #[derive(Debug)]

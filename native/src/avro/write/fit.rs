@@ -7,9 +7,9 @@ use arrow_schema::{DataType, Fields, TimeUnit};
 
 use super::spark_names;
 use crate::avro::defaults;
-use crate::avro::fault::Fault;
 use crate::avro::schema::{Field, Id, Kind, Logical, Schema};
 use crate::avro::shape::{Choice, choice};
+use crate::values::fault::Fault;
 use crate::varint::put;
 
 /// How a column becomes values of an Avro type.

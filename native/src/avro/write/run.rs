@@ -8,7 +8,7 @@ use arrow_schema::DataType;
 use super::cells::{Cells, Lists, Texts};
 use super::fit::{Form, Null, Slot, Source};
 use crate::arrays::{Outside, Validity};
-use crate::avro::fault::Fault;
+use crate::values::fault::Fault;
 use crate::varint::put;
 
 /// Why a row cannot be written.

@@ -9,7 +9,7 @@ use arrow_data::transform::MutableArrayData;
 use arrow_schema::{ArrowError, DataType, Field};
 
 use super::fault::Fault;
-use super::shape::{Shape, Slot};
+use super::slot::{Shape, Slot};
 use crate::varint::{Parsed, take};
 
 /// A column of any type. All its parts have the same number of rows between two records.
@@ -59,10 +59,22 @@ pub struct Bytes {
     values: Vec<u8>,
 }
 
-/// A plan does not fit its column, which is a bug in [`super::compile`].
+/// A plan does not fit its column, which is a bug where it is made.
 pub const MISMATCH: &str = "the decoder's plan does not fit its column, which is a bug in kafkagroup-native";
 const TOO_LARGE: &str = "the rows of this batch have more than 2^31 bytes or items in a column";
 const NOT_UTF8: &str = "the string is not UTF-8";
+
+/// How many bytes the items of a record's arrays and maps may take in memory for each byte of the record, beside their
+/// own texts, and how many more. Items without bytes, and what schemas add to items, would else take any number.
+const ALLOWANCE_PER_BYTE: usize = 512;
+const ALLOWANCE: usize = 8 << 10;
+
+pub const TOO_MANY_ITEMS: &str = "an array or map has too many items for its bytes";
+
+/// Returns how many bytes the items of a record of this size may take.
+pub fn allowance(bytes: usize) -> usize {
+    ALLOWANCE + ALLOWANCE_PER_BYTE * bytes
+}
 
 impl Bytes {
     fn new(text: bool) -> Self {

@@ -11,18 +11,19 @@ use super::arrow_export::{Exported, exported, type_capsule};
 use super::arrow_import::{Column, Imported, imported_type};
 use super::errors::arrow_error;
 use crate::arrays::{Binary, Bytes, LargeBinary, Offset, Outside};
-use crate::avro::decoder::{Decoded, Decoder, Failure, Values};
-use crate::avro::fault::Fault;
-use crate::avro::framing::Framing;
+use crate::avro;
 use crate::json;
 use crate::protobuf;
+use crate::values::fault::Fault;
+use crate::values::framing::Framing;
+use crate::values::rows::{Decoded, Failure, Values};
 
 /// Row, id of the writer schema, message.
 type Bad<'py> = (usize, Option<u64>, Bound<'py, PyString>);
 
 #[pyclass(module = "kafkagroup_native")]
 pub struct AvroDecoder {
-    inner: Decoder,
+    inner: avro::decoder::Decoder,
 }
 
 #[pymethods]
@@ -31,7 +32,8 @@ impl AvroDecoder {
     #[pyo3(signature = (reader_schema, *, fields=None, framing="confluent", recursive_depth=0))]
     fn new(reader_schema: &str, fields: Option<Vec<String>>, framing: &str, recursive_depth: i64) -> PyResult<Self> {
         let framing = Framing::parse(framing).map_err(PyValueError::new_err)?;
-        let inner = Decoder::new(reader_schema, fields.as_deref(), framing, recursive_depth).map_err(refuse)?;
+        let inner =
+            avro::decoder::Decoder::new(reader_schema, fields.as_deref(), framing, recursive_depth).map_err(refuse)?;
         Ok(Self { inner })
     }
 
@@ -133,7 +135,7 @@ trait Decode: Sync {
     }
 }
 
-impl Decode for Decoder {
+impl Decode for avro::decoder::Decoder {
     fn decode_column(&self, values: &impl Values) -> Result<Decoded, Failure> {
         self.decode(values)
     }
