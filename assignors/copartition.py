@@ -174,9 +174,9 @@ def _share_together(
             f"no member subscribes to all of the co-partitioned topics {', '.join(topics)}; "
             "subscribe at least one member to all of them, or split the set"
         )
-    least = min(counts[topic] for topic in topics)
-    rest = [topic for topic in topics if counts[topic] > least]
+    count = min(counts[topic] for topic in topics)
+    rest = [topic for topic in topics if counts[topic] > count]
     return [
-        TopicShare(topics, least, common),
-        *(TopicShare([topic], counts[topic], readers[topic], first=least) for topic in rest),
+        TopicShare(topics, count, common),
+        *(TopicShare([topic], counts[topic], readers[topic], first=count) for topic in rest),
     ]

@@ -264,7 +264,7 @@ class Pool:
         self._heap: list[tuple[float, int]] = []
         self._judged = (-1, False)
 
-    def least(self) -> int:
+    def least_loaded(self) -> int:
         """Return the member with the lowest load; of equal ones the one with the lowest place."""
         heap, loads = self._heap, self._loads
         if not heap:
@@ -280,12 +280,12 @@ class Pool:
                 return place
             heapreplace(heap, (loads[place], place))
 
-    def least_without(self, excluded: Collection[int]) -> int | None:
+    def least_loaded_without(self, excluded: Collection[int]) -> int | None:
         """Return the member with the lowest load that is not excluded, or None if all are."""
         aside: list[tuple[float, int]] = []
         found: int | None = None
         while found is None and self.places and (self._heap or not aside):
-            place = self.least()
+            place = self.least_loaded()
             if place in excluded:
                 aside.append(heappop(self._heap))
             else:

@@ -75,7 +75,7 @@ class _Exchange:
         self._steps = _MAX_STEPS
         # The size limits are computed once: sizes change only in uniform groups, where any exchange keeps balance.
         sizes = [len(given) for given in shared.given]
-        self._most = [min((sizes[place] for place in places), default=0) + 1 for places in shared.readers]
+        self._max_held = [min((sizes[place] for place in places), default=0) + 1 for places in shared.readers]
 
     def run(self) -> None:
         """Try to relocate each partition with a rack mismatch or a lost claim, until nothing improves any more."""
@@ -121,14 +121,14 @@ class _Exchange:
         source, home = self._owner[partition], self._home.get(partition)
         topic = self._topic_of(partition)
         readers = self._readers[topic]
-        most = len(self._owner) if self._shared.uniform else self._most[topic]
-        if home is not None and home != source and home in readers and len(self._held[home]) <= most:
+        max_held = len(self._owner) if self._shared.uniform else self._max_held[topic]
+        if home is not None and home != source and home in readers and len(self._held[home]) <= max_held:
             yield home
         for place in sorted(readers):
             if self._steps <= 0:
                 return
             self._steps -= 1
-            if place in (source, home) or self._racks.mismatch(place, partition) or len(self._held[place]) > most:
+            if place in (source, home) or self._racks.mismatch(place, partition) or len(self._held[place]) > max_held:
                 continue
             yield place
 
@@ -141,7 +141,7 @@ class _Exchange:
             if self._steps <= 0:
                 return
             topic = self._topic_of(back)
-            if source in self._readers[topic] and (uniform or len(self._held[source]) <= self._most[topic]):
+            if source in self._readers[topic] and (uniform or len(self._held[source]) <= self._max_held[topic]):
                 yield back
 
     def _topic_of(self, partition: int) -> int:

@@ -171,7 +171,7 @@ class _Copies:
         """Give missing copies to the least loaded subscribers that do not hold the partition yet."""
         for partition, holders in enumerate(self.holders):
             while len(holders) < self._copies:
-                place = self._pools[partition].least_without(holders)
+                place = self._pools[partition].least_loaded_without(holders)
                 if place is None:
                     break
                 holders.append(place)
@@ -251,7 +251,7 @@ class _Copies:
             source = holders[at]
             if not kept_too and (partition, source) in self._kept:
                 continue
-            target = self._pools[partition].least_without(holders)
+            target = self._pools[partition].least_loaded_without(holders)
             if target is not None and sizes[source] >= sizes[target] + 2:
                 holders[at] = target
                 sizes[source] -= 1

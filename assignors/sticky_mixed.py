@@ -118,7 +118,7 @@ class _Group:
                 ]
                 pool = pools[key] = Pool(near, self.sizes, self._shrunk)
             if pool.places:
-                place = pool.least()
+                place = pool.least_loaded()
                 self.owner[partition] = place
                 self.sizes[place] += 1
             else:
@@ -197,8 +197,8 @@ class _Group:
 
     def _level_run(self, pool: Pool, run: Sequence[int], outdated: Mapping[int, int]) -> bool:
         owner, sizes = self.owner, self.sizes
-        least = pool.least()
-        movable = sizes[least] + 2
+        lightest = pool.least_loaded()
+        movable = sizes[lightest] + 2
         moved = False
         for partition in run:
             source = owner[partition]
@@ -206,7 +206,7 @@ class _Group:
                 continue
             target = outdated.get(partition, -1)
             if target < 0 or sizes[source] < sizes[target] + 2 or target not in pool.members:
-                target = least
+                target = lightest
             actual = self._movements.instead(self._topic_of[partition], partition, source, target)
             if sizes[owner[actual]] < sizes[target] + 2:
                 # This move returns a partition to the member it came from and makes balance worse; later moves repair
@@ -220,8 +220,8 @@ class _Group:
             sizes[target] += 1
             self._shrunk.append(source)
             moved = True
-            least = pool.least()
-            movable = sizes[least] + 2
+            lightest = pool.least_loaded()
+            movable = sizes[lightest] + 2
         return moved
 
 

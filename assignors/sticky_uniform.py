@@ -40,7 +40,7 @@ def assign_uniform(
     Returns:
         The partitions of each member, and the claimed partitions that were revoked from their members.
     """
-    least, extra = divmod(index.size, len(claims))
+    min_size, extra = divmod(index.size, len(claims))
     given: list[list[int]] = []
     revoked: set[int] = set()
     below: list[int] = []
@@ -50,10 +50,10 @@ def assign_uniform(
         if racks is not None and racks.members[place] is not None:
             owned = [partition for partition in claimed if not racks.mismatch(place, partition)]
             revoked.update(claimed if len(owned) < len(claimed) else ())
-        keep = least
-        if len(owned) < least:
+        keep = min_size
+        if len(owned) < min_size:
             below.append(place)
-        elif len(owned) > least and extra > 0:
+        elif len(owned) > min_size and extra > 0:
             extra -= 1
             keep += 1
         else:
@@ -67,8 +67,8 @@ def assign_uniform(
         revoked.difference_update(owned)
     left = _complement(index.size, given)
     if racks is not None:
-        left, extra = _match_racks(left, racks, given, below, level, least, extra)
-    return _deal(left, given, below, level, least, extra), revoked
+        left, extra = _match_racks(left, racks, given, below, level, min_size, extra)
+    return _deal(left, given, below, level, min_size, extra), revoked
 
 
 def _complement(size: int, given: Sequence[Sequence[int]]) -> Sequence[int]:
@@ -83,19 +83,19 @@ def _complement(size: int, given: Sequence[Sequence[int]]) -> Sequence[int]:
 
 
 def _deal(
-    left: Sequence[int], owned: list[list[int]], below: Sequence[int], level: list[int], least: int, extra: int
+    left: Sequence[int], owned: list[list[int]], below: Sequence[int], level: list[int], min_size: int, extra: int
 ) -> list[Sequence[int]]:
     """Assign the partitions that are left.
 
-    They go round-robin to the members with fewer than `least` partitions; the last `extra` partitions go one each to
-    members with exactly `least`. While no member of the circle is full, the partitions that a member gets in several
+    They go round-robin to the members with fewer than `min_size` partitions; the last `extra` partitions go one each to
+    members with exactly `min_size`. While no member of the circle is full, the partitions that a member gets in several
     rounds are one slice of `left`.
     """
     given: list[Sequence[int]] = list(owned)
     at = 0
     waiting = list(below)
     while waiting:
-        needs = [least - len(given[place]) for place in waiting]
+        needs = [min_size - len(given[place]) for place in waiting]
         circuits = min(needs)
         stop = at + circuits * len(waiting)
         for offset, place in enumerate(waiting):
@@ -115,13 +115,13 @@ def _match_racks(
     given: list[list[int]],
     below: list[int],
     level: list[int],
-    least: int,
+    min_size: int,
     extra: int,
 ) -> tuple[list[int], int]:
     """Assign partitions to members on their racks, the partitions with the fewest such members first.
 
-    A partition goes round-robin to a member with fewer than `least` partitions; if there is none on its racks, to the
-    first member with exactly `least`, while `extra` is above 0. Updates `given`, `below` and `level`.
+    A partition goes round-robin to a member with fewer than `min_size` partitions; if there is none on its racks, to
+    the first member with exactly `min_size`, while `extra` is above 0. Updates `given`, `below` and `level`.
 
     Returns:
         The partitions that match no member, and what is left of `extra`.
@@ -145,7 +145,7 @@ def _match_racks(
             place = order[spot]
             given[place].append(partition)
             pointer = spot + 1
-            if len(given[place]) >= least:
+            if len(given[place]) >= min_size:
                 del alive[place]
                 _drop(circle, racks.members[place], spot)
                 if extra > 0:

@@ -98,7 +98,7 @@ def _share(
                 put(partition, place)
     fresh = [partition for partition in range(index.size) if owner[partition] < 0]
     for partition in fresh:
-        put(partition, pool_of[partition].least())
+        put(partition, pool_of[partition].least_loaded())
     # Each move lowers the sum of sizes * (sizes + 1) / weight, so the loop terminates. New partitions move first,
     # because moving a kept one makes the result less sticky.
     for candidates in (fresh, range(index.size)):
@@ -106,7 +106,7 @@ def _share(
         while moved:
             moved = False
             for partition in candidates:
-                target = pool_of[partition].least()
+                target = pool_of[partition].least_loaded()
                 source = owner[partition]
                 if sizes[source] * weights[target] > (sizes[target] + 1) * weights[source]:
                     assign_next(partition)

@@ -290,10 +290,10 @@ class _Reader:
     def _int32(self, field: str) -> int:
         return int(_I32.unpack(self._read(field, 4))[0])
 
-    def _count(self, field: str, least_size: int) -> int:
+    def _count(self, field: str, min_size: int) -> int:
         """Read an array's length. A length that cannot fit into the bytes is refused before anything is allocated."""
         at, count = self._at, self._int32(f"count of {field}")
-        if count < 0 or count * least_size > len(self._data) - self._at:
+        if count < 0 or count * min_size > len(self._data) - self._at:
             raise WireFormatError(
                 f"{self._what} declares {count} {field} at byte {at}, which is not possible: "
                 f"{len(self._data) - self._at} bytes follow"

@@ -47,7 +47,7 @@ READER = b"python_streaming_source_runner"
 READER_BAR_BYTES = 500e6
 DEADLINE_SECONDS = 1_500
 HEAP = "3g"
-MOST_CREATED = 5_000
+MAX_CREATED = 5_000
 CREATE_SECONDS = 120
 _CACHED_CONSUMERS = "spark.kafka.consumer.cache.capacity"
 BARS = {400: 10.0, 2000: 20.0}
@@ -88,8 +88,8 @@ def main() -> None:
 
 def _create(kafka: EmbeddedKafka, topic: str, partitions: int) -> str:
     """Create a topic, in two steps where a controller does not take so many partitions in one."""
-    kafka.create_topic(topic, min(partitions, MOST_CREATED))
-    if partitions > MOST_CREATED:
+    kafka.create_topic(topic, min(partitions, MAX_CREATED))
+    if partitions > MAX_CREATED:
         admin = kafka.admin()
         admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(CREATE_SECONDS)
         while len(admin.list_topics(topic, timeout=CREATE_SECONDS).topics[topic].partitions) < partitions:

@@ -51,9 +51,9 @@ _WORDS: dict[str, DataType] = {
 _SCALARS = (*{type(kind) for kind in _WORDS.values()}, DecimalType)
 _DECIMALS = ("decimal", "dec", "numeric")
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|(\w+)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([<>(),:])|(\S))")
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 # Arrow's C++ library imports no deeper type.
-_MOST_NESTED = 64
+_MAX_DEPTH = 64
 
 
 def json_column_type(text: str) -> pa.DataType:
@@ -81,8 +81,8 @@ class _NoTypeError(Exception):
 
 
 def _nullable(kind: DataType, depth: int) -> DataType:
-    if depth > _MOST_NESTED:
-        raise _NoTypeError(f"its types are nested more than {_MOST_NESTED} deep")
+    if depth > _MAX_DEPTH:
+        raise _NoTypeError(f"its types are nested more than {_MAX_DEPTH} deep")
     if isinstance(kind, StructType):
         names = kind.fieldNames()
         if again := sorted({name for name in names if names.count(name) > 1}):
@@ -162,8 +162,8 @@ class _Parser:
                 return StructType(fields)
 
     def _type(self, depth: int) -> DataType:
-        if depth > _MOST_NESTED:
-            raise _NoTypeError(f"its types are nested more than {_MOST_NESTED} deep")
+        if depth > _MAX_DEPTH:
+            raise _NoTypeError(f"its types are nested more than {_MAX_DEPTH} deep")
         word = self._word("a type").lower()
         if word in _DECIMALS:
             return self._decimal()
@@ -190,8 +190,8 @@ class _Parser:
         precision = self._number()
         scale = self._number() if self._skip(",") else 0
         self._need(")")
-        if not scale <= precision <= _MOST_DIGITS or precision < 1:
-            raise _NoTypeError(f"a decimal has 1 to {_MOST_DIGITS} digits, and not more after the point")
+        if not scale <= precision <= _MAX_DIGITS or precision < 1:
+            raise _NoTypeError(f"a decimal has 1 to {_MAX_DIGITS} digits, and not more after the point")
         return DecimalType(precision, scale)
 
     def _number(self) -> int:

@@ -18,7 +18,7 @@ from testbed.spark_cluster import SparkCluster
 
 LONGEST_SECONDS = 120.0
 # The active controller coordinates about a third of all groups.
-_MOST_NAMES = 100
+_MAX_NAMES = 100
 _names = count(1)
 
 
@@ -63,7 +63,7 @@ class Stage:
     def roles(self) -> Roles:
         """Return the name of a new group, and the brokers to kill or to spare."""
         controller = self._controller()
-        names = (f"recovery-{next(_names)}" for _ in range(_MOST_NAMES))
+        names = (f"recovery-{next(_names)}" for _ in range(_MAX_NAMES))
         found = ((name, self._coordinator(name)) for name in names)
         group, coordinator = next((name, node) for name, node in found if node != controller)
         (leader,) = set(self.kafka.node_ids) - {controller, coordinator}

@@ -89,7 +89,7 @@ def _takes(java: JavaSetting, value: str) -> bool:
         except ValueError:
             return False
         limit = 1 << _INTEGERS[java.type]
-        return -limit <= number < limit and (java.least is None or number >= java.least)
+        return -limit <= number < limit and (java.minimum is None or number >= java.minimum)
     if java.type is Type.BOOLEAN:
         return value.lower() in ("true", "false")
     return True

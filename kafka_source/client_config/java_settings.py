@@ -59,7 +59,7 @@ class JavaSetting:
         librdkafka: What the librdkafka engine does with it.
         does: What it does here, where that is not what Java's documentation says; or why it has no meaning, or what to
             use instead. A sentence without a full stop.
-        least: Java's lower bound of a number; None: none.
+        minimum: Java's lower bound of a number; None: none.
         words: The texts that Java takes, in lower case; empty: any.
         rdkafka: librdkafka's name, under which it gets the value; empty: it does not get it.
         refused_for: The roles in which it is refused; in the other ones it has no meaning.
@@ -72,7 +72,7 @@ class JavaSetting:
     native: Handling
     librdkafka: Handling
     does: str = ""
-    least: int | None = None
+    minimum: int | None = None
     words: tuple[str, ...] = ()
     rdkafka: str = ""
     refused_for: Role = _NOBODY
@@ -83,7 +83,7 @@ class JavaSetting:
         """The accepted values, for people."""
         if self.words:
             return "one of " + ", ".join(self.words)
-        return self.type.value + (f", at least {self.least}" if self.least is not None else "")
+        return self.type.value + (f", at least {self.minimum}" if self.minimum is not None else "")
 
     def is_harmless(self, value: str) -> bool:
         """Return whether a value changes nothing: Java's default of a setting that is refused."""
@@ -97,10 +97,10 @@ _SECRET, _DOUBLE, _SHORT = Type.PASSWORD, Type.DOUBLE, Type.SHORT
 
 
 def _honoured(
-    name: str, roles: Role, kind: Type, does: str = "", *, least: int | None = None, words: tuple[str, ...] = ()
+    name: str, roles: Role, kind: Type, does: str = "", *, minimum: int | None = None, words: tuple[str, ...] = ()
 ) -> JavaSetting:
     """A setting that both engines follow; librdkafka gets it by other ways than its name (security, the group)."""
-    return JavaSetting(name, roles, kind, Handling.HONOURED, Handling.HONOURED, does, least, words)
+    return JavaSetting(name, roles, kind, Handling.HONOURED, Handling.HONOURED, does, minimum, words)
 
 
 def _passed(
@@ -110,13 +110,13 @@ def _passed(
     does: str = "",
     *,
     native: Handling = Handling.HONOURED,
-    least: int | None = None,
+    minimum: int | None = None,
     words: tuple[str, ...] = (),
     rdkafka: str = "",
 ) -> JavaSetting:
     """A setting that librdkafka gets, under its own name for it."""
     how = Handling.MAPPED if rdkafka else Handling.HONOURED
-    return JavaSetting(name, roles, kind, native, how, does, least, words, rdkafka or name)
+    return JavaSetting(name, roles, kind, native, how, does, minimum, words, rdkafka or name)
 
 
 def _unused(
@@ -125,9 +125,9 @@ def _unused(
     kind: Type,
     does: str,
     *,
-    least: int | None = None,
+    minimum: int | None = None,
 ) -> JavaSetting:
-    return JavaSetting(name, roles, kind, Handling.UNUSED, Handling.UNUSED, does, least)
+    return JavaSetting(name, roles, kind, Handling.UNUSED, Handling.UNUSED, does, minimum)
 
 
 def _refused(
@@ -136,11 +136,11 @@ def _refused(
     kind: Type,
     does: str,
     *,
-    least: int | None = None,
+    minimum: int | None = None,
     harmless: tuple[str, ...] = (),
 ) -> JavaSetting:
     how = Handling.REFUSED
-    return JavaSetting(name, roles, kind, how, how, does, least, refused_for=roles, harmless=harmless)
+    return JavaSetting(name, roles, kind, how, how, does, minimum, refused_for=roles, harmless=harmless)
 
 
 _JVM = "it chooses a part of the Java platform"
@@ -173,24 +173,24 @@ _CONNECTIONS = (
         "our own connections stay open until the broker closes them",
         native=_UNUSED,
     ),
-    _honoured("default.api.timeout.ms", _CA, _INT, "how long the driver tries a request", least=0),
+    _honoured("default.api.timeout.ms", _CA, _INT, "how long the driver tries a request", minimum=0),
     _passed(
         "metadata.max.age.ms",
         _ALL,
         _LONG,
         "in a read it is an option, see [options](options.md); after this time another broker is asked for "
         "metadata, by default after 10 s",
-        least=0,
+        minimum=0,
     ),
-    _unused("metadata.max.idle.ms", _P, _LONG, "metadata are kept as long as a task's producer", least=5000),
+    _unused("metadata.max.idle.ms", _P, _LONG, "metadata are kept as long as a task's producer", minimum=5000),
     _passed("metadata.recovery.strategy", _ALL, _STRING, "an option, see [options](options.md)"),
-    _passed("metadata.recovery.rebootstrap.trigger.ms", _ALL, _LONG, "an option, see [options](options.md)", least=0),
+    _passed("metadata.recovery.rebootstrap.trigger.ms", _ALL, _LONG, "an option, see [options](options.md)", minimum=0),
     _passed(
         "receive.buffer.bytes",
         _ALL,
         _INT,
         "-1: the operating system's, as without it",
-        least=-1,
+        minimum=-1,
         rdkafka="socket.receive.buffer.bytes",
     ),
     _passed(
@@ -198,14 +198,14 @@ _CONNECTIONS = (
         _ALL,
         _INT,
         "-1: the operating system's, as without it",
-        least=-1,
+        minimum=-1,
         rdkafka="socket.send.buffer.bytes",
     ),
-    _passed("reconnect.backoff.ms", _ALL, _LONG, least=0),
-    _passed("reconnect.backoff.max.ms", _ALL, _LONG, least=0),
-    _passed("request.timeout.ms", _ALL, _INT, least=0, rdkafka="socket.timeout.ms"),
-    _passed("retry.backoff.ms", _ALL, _LONG, least=0),
-    _passed("retry.backoff.max.ms", _ALL, _LONG, least=0),
+    _passed("reconnect.backoff.ms", _ALL, _LONG, minimum=0),
+    _passed("reconnect.backoff.max.ms", _ALL, _LONG, minimum=0),
+    _passed("request.timeout.ms", _ALL, _INT, minimum=0, rdkafka="socket.timeout.ms"),
+    _passed("retry.backoff.ms", _ALL, _LONG, minimum=0),
+    _passed("retry.backoff.max.ms", _ALL, _LONG, minimum=0),
     _passed(
         "socket.connection.setup.timeout.ms",
         _ALL,
@@ -216,9 +216,9 @@ _CONNECTIONS = (
     _unused("socket.connection.setup.timeout.max.ms", _ALL, _LONG, "the timeout of a connection does not grow"),
     _passed("enable.metrics.push", _ALL, _BOOL, "the native engine pushes no metrics", native=_UNUSED),
     _unused("metric.reporters", _ALL, _LIST, _METRICS),
-    _unused("metrics.num.samples", _ALL, _INT, _METRICS, least=1),
+    _unused("metrics.num.samples", _ALL, _INT, _METRICS, minimum=1),
     _unused("metrics.recording.level", _ALL, _STRING, _METRICS),
-    _unused("metrics.sample.window.ms", _ALL, _LONG, _METRICS, least=0),
+    _unused("metrics.sample.window.ms", _ALL, _LONG, _METRICS, minimum=0),
     _honoured(
         "config.providers",
         _ALL,
@@ -233,14 +233,14 @@ _GROUP = (
     _honoured("group.id", _C, _STRING, "the group that a read joins, see [groups](group.md)"),
     _honoured("group.instance.id", _C, _STRING, "a prefix, see [options](options.md)"),
     _honoured("heartbeat.interval.ms", _C, _INT, "an option, see [options](options.md)"),
-    _honoured("max.poll.interval.ms", _C, _INT, "an option, see [options](options.md)", least=1),
+    _honoured("max.poll.interval.ms", _C, _INT, "an option, see [options](options.md)", minimum=1),
     _honoured("partition.assignment.strategy", _C, _LIST, "names of [assignors](assignors.md), or Java's classes"),
     _honoured("session.timeout.ms", _C, _INT, "an option, see [options](options.md)"),
     _honoured("group.protocol", _C, _STRING, "an option, see [options](options.md)", words=("classic", "consumer")),
     _honoured("group.remote.assignor", _C, _STRING, "an option, see [options](options.md)"),
-    _unused("auto.commit.interval.ms", _C, _INT, "see the option `commit`", least=0),
+    _unused("auto.commit.interval.ms", _C, _INT, "see the option `commit`", minimum=0),
     _unused("internal.throw.on.fetch.stable.offset.unsupported", _C, _BOOL, "internal to Kafka"),
-    _unused("max.poll.records", _C, _INT, "the option `batch.rows` bounds the rows of a batch", least=1),
+    _unused("max.poll.records", _C, _INT, "the option `batch.rows` bounds the rows of a batch", minimum=1),
     _unused("share.acknowledgement.mode", _C, _STRING, "share groups are not supported"),
     _unused("share.acquire.mode", _C, _STRING, "share groups are not supported"),
     _refused("auto.offset.reset", _C, _STRING, "use `startingOffsets`"),
@@ -251,11 +251,11 @@ _FETCH = (
     _unused("allow.auto.create.topics", _C, _BOOL, "a read creates no topics"),
     _passed("check.crcs", _C, _BOOL, "the native engine always checks", native=_UNUSED),
     _unused("exclude.internal.topics", _C, _BOOL, "`subscribePattern` never matches them"),
-    _passed("fetch.max.bytes", _C, _INT, "the native engine asks for at most 32 MiB at a time", least=0),
-    _passed("fetch.max.wait.ms", _C, _INT, least=0, rdkafka="fetch.wait.max.ms"),
-    _passed("fetch.min.bytes", _C, _INT, least=0),
+    _passed("fetch.max.bytes", _C, _INT, "the native engine asks for at most 32 MiB at a time", minimum=0),
+    _passed("fetch.max.wait.ms", _C, _INT, minimum=0, rdkafka="fetch.wait.max.ms"),
+    _passed("fetch.min.bytes", _C, _INT, minimum=0),
     _honoured("isolation.level", _C, _STRING, "an option, see [options](options.md)"),
-    _passed("max.partition.fetch.bytes", _C, _INT, "the native engine asks for at most 32 MiB at a time", least=0),
+    _passed("max.partition.fetch.bytes", _C, _INT, "the native engine asks for at most 32 MiB at a time", minimum=0),
     _refused("key.deserializer", _C, _CLASS, "keys are binary; cast the column"),
     _refused("value.deserializer", _C, _CLASS, "values are binary; cast the column"),
     _refused("interceptor.classes", _CP, _LIST, "interceptors are Java classes"),
@@ -263,7 +263,7 @@ _FETCH = (
 
 _PRODUCE = (
     _passed("acks", _P, _STRING, "0 is written by librdkafka", words=("all", "-1", "0", "1")),
-    _passed("batch.size", _P, _INT, "default 1 MB", least=0),
+    _passed("batch.size", _P, _INT, "default 1 MB", minimum=0),
     JavaSetting(
         "buffer.memory",
         _P,
@@ -275,19 +275,19 @@ _PRODUCE = (
         rdkafka="queue.buffering.max.kbytes",
     ),
     *(
-        _passed(f"compression.{codec}.level", _P, _INT, least=least, rdkafka="compression.level")
-        for codec, least in (("gzip", None), ("lz4", 1), ("zstd", -131_072))
+        _passed(f"compression.{codec}.level", _P, _INT, minimum=minimum, rdkafka="compression.level")
+        for codec, minimum in (("gzip", None), ("lz4", 1), ("zstd", -131_072))
     ),
     _passed("compression.type", _P, _STRING, words=("none", "gzip", "snappy", "lz4", "zstd")),
-    _passed("delivery.timeout.ms", _P, _INT, least=0),
+    _passed("delivery.timeout.ms", _P, _INT, minimum=0),
     _passed("enable.idempotence", _P, _BOOL),
-    _passed("linger.ms", _P, _LONG, "default 50", least=0),
+    _passed("linger.ms", _P, _LONG, "default 50", minimum=0),
     _passed(
         "max.block.ms",
         _P,
         _LONG,
         "how long a topic may be unknown; default 5000",
-        least=0,
+        minimum=0,
         rdkafka="topic.metadata.propagation.max.ms",
     ),
     _passed(
@@ -295,18 +295,18 @@ _PRODUCE = (
         _P,
         _INT,
         "the native engine has one request under way for each broker",
-        least=1,
+        minimum=1,
         native=_UNUSED,
     ),
-    _passed("max.request.size", _P, _INT, least=0, rdkafka="message.max.bytes"),
+    _passed("max.request.size", _P, _INT, minimum=0, rdkafka="message.max.bytes"),
     _unused("partitioner.adaptive.partitioning.enable", _P, _BOOL, "records without a key are spread evenly"),
-    _unused("partitioner.availability.timeout.ms", _P, _LONG, "records without a key are spread evenly", least=0),
+    _unused("partitioner.availability.timeout.ms", _P, _LONG, "records without a key are spread evenly", minimum=0),
     _passed(
         "retries",
         _PA,
         _INT,
         "0 is written by librdkafka; else deliveries are tried until `delivery.timeout.ms`",
-        least=0,
+        minimum=0,
     ),
     _passed("transaction.timeout.ms", _P, _INT, "default 10 minutes"),
     _refused("transactional.id", _P, _STRING, "use `transactional=true` and `transactional.id.prefix`"),
@@ -397,8 +397,8 @@ _SASL = (
     _unused("sasl.kerberos.ticket.renew.window.factor", _ALL, _DOUBLE, _KERBEROS),
     _unused("sasl.login.connect.timeout.ms", _ALL, _INT, "a token has to come within 10 seconds"),
     _unused("sasl.login.read.timeout.ms", _ALL, _INT, "a token has to come within 10 seconds"),
-    _unused("sasl.login.refresh.buffer.seconds", _ALL, _SHORT, _REFRESH, least=0),
-    _unused("sasl.login.refresh.min.period.seconds", _ALL, _SHORT, _REFRESH, least=0),
+    _unused("sasl.login.refresh.buffer.seconds", _ALL, _SHORT, _REFRESH, minimum=0),
+    _unused("sasl.login.refresh.min.period.seconds", _ALL, _SHORT, _REFRESH, minimum=0),
     _unused("sasl.login.refresh.window.factor", _ALL, _DOUBLE, _REFRESH),
     _unused("sasl.login.refresh.window.jitter", _ALL, _DOUBLE, _REFRESH),
     _unused("sasl.login.retry.backoff.max.ms", _ALL, _LONG, "a login is tried again by `retry.backoff.ms`"),
@@ -431,7 +431,7 @@ _SASL = (
         )
     ),
     *(
-        _refused(f"sasl.oauthbearer.assertion.{name}", _ALL, kind, _ASSERTION, least=0 if kind is _INT else None)
+        _refused(f"sasl.oauthbearer.assertion.{name}", _ALL, kind, _ASSERTION, minimum=0 if kind is _INT else None)
         for name, kind in (
             ("algorithm", _STRING),
             ("claim.aud", _STRING),

@@ -284,12 +284,12 @@ def _kind(request: FetchRequest) -> _Kind:
     if not pacer.enabled:
         return _Kind(request.read_committed, request.label, None, paced=False)
     pacer.seconds_to_wait(sum(r.size for r in request.ranges))
-    most = pacer.max_bytes(1024.0)
-    if most is None or most >= _UNLIMITED_BYTES:
+    max_bytes = pacer.max_bytes(1024.0)
+    if max_bytes is None or max_bytes >= _UNLIMITED_BYTES:
         return _Kind(request.read_committed, request.label, None, paced=True)
     # Not more than one grant of the quota: records that were fetched ahead are lost at the end of a task. Brokers send
     # at least one whole batch. Powers of two let a consumer serve the next task too, whose bound may differ a little.
-    grain = max(_MIN_GRAIN, min(_MAX_GRAIN, 1 << (most.bit_length() - 1)))
+    grain = max(_MIN_GRAIN, min(_MAX_GRAIN, 1 << (max_bytes.bit_length() - 1)))
     return _Kind(request.read_committed, request.label, grain, paced=True)
 
 
@@ -321,7 +321,7 @@ class _LibrdkafkaReader:
         while self._open:
             deadline += self._hold_back()
             self._assign_more()
-            messages = self._consumer.consume(self._most_messages(), _POLL_SECONDS)
+            messages = self._consumer.consume(self._max_messages(), _POLL_SECONDS)
             if self._engine.shaken:
                 self._check_cluster()
             for message in messages:
@@ -375,17 +375,17 @@ class _LibrdkafkaReader:
     def _left(self, partitions: Iterable[TopicPartition]) -> int:
         return sum(self._open[tp].end - self._next[tp] for tp in partitions)
 
-    def _most_messages(self) -> int:
+    def _max_messages(self) -> int:
         # `consume` waits until it has the requested number of messages, so do not request more than there are.
-        most = min(_CHUNK, self._left(self._assigned()))
+        max_messages = min(_CHUNK, self._left(self._assigned()))
         if not self._pacer.enabled:
-            return most
+            return max_messages
         each = max((self._engine.record_bytes.get(tp.topic, 0.0) for tp in self._assigned()), default=0.0)
         allowed = self._pacer.max_bytes(each or 1.0)
         if allowed is None:
-            return most
+            return max_messages
         # Each consumed message can start a fetch. While the size of messages is unknown, consume one.
-        return max(1, min(most, int(allowed / each))) if each else 1
+        return max(1, min(max_messages, int(allowed / each))) if each else 1
 
     def _hold_back(self) -> float:
         """Wait for as long as the quota delays the next fetch, and return the seconds."""

@@ -15,7 +15,7 @@ def admit(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     record_bytes: Mapping[TopicPartition, float],
-    most: Amounts,
+    allowed: Amounts,
 ) -> dict[TopicPartition, int]:
     """Return where each partition of `starts` ends so that the micro-batch fits.
 
@@ -25,13 +25,13 @@ def admit(
         starts: Start offsets.
         ends: The end offsets without a quota; may have more partitions.
         record_bytes: Measured bytes of an offset; partitions without one get the average of the others.
-        most: Bytes and records of the micro-batch.
+        allowed: Bytes and records of the micro-batch.
     """
     known = [record_bytes[tp] for tp in starts if tp in record_bytes]
     otherwise = sum(known) / len(known) if known else UNKNOWN_RECORD_BYTES
     sizes = {tp: max(0, ends[tp] - start) for tp, start in starts.items()}
     total = sum(size * record_bytes.get(tp, otherwise) for tp, size in sizes.items()), sum(sizes.values())
-    part = min([1.0, *(most / whole for most, whole in zip(most, total, strict=True) if whole)])
+    part = min([1.0, *(bound / whole for bound, whole in zip(allowed, total, strict=True) if whole)])
     admitted, owed = {}, 0.0
     for tp, size in sizes.items():
         # The fraction of an offset goes to the next partition: with large records it is some percent of a batch.

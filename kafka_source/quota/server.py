@@ -129,12 +129,12 @@ class StreamQuota:
 
         Every window has one pause between two micro-batches then, neither two nor none.
         """
-        most, sizes = self._account.bounds.amounts(self._quota.window), self._account.record_bytes()
+        allowed, sizes = self._account.bounds.amounts(self._quota.window), self._account.record_bytes()
         # Partitions that share a bound.
         together: dict[int, dict[TopicPartition, int]] = {}
         for tp, start in starts.items():
             together.setdefault(slots[tp] if self._quota.per_member else 0, {})[tp] = start
-        return {tp: end for mine in together.values() for tp, end in admit(mine, ends, sizes, most).items()}
+        return {tp: end for mine in together.values() for tp, end in admit(mine, ends, sizes, allowed).items()}
 
     def record_bytes(self) -> dict[TopicPartition, float]:
         """Return the bytes of an offset in each partition that tasks have read from, as fetched (compressed)."""

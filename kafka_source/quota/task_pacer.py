@@ -113,8 +113,8 @@ class Pacer:
             record_bytes: Bytes of an offset, about.
         """
         grant, done = self._grant, self._report
-        most = min(grant.bytes - done.bytes, (grant.records - done.records) * record_bytes)
-        return None if self._ask is None or most == inf else max(1, int(most))
+        max_bytes = min(grant.bytes - done.bytes, (grant.records - done.records) * record_bytes)
+        return None if self._ask is None or max_bytes == inf else max(1, int(max_bytes))
 
     def fetched(self, size: float, records: int) -> None:
         """Count a response, or a part of it, in bytes on the wire and offsets."""

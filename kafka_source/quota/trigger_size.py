@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 FIRST_OFFSETS = 1000
 """The first micro-batch of a run: little enough for slow work on each record, and measured before more is read."""
 
-MOST_CHANGE = 10.0
+MAX_CHANGE = 10.0
 """A micro-batch is at most so many times as large or as small as the last: one odd trigger does not decide."""
 
 _NEAR = 0.25
@@ -90,7 +90,7 @@ class TriggerSize:
             change = math.sqrt(change)
         elif goal > self.target and learned.since_compared >= _TRUSTED_TRIGGERS:
             change = 1 / _COMPARABLE
-        change = min(MOST_CHANGE, max(1 / MOST_CHANGE, change))
+        change = min(MAX_CHANGE, max(1 / MAX_CHANGE, change))
         # Rounded down: 13 offsets that should be 12.5 would stay 13, and their trigger too long, for ever.
         return replace(learned, limit=max(1, math.floor(batch.offsets * change)))
 

@@ -310,16 +310,16 @@ def _split_in_proportion(ranges: Sequence[Range], min_partitions: int) -> list[R
     the large one a piece.
     """
 
-    def count(size: int, total: int, least: int) -> int:
+    def count(size: int, total: int, pieces: int) -> int:
         # Rounded half up, as Java's Math.round.
-        return max(1, math.floor(size / total * least + 0.5))
+        return max(1, math.floor(size / total * pieces + 0.5))
 
     total = sum(r.size for r in ranges)
     whole = {r.topic_partition for r in ranges if count(r.size, total, min_partitions) == 1}
     left = total - sum(r.size for r in ranges if r.topic_partition in whole)
-    least = max(1, min_partitions - sum(r.topic_partition in whole for r in ranges))
+    pieces = max(1, min_partitions - sum(r.topic_partition in whole for r in ranges))
     return [
-        piece for r in ranges for piece in ([r] if r.topic_partition in whole else _cut(r, count(r.size, left, least)))
+        piece for r in ranges for piece in ([r] if r.topic_partition in whole else _cut(r, count(r.size, left, pieces)))
     ]
 
 

@@ -57,7 +57,7 @@ _KNOWN_SECONDS = 2.0
 _READERS_ADVICE = "set value.subject, value.schema.id or value.schema"
 
 # How much of a refusal is shown: it may list all fields of a large schema.
-_MOST_SHOWN = 2000
+_MAX_SHOWN = 2000
 
 # Confluent's codes: no such subject, version or schema. Another 404 comes from a wrong URL.
 _NOT_FOUND = (40401, 40402, 40403)
@@ -465,7 +465,7 @@ def _said(error: urllib.error.HTTPError) -> tuple[int | None, str]:
     except (OSError, ValueError, AttributeError, RecursionError, http.client.HTTPException):
         return None, ""
     text = " ".join(message.split()) if isinstance(message, str) else ""
-    return code if isinstance(code, int) else None, text[:_MOST_SHOWN]
+    return code if isinstance(code, int) else None, text[:_MAX_SHOWN]
 
 
 def _object(body: bytes, asked: _Request, url: _Url) -> dict[str, Any]:

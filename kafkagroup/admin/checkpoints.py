@@ -63,7 +63,7 @@ class Position:
         return json.dumps(by_topic, separators=(",", ":"))
 
 
-def least_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
+def min_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
     """Return where a group continues that takes the place of some sources, so that it skips nothing of any of them."""
     found: dict[TopicPartition, int] = {}
     for position in positions:

@@ -182,8 +182,8 @@ class History:
 
 def spark_line(values: list[int]) -> str:
     """Return numbers as a line of bars."""
-    most = max(values, default=0)
-    return "".join(_BARS[0 if most == 0 else round(value / most * (len(_BARS) - 1))] for value in values)
+    highest = max(values, default=0)
+    return "".join(_BARS[0 if highest == 0 else round(value / highest * (len(_BARS) - 1))] for value in values)
 
 
 def duration_text(seconds: float | None) -> str:

@@ -93,11 +93,11 @@ def import_checkpoint(
         raise typer.BadParameter("is needed with --group", param_hint="--bootstrap-servers")
     with exit_on_error():
         from kafkagroup.admin import Groups, Move, Rows
-        from kafkagroup.admin.checkpoints import Checkpoint, least_offsets
+        from kafkagroup.admin.checkpoints import Checkpoint, min_offsets
 
         found = Checkpoint(path)
         positions, change = _chosen(found.positions(), source), found.rewrite(_pairs(spark_conf or []))
-        offsets = least_offsets(positions)
+        offsets = min_offsets(positions)
         listings = [_listing(positions)]
         groups = None if group is None else Groups(connection.settings())
         if groups is not None and group is not None:

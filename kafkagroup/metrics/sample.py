@@ -145,11 +145,11 @@ class ProductionCurve:
     are frequent.
 
     Args:
-        most_points: How many ends to remember; older ones become coarser. None: all.
+        max_points: How many ends to remember; older ones become coarser. None: all.
     """
 
-    def __init__(self, most_points: int | None = 256) -> None:
-        self._most = most_points
+    def __init__(self, max_points: int | None = 256) -> None:
+        self._max_points = max_points
         self._times: list[float] = []
         self._ends: list[int] = []
 
@@ -166,9 +166,9 @@ class ProductionCurve:
             return
         self._times.append(at)
         self._ends.append(end)
-        if self._most is not None and len(self._ends) > self._most:
+        if self._max_points is not None and len(self._ends) > self._max_points:
             # The older half becomes coarser.
-            half = self._most // 2
+            half = self._max_points // 2
             self._times[1:half] = self._times[2:half:2]
             self._ends[1:half] = self._ends[2:half:2]
 

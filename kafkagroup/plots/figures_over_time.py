@@ -186,7 +186,7 @@ def latencies_of(samples: Sequence[Sample]) -> list[Latency]:
     curves: dict[TopicPartition, ProductionCurve] = {}
     for one in samples:
         for tp, partition in one.partitions.items():
-            curves.setdefault(tp, ProductionCurve(most_points=None)).observe(one.at, partition.latest)
+            curves.setdefault(tp, ProductionCurve(max_points=None)).observe(one.at, partition.latest)
     found = []
     for number, one in enumerate(samples[:-1]):
         committed = _committed_at(samples[number + 1 :])

@@ -131,14 +131,14 @@ def _draw_lag(figure: Figure, both: Sequence[Axes], samples: Sequence[Sample]) -
     total.set_ylabel("offsets, sum")
     total.set_ylim(bottom=0)
     total.yaxis.set_major_formatter(FuncFormatter(_short))
-    most = max([1.0, *(value for row in rows for value in row if value == value)])
+    highest = max([1.0, *(value for row in rows for value in row if value == value)])
     colours = colormaps["YlOrRd"].with_extremes(bad=_ABSENT)
     mesh = each.pcolormesh(
         edges,
         [n - 0.5 for n in range(len(rows) + 1)],
         rows,
         cmap=colours,
-        norm=SymLogNorm(linthresh=1.0, vmin=0.0, vmax=most),
+        norm=SymLogNorm(linthresh=1.0, vmin=0.0, vmax=highest),
         rasterized=True,
     )
     bar = figure.colorbar(mesh, ax=[total, each], pad=0.01, format=FuncFormatter(_short))

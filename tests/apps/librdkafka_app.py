@@ -24,7 +24,7 @@ _MOVED = (
 )
 
 
-_MOST_AT_ONCE = 100
+_MAX_AT_ONCE = 100
 
 
 def main(servers: str, group: str, topic: str, protocol: str) -> None:
@@ -58,7 +58,7 @@ def main(servers: str, group: str, topic: str, protocol: str) -> None:
             print(f"record {message.partition()} {message.offset()} {(message.value() or b'').decode()}", flush=True)
             consumer.store_offsets(message)
             read += 1
-        if read and due and (message is None or read >= _MOST_AT_ONCE):
+        if read and due and (message is None or read >= _MAX_AT_ONCE):
             commit(consumer)
             read, commit_at = 0, time.monotonic() + interval
     commit(consumer)

@@ -53,10 +53,10 @@ def test_each_belongs_to_the_clients_that_have_it(java):
 def test_types_and_lower_bounds_are_those_of_java(java):
     wrong = {}
     for name, one in JAVA.items():
-        least = re.match(r"\[(-?\d+),\.\.\.(,\d+)?\]$", java[name].validator)
-        bound = int(least[1]) if least and one.type in NUMBERS else None
-        if (one.type, one.least) != (java[name].type, bound):
-            wrong[name] = ((one.type.name, one.least), (java[name].type.name, bound))
+        found = re.match(r"\[(-?\d+),\.\.\.(,\d+)?\]$", java[name].validator)
+        bound = int(found[1]) if found and one.type in NUMBERS else None
+        if (one.type, one.minimum) != (java[name].type, bound):
+            wrong[name] = ((one.type.name, one.minimum), (java[name].type.name, bound))
     assert wrong == {}
 
 

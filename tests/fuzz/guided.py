@@ -29,7 +29,7 @@ from tests.fuzz.parsers import PARSERS
 
 LONGEST_SECONDS = 1.0
 # For inputs of a few kB. A length that is believed before it is checked exceeds it.
-MOST_BYTES = 128 << 20
+MAX_BYTES = 128 << 20
 
 # Whole packages take minutes to instrument.
 MESSAGES = (cluster, codec, group, login, quota, records, transaction)
@@ -51,7 +51,7 @@ def main(name: str, corpus: str, folder: str, *arguments: str) -> None:
         assert seconds < LONGEST_SECONDS, f"{seconds:.1f} s for {len(data)} bytes"
 
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + MOST_BYTES, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (used + MAX_BYTES, resource.RLIM_INFINITY))
     atheris.Setup([sys.argv[0], folder, corpus, "-rss_limit_mb=0", *arguments], run)
     atheris.Fuzz()
 

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_source.quota.trigger_size import FIRST_OFFSETS, MOST_CHANGE, Measured, TriggerSize
+from kafka_source.quota.trigger_size import FIRST_OFFSETS, MAX_CHANGE, Measured, TriggerSize
 
 BUSY, WAITED = 0.5, 20.0
 """When Spark asked: not at a whole second, and at one, as after waiting for an interval of 5, 10 or 20 s."""
@@ -46,8 +46,8 @@ def settled(target: float, *, fixed: float, speed: float) -> TriggerSize:
 @given(sizes, measures)
 def test_the_next_micro_batch_is_at_most_ten_times_as_large_or_as_small_as_the_last(size, batch):
     after = size.after(batch)
-    assert 1 <= after.limit <= batch.offsets * MOST_CHANGE
-    assert after.limit >= batch.offsets // MOST_CHANGE
+    assert 1 <= after.limit <= batch.offsets * MAX_CHANGE
+    assert after.limit >= batch.offsets // MAX_CHANGE
     assert after.target == size.target
 
 
@@ -97,7 +97,7 @@ def test_after_a_quiet_time_a_burst_is_taken_up_step_by_step(target, part, speed
         size, _ = trigger(size, fixed=fixed, speed=speed, offsets=few)
     for _ in range(30):
         size, seconds = trigger(size, fixed=fixed, speed=speed)
-        assert seconds <= 1.05 * target + few / speed * MOST_CHANGE
+        assert seconds <= 1.05 * target + few / speed * MAX_CHANGE
     assert seconds >= 0.75 * target
 
 
@@ -107,7 +107,7 @@ def test_a_sink_that_stood_still_makes_one_small_micro_batch_and_no_more(target,
     size = settled(target, fixed=fixed, speed=speed)
     before = size.limit
     size = size.after(Measured(before, times * target, asked_at=BUSY))
-    assert size.limit >= before // MOST_CHANGE
+    assert size.limit >= before // MAX_CHANGE
     for _ in range(4):
         size, seconds = trigger(size, fixed=fixed, speed=speed)
         assert seconds <= 1.05 * target + 2 / speed
@@ -137,7 +137,7 @@ def test_the_time_in_which_spark_waits_for_its_interval_does_not_count(target, a
         times.append(work)
         size = size.after(Measured(size.limit, period, reading, WAITED if waits else BUSY))
     # What comes after the reading is unknown as long as Spark waits. It is measured when a trigger is too long to wait.
-    assert max(times[2:]) <= max(1.05 * target, 0.1 * (1 + after_reading), MOST_CHANGE * interval)
+    assert max(times[2:]) <= max(1.05 * target, 0.1 * (1 + after_reading), MAX_CHANGE * interval)
     assert all(seconds <= max(1.05 * target, interval) for seconds in times[-5:])
     assert times[-1] >= 0.75 * min(target, interval) or size.limit < FIRST_OFFSETS
 
