@@ -1,4 +1,4 @@
-"""`weighted`: a sticky assignment in proportion to the members' capacities."""
+"""`weighted`: a sticky assignment in proportion to the members' weights, which `assignor.options` sets."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The process beside the Spark driver that keeps the slots of a batch in their group until the batch is committed.
 
-A batch with `commit=task` has no process of its own: the planner's ends before the tasks begin, which may be hours
-later, and a task knows nothing of the others. So the planner starts this process with the credentials of the slots. It
-is to the batch what the driver is to a stream: it sends the heartbeats, rejoins if another read of the driver waits in
-a join or if the slots were lost, and publishes the new credentials to the tasks (see `slot.Renewal`). The tasks attach
-to the slots as in a stream.
+A batch without `commit=task` needs no slots while it reads: its planner leaves (`source/batch.py`). A batch with it has
+no process of its own: the planner's ends before the tasks begin, which may be hours later, and a task knows nothing of
+the others. So the planner starts this process with the credentials of the slots. It is to the batch what the driver is
+to a stream: it sends the heartbeats, rejoins if another read of the driver waits in a join or if the slots were lost,
+and publishes the new credentials to the tasks (see `slot.Renewal`). The tasks attach to the slots as in a stream.
 
 The slots leave when the group's committed offsets have reached the end of the batch, and when the Spark driver has
 ended. They also leave when no task has committed for longer than `max.poll.interval.ms`: the batch may have failed, or

@@ -1,4 +1,4 @@
-"""A task's side of a quota: when its next fetch may leave, and how large it may be."""
+"""A task's side of a quota: when its next fetch may leave, and how many bytes it may bring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of one type, with their columns and schemas, and the types of the rows that groups return.
+"""Rows of one type with columns and schemas, and the types of rows about groups, such as a partition with its lag.
 
 `Rows` becomes a pandas DataFrame or an Arrow table by one call; the Arrow and JSON schemas follow from the row type.
 """
@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Union, get_a
 
 from assignors.model import TopicPartition
 
-if TYPE_CHECKING:
-    import pyarrow as pa
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
