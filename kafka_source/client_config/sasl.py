@@ -1,4 +1,4 @@
-"""The SASL mechanism and credentials of a client, from settings in the names of Java's client or of librdkafka."""
+"""The login of a client: SASL mechanism and credentials, from settings of Java (`sasl.jaas.config`) or librdkafka."""
 
 from __future__ import annotations
 

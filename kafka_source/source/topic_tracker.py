@@ -1,4 +1,4 @@
-"""Track which topics of a stream are still the topics that it has read, and which partitions have no leader.
+"""Track the lost topics of a stream, deleted or created again, and its partitions without a leader.
 
 A topic that was deleted and created again has the same name and another id (KIP-516). Offsets of the deleted topic mean
 nothing in the new one, so the stream reads the new topic from its first record.

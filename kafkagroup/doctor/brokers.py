@@ -1,4 +1,4 @@
-"""From what happened on the way to a broker to a finding: the step that failed and its usual causes; the clocks."""
+"""Whether a bootstrap or advertised broker can be reached: the step that failed and its usual causes; the clocks."""
 
 from __future__ import annotations
 
