@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,9 +69,12 @@ def cluster(kafkagroup_cluster: EmbeddedKafka) -> EmbeddedKafka:
 
 
 @pytest.fixture
-def topic(kafkagroup_topic: Callable[..., str]) -> Callable[..., str]:
+def topic(kafka: EmbeddedKafka) -> Callable[..., str]:
     """`topic(prefix, partitions=4)` makes a fresh topic on `kafka` and returns its name."""
-    return kafkagroup_topic
+    # pytest rewrites the plugin's assertions when it loads it, which is after this file.
+    from kafkagroup.embedded.pytest_plugin import new_topic
+
+    return partial(new_topic, kafka)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,6 +10,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,12 +55,13 @@ def kafkagroup_topic(kafkagroup_broker: EmbeddedKafka) -> Callable[..., str]:
 
     The function takes a prefix for the name and, as keyword arguments, those of `EmbeddedKafka.create_topic`.
     """
+    return partial(new_topic, kafkagroup_broker)
 
-    def make(prefix: str = "topic", **settings: object) -> str:
-        name = f"{prefix}-{os.getpid()}-{next(_numbers)}"
-        return kafkagroup_broker.create_topic(name, **settings)  # type: ignore[arg-type]
 
-    return make
+def new_topic(kafka: EmbeddedKafka, prefix: str = "topic", **settings: object) -> str:
+    """Create a topic with a name that no other test has, and return its name."""
+    name = f"{prefix}-{os.getpid()}-{next(_numbers)}"
+    return kafka.create_topic(name, **settings)  # type: ignore[arg-type]
 
 
 def _sayer(config: pytest.Config) -> Callable[[str], None]:

@@ -148,15 +148,15 @@ class Checkpoint:
         return Counter(value for rows in self.rows.values() for value in rows)
 
 
-class Stream:
-    """A stream: what its driver does, step by step.
+class _Driver:
+    """What plays the driver of a query, for a stream and for batches.
 
     Args:
         draw: The draw.
         names: Of topics and group.
         query: Tells several queries of a draw apart.
-        note: `Checkpoint.note`, or what sends there.
         checkpoint: What it reads of its checkpoint.
+        note: `Checkpoint.note`, or what sends there.
     """
 
     def __init__(
@@ -174,11 +174,24 @@ class Stream:
         self.prefix = f"{names.prefix}-{query}"
         self.may_fail: frozenset[str] = frozenset()
         self.seconds = SECONDS
-        self.planner: MicroBatches | None = None
-        self._pipe: Pipe | None = None
-        self._query: Query | None = None
         self._rows: list[int] = []
-        self._stage: Moment = "idle"
+
+    def leave_out(self, name: str) -> None:
+        """Read only the other topic from now on, in a stream with `failOnDataLoss=false`."""
+        leave_out(self.options, self.names.topic(name))
+
+    def name_partition(self, name: str, partition: int) -> None:
+        """Let the JSON of `startingOffsets` name a partition that was added."""
+        name_partition(self.options, self.names.topic(name), partition)
+
+
+class Stream(_Driver):
+    """A stream: what its driver does, step by step."""
+
+    planner: MicroBatches | None = None
+    _pipe: Pipe | None = None
+    _query: Query | None = None
+    _stage: Moment = "idle"
 
     @property
     def ended(self) -> bool:
@@ -304,14 +317,6 @@ class Stream:
         self.stop()
         return has_read
 
-    def leave_out(self, name: str) -> None:
-        """Read only the other topic from now on, with `failOnDataLoss=false`."""
-        leave_out(self.options, self.names.topic(name))
-
-    def name_partition(self, name: str, partition: int) -> None:
-        """Let the JSON of `startingOffsets` name a partition that was added."""
-        name_partition(self.options, self.names.topic(name), partition)
-
 
 def name_partition(options: dict[str, str], topic: str, partition: int) -> None:
     """Change options so that the JSON of `startingOffsets` names another partition."""
@@ -342,31 +347,16 @@ def _pipe(stream: Stream, offsets: list[StreamOffset]) -> Pipe:
     return Pipe(names.servers, subscribed, names.sink, names.group, stream.prefix, offsets, **given)
 
 
-class Batches:
+class Batches(_Driver):
     """Batch reads one after the other, each of a plan and its tasks; or pinned reads, each of a block.
 
-    Arguments as of `Stream`. The rows of a read that did not end are in no output: its job has failed.
+    The rows of a read that did not end are in no output: its job has failed.
     """
 
-    def __init__(
-        self,
-        draw: Draw,
-        names: Names,
-        query: str = "a",
-        checkpoint: Checkpoint | None = None,
-        note: Note | None = None,
-    ) -> None:
-        self.draw, self.names, self.name = draw, names, query
-        self.checkpoint = checkpoint or Checkpoint()
-        self._note = note or (lambda what, value: None)
-        self.options = options_of(draw, names, query)
-        self.prefix = f"{names.prefix}-{query}"
-        self.may_fail: frozenset[str] = frozenset()
-        self.seconds = SECONDS
-        self._block: ExitStack | None = None
-        self._reader: BatchReader | None = None
-        self._tasks: list[InputPartition] = []
-        self._rows: list[int] = []
+    _block: ExitStack | None = None
+    _reader: BatchReader | None = None
+    # Of a read that was planned.
+    _tasks: list[InputPartition]
 
     @property
     def ended(self) -> bool:
@@ -434,14 +424,6 @@ class Batches:
             with suppress(JobFailed), block:
                 raise JobFailed
         self._tasks = []
-
-    def leave_out(self, name: str) -> None:
-        """Read only the other topic from now on."""
-        leave_out(self.options, self.names.topic(name))
-
-    def name_partition(self, name: str, partition: int) -> None:
-        """Let the JSON of `startingOffsets` name a partition that was added."""
-        name_partition(self.options, self.names.topic(name), partition)
 
 
 class JobFailed(Exception):

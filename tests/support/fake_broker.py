@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,8 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from kafka_source.kafka_client import Endpoint
 
 NODE, TOPIC = 1, "orders"
 OFFSET_OUT_OF_RANGE, MESSAGE_TOO_LARGE, OUT_OF_ORDER, DUPLICATE_SEQUENCE = 1, 10, 45, 46
@@ -117,6 +119,30 @@ class Partition:
     def at(self, offset: int) -> bytes:
         """The batch with the record `offset`; nothing at the end."""
         return self.batches[max(base for base in self.batches if base <= offset)] if offset < self.end else b""
+
+
+@contextlib.contextmanager
+def listening(serve: Callable[[socket.socket], object]) -> Iterator[Endpoint]:
+    """Listen, and hand each connection to `serve`, one after the other; the connection is closed when it returns."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, contextlib.suppress(ConnectionError):
+                serve(connection)
+
+    server = threading.Thread(target=accept, daemon=True)
+    server.start()
+    try:
+        yield Endpoint("127.0.0.1", listener.getsockname()[1])
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        server.join(5)
 
 
 class FakeBroker:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -42,6 +44,26 @@ def skip_without_native(items: list[pytest.Item]) -> None:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         if item.get_closest_marker("requires_native") or parameters.get("engine") == "native":
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def lets_threads_run(work: Callable[[], object]) -> bool:
+    """Whether this thread runs on while another one works, four times many ms: so its calls do not hold the GIL."""
+    turns, running, stop = 0, threading.Event(), threading.Event()
+
+    def work_often() -> None:
+        running.set()
+        for _ in range(4):
+            work()
+        stop.set()
+
+    thread = threading.Thread(target=work_often)
+    thread.start()
+    running.wait(60)
+    while not stop.is_set():
+        turns += 1
+    thread.join(60)
+    # With the GIL held, this loop would get its turn between the calls only.
+    return turns > 1000
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,8 +31,6 @@ from tests.support.queries import Pipe
 from tests.support.records import CommittedReader, produce
 from tests.support.waiting import wait_until
 
-_numbers = itertools.count(1)
-
 SOON = {
     "group.consumer.heartbeat.interval.ms": 500,
     "group.consumer.min.heartbeat.interval.ms": 500,
@@ -47,16 +44,6 @@ def kafka() -> Iterator[EmbeddedKafka]:
     """A node with heartbeats in half a second, and short sessions."""
     with EmbeddedKafka(config=SOON) as node:
         yield node
-
-
-@pytest.fixture
-def topic(kafka: EmbeddedKafka) -> Callable[..., str]:
-    """`topic(prefix, partitions=4)` makes a fresh topic and returns its name."""
-
-    def make(prefix: str, partitions: int = 4) -> str:
-        return kafka.create_topic(f"{prefix}-{next(_numbers)}", partitions)
-
-    return make
 
 
 @pytest.fixture
@@ -84,7 +71,7 @@ def share(topic: str, count: int, *memberships: ConsumerMembership) -> bool:
 
 
 def test_two_members_share_without_a_call(joined, topic):
-    orders = topic("orders")
+    orders = topic("orders", partitions=4)
     first = joined(orders)
     assert held(first) == everything(orders, 4)
     second = joined(orders)
@@ -95,7 +82,7 @@ def test_two_members_share_without_a_call(joined, topic):
 
 
 def test_what_a_batch_reads_is_kept_and_everything_else_moves_at_once(joined, topic, group, groups):
-    orders = topic("orders", 6)
+    orders = topic("orders", partitions=6)
     busy, idle = joined(orders, slots=1), joined(orders, slots=1)
     wait_until(lambda: share(orders, 6, busy, idle), "both to have a share")
     reading = held(busy)
@@ -127,7 +114,7 @@ def test_a_commit_is_made_again_when_a_heartbeat_has_raised_the_epoch():
     # From Kafka 4.3 on a commit may have any epoch since the partition was assigned (KIP-1251).
     with EmbeddedKafka(version="4.0.1", config=SOON) as kafka:
         settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
-        orders = kafka.create_topic("orders", 2)
+        orders = kafka.create_topic("orders", partitions=2)
 
         def joined(number: int) -> ConsumerMembership:
             one = ConsumerMembership(settings, GroupSettings("billing", client_id=f"{number}"), Topics((orders,)))
@@ -155,7 +142,7 @@ def test_a_newcomer_does_not_wait_for_a_batch_that_holds_its_partitions(monkeypa
     # Before Kafka 4.3 nobody has a partition, as the brokers tell, that its owner has still to give up (KAFKA-20431).
     with EmbeddedKafka(version="4.0.1", config=SOON) as kafka, ThreadPoolExecutor(1) as pool:
         settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
-        orders = kafka.create_topic("orders", 6)
+        orders = kafka.create_topic("orders", partitions=6)
         busy, second, third = (
             ConsumerMembership(settings, GroupSettings("billing", client_id=f"{n}"), Topics((orders,)))
             for n in range(3)
@@ -180,7 +167,7 @@ def suspend(kafka: EmbeddedKafka, group: str, membership: ConsumerMembership) ->
 
 
 def test_slots_that_were_removed_join_again_with_the_same_member_ids(kafka, joined, topic, group):
-    orders = topic("orders")
+    orders = topic("orders", partitions=4)
     membership = joined(orders)
     before = membership.credentials
     suspend(kafka, group, membership)
@@ -194,7 +181,7 @@ def test_slots_that_were_removed_join_again_with_the_same_member_ids(kafka, join
 
 
 def test_slots_that_are_found_lost_in_a_rejoin_have_a_new_generation(kafka, joined, topic, group):
-    orders = topic("orders")
+    orders = topic("orders", partitions=4)
     membership = joined(orders)
     before = membership.assignment
     suspend(kafka, group, membership)
@@ -209,7 +196,7 @@ def test_slots_that_are_found_lost_in_a_rejoin_have_a_new_generation(kafka, join
 def test_a_slot_takes_nothing_while_a_heartbeat_says_that_it_has_nothing(kafka, topic, group):
     # Were the heartbeat handled after another member's join, the coordinator would count what the slot takes now as
     # given up, and would still take the slot's commits, because the answer has its epoch.
-    orders = topic("orders")
+    orders = topic("orders", partitions=4)
     client = KafkaClient(Settings({"bootstrap.servers": kafka.bootstrap_servers}), client_id="a")
     slot = ConsumerSlot(0, client, GroupSettings(group, slots=1))
     told = Subscription((orders,), 60_000)
@@ -233,15 +220,15 @@ def test_a_slot_takes_nothing_while_a_heartbeat_says_that_it_has_nothing(kafka, 
 
 
 def test_a_pattern_takes_topics_that_appear(joined, topic):
-    name = topic("pattern", 1)
+    name = topic("pattern", partitions=1)
     membership = joined(pattern=f"{name}.*", slots=1)
     assert held(membership) == everything(name, 1)
-    more = topic(name, 2)
+    more = topic(name, partitions=2)
     wait_until(lambda: held(membership) == everything(name, 1) + everything(more, 2), "the new topic")
 
 
 def test_new_partitions_are_taken(kafka, joined, topic):
-    orders = topic("orders", 2)
+    orders = topic("orders", partitions=2)
     membership = joined(orders, slots=1)
     admin = kafka.admin()
     admin.create_partitions([NewPartitions(orders, 4)])[orders].result(10)
@@ -249,7 +236,7 @@ def test_new_partitions_are_taken(kafka, joined, topic):
 
 
 def test_a_topic_that_does_not_exist_yet_is_taken_when_it_appears(kafka, joined, topic):
-    orders = topic("orders", 1)
+    orders = topic("orders", partitions=1)
     later = f"{orders}-later"
     membership = joined(orders, later, slots=1)
     kafka.create_topic(later, 2)
@@ -257,7 +244,7 @@ def test_a_topic_that_does_not_exist_yet_is_taken_when_it_appears(kafka, joined,
 
 
 def test_static_members_come_back_to_their_partitions(joined, topic, group):
-    orders = topic("orders")
+    orders = topic("orders", partitions=4)
     settings = {"instance_id_prefix": f"{group}-app", "leave_on_close": False}
     first = joined(orders, **settings)
     before = [one.partitions for one in first.assignment.slots]
@@ -266,7 +253,7 @@ def test_static_members_come_back_to_their_partitions(joined, topic, group):
 
 
 def test_a_killed_static_member_is_replaced_when_its_session_is_over(joined, topic, group):
-    orders = topic("orders")
+    orders = topic("orders", partitions=4)
     settings = {"instance_id_prefix": f"{group}-app", "leave_on_close": False}
     killed = joined(orders, **settings)
     killed._client.run(killed._tasks.stop())
@@ -278,7 +265,7 @@ def test_a_killed_static_member_is_replaced_when_its_session_is_over(joined, top
 
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
 def test_a_group_is_shared_with_librdkafka_in_both_protocols(kafka, joined, topic, group, protocol):
-    orders = topic("orders")
+    orders = topic("orders", partitions=4)
     other = ConfluentConsumer(kafka.bootstrap_servers, group, orders, protocol)
     try:
         wait_until(lambda: other.assigned, "partitions for the other member")
@@ -297,8 +284,8 @@ def test_a_group_is_shared_with_librdkafka_in_both_protocols(kafka, joined, topi
 
 def test_an_assignor_that_the_brokers_do_not_have_is_refused(joined, topic):
     with pytest.raises(InvalidConfigurationError, match=r"kafka\.group\.remote\.assignor=best"):
-        joined(topic("orders"), remote_assignor="best")
-    assert held(joined(topic("orders"), remote_assignor="range"))
+        joined(topic("orders", partitions=4), remote_assignor="best")
+    assert held(joined(topic("orders", partitions=4), remote_assignor="range"))
 
 
 def test_brokers_without_the_protocol_are_named():
@@ -317,7 +304,7 @@ COUNT = 400
 @pytest.fixture
 def pipe(kafka, topic, group) -> Iterator[Callable[..., Pipe]]:
     """Makes queries from one topic with numbers to another one, exactly once, as members of the consumer protocol."""
-    source, sink = topic("in"), topic("out", 1)
+    source, sink = topic("in", partitions=4), topic("out", partitions=1)
     produce(kafka.bootstrap_servers, source, COUNT)
     made: list[Pipe] = []
 

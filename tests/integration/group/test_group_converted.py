@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -28,8 +27,6 @@ PARTITIONS = 4
 
 StartConsumer = Callable[..., ConfluentConsumer]
 
-_numbers = itertools.count(1)
-
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[EmbeddedKafka]:
@@ -37,16 +34,6 @@ def kafka() -> Iterator[EmbeddedKafka]:
     soon = {"group.consumer.heartbeat.interval.ms": 300, "group.consumer.min.heartbeat.interval.ms": 300}
     with EmbeddedKafka(config=soon) as node:
         yield node
-
-
-@pytest.fixture
-def topic(kafka: EmbeddedKafka) -> Callable[..., str]:
-    """`topic(prefix, partitions=4)` makes a fresh topic and returns its name."""
-
-    def make(prefix: str, partitions: int = 4) -> str:
-        return kafka.create_topic(f"{prefix}-{next(_numbers)}", partitions)
-
-    return make
 
 
 @pytest.fixture

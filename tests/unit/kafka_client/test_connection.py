@@ -18,34 +18,23 @@ from kafka_source.kafka_client import Connection, ConnectionLost, Deadline, Even
 from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest
 from kafka_source.kafka_client.metadata import Broker
 from kafka_source.kafka_client.settings import Endpoint
-from tests.support.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker, listening
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
 def hangs_up() -> Iterator[Endpoint]:
     """A broker that goes down: it hears the first bytes of each connection, and ends it in good order."""
-    listener = socket.create_server(("127.0.0.1", 0))
 
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection:
-                # All of it, for what is left unread makes a reset of the end.
-                connection.recv(65536)
-                connection.shutdown(socket.SHUT_WR)
-                while connection.recv(65536):
-                    pass
+    def serve(connection: socket.socket) -> None:
+        # All of it, for what is left unread makes a reset of the end.
+        connection.recv(65536)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65536):
+            pass
 
-    server = threading.Thread(target=serve, daemon=True)
-    server.start()
-    yield Endpoint("127.0.0.1", listener.getsockname()[1])
-    listener.shutdown(socket.SHUT_RDWR)
-    listener.close()
-    server.join(5)
+    with listening(serve) as endpoint:
+        yield endpoint
 
 
 def test_a_connection_that_is_cancelled_at_any_moment_leaves_no_socket(hangs_up: Endpoint) -> None:

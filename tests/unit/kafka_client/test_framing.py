@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import socket
-import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from kafka_source.kafka_client import (
 from kafka_source.kafka_client.framing import HANDSHAKE_BYTES, FrameBuffer, FrameError
 from kafka_source.kafka_client.handshake import Session
 from kafka_source.kafka_client.metadata import Broker
+from tests.support.fake_broker import listening
 
 TLS_ALERT = b"\x15\x03\x01\x00\x02\x02\x46"
 HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
@@ -36,35 +36,21 @@ MIB = 1 << 20
 @pytest.fixture
 def answering_with() -> Iterator[Callable[[bytes], Endpoint]]:
     """A listener that answers the first bytes of each connection with these, and then waits for the client's end."""
-    listener = socket.create_server(("127.0.0.1", 0))
     answer = [b""]
 
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection:
-                connection.recv(65536)
-                connection.sendall(answer[0])
-                try:
-                    while connection.recv(65536):
-                        pass
-                except ConnectionError:
-                    pass
+    def serve(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(answer[0])
+        while connection.recv(65536):
+            pass
 
-    server = threading.Thread(target=serve, daemon=True)
-    server.start()
+    with listening(serve) as endpoint:
 
-    def endpoint(content: bytes) -> Endpoint:
-        answer[0] = content
-        return Endpoint("127.0.0.1", listener.getsockname()[1])
+        def answering(content: bytes) -> Endpoint:
+            answer[0] = content
+            return endpoint
 
-    yield endpoint
-    listener.shutdown(socket.SHUT_RDWR)
-    listener.close()
-    server.join(5)
+        yield answering
 
 
 @contextmanager

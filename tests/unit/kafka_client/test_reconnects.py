@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
 from contextlib import closing
 
@@ -14,6 +12,7 @@ from kafka_source.kafka_client import ConnectionLost, Deadline, Endpoint, KafkaC
 from kafka_source.kafka_client.metadata import Broker
 from kafka_source.kafka_client.reconnects import Reconnects
 from kafka_source.runtime.retry import RetryPolicy
+from tests.support.fake_broker import listening
 
 ONE, OTHER = Endpoint("one", 1), Endpoint("other", 1)
 
@@ -48,21 +47,8 @@ def test_a_connection_that_opens_begins_anew() -> None:
 @pytest.mark.parametrize("blocking", [True, False])
 def test_a_broker_that_hangs_up_is_left_alone_for_the_pause(blocking: bool) -> None:
     attempts: list[float] = []
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            attempts.append(time.monotonic())
-            connection.close()
-
-    threading.Thread(target=serve, daemon=True).start()
-    endpoint = Endpoint("127.0.0.1", listener.getsockname()[1])
     settings = {"reconnect.backoff.ms": "400", "reconnect.backoff.max.ms": "400"}
-    with closing(listener):
+    with listening(lambda connection: attempts.append(time.monotonic())) as endpoint:
         with closing(KafkaClient(Settings({"bootstrap.servers": str(endpoint), **settings}))) as client:
             for _ in range(3):
                 with pytest.raises(ConnectionLost):
@@ -70,6 +56,5 @@ def test_a_broker_that_hangs_up_is_left_alone_for_the_pause(blocking: bool) -> N
                         client.open_socket(endpoint)
                     else:
                         client.run(client.dedicated(Broker(1, endpoint), Deadline(10)))
-        listener.shutdown(socket.SHUT_RDWR)
     first, second, third = attempts
     assert min(second - first, third - second) >= 0.3

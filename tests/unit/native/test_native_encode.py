@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from kafkagroup.partitioner import partition_of
-from tests.support.native import kernel
+from tests.support.native import kernel, lets_threads_run
 from tests.unit.native.batches import HEADER, Row, batch, decode, with_crc
 
 kafkagroup_native = kernel()
@@ -521,19 +521,4 @@ def test_the_memory_of_batches_that_were_taken_serves_the_next_ones():
 
 def test_other_threads_run_while_rows_are_encoded():
     values = values_of(*[b"x" * 100] * 500_000)
-    running, stop, ran = threading.Event(), threading.Event(), 0
-
-    def encode_all() -> None:
-        running.set()
-        for _ in range(4):
-            kafkagroup_native.BatchEncoder().append(0, 1, values, NOW)
-        stop.set()
-
-    thread = threading.Thread(target=encode_all)
-    thread.start()
-    running.wait(60)
-    while not stop.is_set():
-        ran += 1
-    thread.join(60)
-    # Four calls of many ms each: were the GIL held, this loop would get its turn between them only.
-    assert ran > 1000
+    assert lets_threads_run(lambda: kafkagroup_native.BatchEncoder().append(0, 1, values, NOW))

@@ -8,7 +8,7 @@ import tracemalloc
 import pyarrow as pa
 import pytest
 
-from tests.support.native import kernel
+from tests.support.native import kernel, lets_threads_run
 from tests.unit.native.batches import CODECS, PARTITION, TOPIC, Row, batch, decode
 
 kafkagroup_native = kernel()
@@ -72,23 +72,12 @@ def test_a_batch_lives_as_long_as_arrow_needs_it():
 def test_decoding_lets_other_threads_run():
     rows = [Row(i, bytes(1000)) for i in range(20_000)]
     data = batch(rows, codec="gzip")
-    ran, running, stop = 0, threading.Event(), threading.Event()
 
-    def decode_all() -> None:
-        running.set()
-        for _ in range(4):
-            builder = kafkagroup_native.BatchBuilder(["value"], batch_rows=1 << 20, batch_bytes=1 << 30)
-            builder.append(kafkagroup_native.RecordSet(data, TOPIC, PARTITION))
-        stop.set()
+    def decode() -> None:
+        builder = kafkagroup_native.BatchBuilder(["value"], batch_rows=1 << 20, batch_bytes=1 << 30)
+        builder.append(kafkagroup_native.RecordSet(data, TOPIC, PARTITION))
 
-    thread = threading.Thread(target=decode_all)
-    thread.start()
-    running.wait(60)
-    while not stop.is_set():
-        ran += 1
-    thread.join(60)
-    # Four calls of many ms each: were the GIL held, this loop would get its turn between them only.
-    assert ran > 1000
+    assert lets_threads_run(decode)
 
 
 def test_memory_does_not_grow_with_what_was_read():
