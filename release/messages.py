@@ -36,7 +36,7 @@ MODULES: Mapping[str, Mapping[str, int]] = {
         "Metadata": 13,
         "OffsetForLeaderEpoch": 4,
     },
-    "records": {"Fetch": 11, "Produce": 8},
+    "records": {"Fetch": 13, "Produce": 8},
     "group": {
         "ConsumerGroupDescribe": 0,
         "ConsumerGroupHeartbeat": 1,
@@ -399,7 +399,9 @@ def _encode(schema: Schema, structure: Structure) -> Iterator[str]:
         return
     yield f"{indent}tags: list[tuple[int, bytes]] = []"
     for one in structure.tagged:
-        other = f"self.{one.name}" if one.default_text() == "False" else f"self.{one.name} != {one.default_text()}"
+        default = one.default_text()
+        unlike = "is not" if default == "None" else "!="
+        other = f"self.{one.name}" if default == "False" else f"self.{one.name} {unlike} {default}"
         checks = [one.tagged.condition(flexible), other]
         yield f"{indent}if {' and '.join(filter(None, checks))}:"
         yield f"{indent}    tagged = Writer(flexible=True)"

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import kafkagroup_native as kernel
 import pyarrow as pa
@@ -57,6 +58,7 @@ class _Part:
         asked: The fetch offset of the next request; all records before it are decoded, or are being decoded.
         node: The broker to fetch from; None: not known at present.
         epoch: The leader epoch to send with the request (KIP-320); -1: the broker does not check it.
+        topic_id: The id of the topic whose leader `node` is, which the broker checks (KIP-516); None: it has none.
         read_epoch: The leader epoch of the last batch that was read; -1: none yet.
         follower: Whether `node` is a follower of the partition (KIP-392).
         leader_only: Set after a fetch from a follower has failed.
@@ -71,6 +73,7 @@ class _Part:
     asked: int
     node: int | None = None
     epoch: int = -1
+    topic_id: UUID | None = None
     read_epoch: int = -1
     follower: bool = False
     leader_only: bool = False
@@ -237,7 +240,7 @@ class NativeReader:
         most_of_part = min(most, self._engine.max_partition_bytes)
         sizes = [self._bytes_for(part, most_of_part) for part in parts]
         wanted = [
-            protocol.Wanted(p.whole.topic, p.whole.partition, p.asked, p.epoch, size)
+            protocol.Wanted(p.whole.topic, p.whole.partition, p.asked, p.epoch, size, p.topic_id)
             for p, size in zip(parts, sizes, strict=True)
         ]
         # Brokers fill a response in the order of the request, so the first partition is read to its end first.
@@ -554,7 +557,8 @@ class NativeReader:
                 if part.node is None and part.short_for() > self._request.loss_patience:
                     self._report_loss(part, reason=another)
                     del self._parts[tp]
-            elif part.node is None and partition.leader >= 0:
+            elif topic is not None and part.node is None and partition.leader >= 0:
+                part.topic_id = topic.topic_id
                 self._follow(part, partition)
                 if part.left <= 0:
                     del self._parts[tp]

@@ -1,22 +1,27 @@
 """Fetch requests and responses as bytes, and a connection whose next request is in flight while a response is decoded.
 
-Responses are parsed in place, so record sets are never copied. Version 11 is used: brokers from 2.3 to 4.x support it,
-it names the preferred replica (KIP-392), and it is the last version before the flexible ones. Its fixed layout can be
-encoded by hand in 10 µs; a general encoder takes hundreds.
+Responses are parsed in place, so record sets are never copied. Two versions are used. Version 13 names topics by their
+ids (KIP-516): a topic that was created again has another id, so the broker refuses to send its records. Version 11
+names them by name, for brokers before 3.1 and topics without an id. It names the preferred replica (KIP-392), and it is
+the last version before the flexible ones. Both layouts can be encoded by hand in 10 µs; a general encoder takes
+hundreds.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from uuid import UUID
 
 from kafka_source.kafka_client import BlockingConnection, RequestConnection
 from kafka_source.kafka_client.framing import frame, string
 
 API_KEY = 1
-VERSION = 11
+BY_NAME, BY_ID = 11, 13
+"""The versions."""
+
 MAX_WAIT_MS = 500
 """Java's default of `fetch.max.wait.ms`."""
 
@@ -25,26 +30,40 @@ MIN_BYTES = 1
 
 _ASK = struct.Struct(">iiiibii")  # replica id, max wait, min bytes, max bytes, isolation level, session id, its epoch
 _ASK_PARTITION = struct.Struct(">iiqqi")  # partition, leader epoch, fetch offset, log start offset, max bytes
+# The same with the epoch of the last fetch, which only replicas send, and the end of the tagged fields.
+_ASK_PARTITION_BY_ID = struct.Struct(">iiqiqib")
 
-_HEAD = struct.Struct(">iihii")  # correlation id, throttle time, error code, session id, number of topics
+_CORRELATION = struct.Struct(">i")
+_HEAD = struct.Struct(">ihi")  # throttle time, error code, session id
 _COUNT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
-# Partition, error code, high watermark, last stable offset, log start offset, number of aborted transactions.
-_PARTITION = struct.Struct(">ihqqqi")
+_PARTITION = struct.Struct(">ihqqq")  # partition, error code, high watermark, last stable offset, log start offset
 _ABORTED = struct.Struct(">qq")  # producer id, first offset
-_TAIL = struct.Struct(">ii")  # preferred replica, length of the record set
+_PREFERRED = struct.Struct(">i")
+_ID_BYTES = 16
 _NULL = -1  # the length of a null array and of null bytes
+_NO_TAGS = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A partition in a request: the offset to start at, the expected leader epoch (-1: any), the maximum of bytes."""
+    """A partition in a request.
+
+    Attributes:
+        topic: The topic's name.
+        partition: The partition's number.
+        offset: The offset to start at.
+        leader_epoch: The expected leader epoch; -1: any.
+        max_bytes: The maximum of bytes.
+        topic_id: The topic's id; None: unknown.
+    """
 
     topic: str
     partition: int
     offset: int
     leader_epoch: int
     max_bytes: int
+    topic_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,82 +109,159 @@ class Response:
 def encode(
     client_id: str,
     correlation_id: int,
-    wanted: Iterable[Wanted],
+    wanted: Collection[Wanted],
     *,
+    by_id: bool,
     max_bytes: int,
     read_committed: bool,
     rack: str,
     min_bytes: int = MIN_BYTES,
     max_wait_ms: int = MAX_WAIT_MS,
 ) -> bytes:
-    """Return a request with its length prefix.
+    """Return a request with its length prefix; `by_id`: in version 13, for which all topics must have an id.
 
     It uses no fetch session. The broker responds as soon as it has `min_bytes` bytes, or after `max_wait_ms`.
     """
-    topics: dict[str, list[Wanted]] = {}
+    topics: dict[tuple[str, UUID | None], list[Wanted]] = {}
     for each in wanted:
-        topics.setdefault(each.topic, []).append(each)
-    parts = [
-        _ASK.pack(-1, max_wait_ms, min_bytes, max_bytes, read_committed, 0, -1),
-        _COUNT.pack(len(topics)),
-    ]
-    for topic, asked in topics.items():
-        parts += [string(topic), _COUNT.pack(len(asked))]
-        parts += [_ASK_PARTITION.pack(w.partition, w.leader_epoch, w.offset, -1, w.max_bytes) for w in asked]
-    parts += [_COUNT.pack(0), string(rack)]
-    return frame(API_KEY, VERSION, client_id, correlation_id, parts)
+        topics.setdefault((each.topic, each.topic_id), []).append(each)
+    ask = _ASK.pack(-1, max_wait_ms, min_bytes, max_bytes, read_committed, 0, -1)
+    if not by_id:
+        parts = [ask, _COUNT.pack(len(topics))]
+        for (topic, _), asked in topics.items():
+            parts += [string(topic), _COUNT.pack(len(asked))]
+            parts += [_ASK_PARTITION.pack(w.partition, w.leader_epoch, w.offset, -1, w.max_bytes) for w in asked]
+        return frame(API_KEY, BY_NAME, client_id, correlation_id, [*parts, _COUNT.pack(0), string(rack)])
+    # The first one ends the header.
+    parts = [_NO_TAGS, ask, _compact(len(topics))]
+    for (topic, topic_id), asked in topics.items():
+        if topic_id is None:
+            raise ValueError(f"topic {topic} has no id")
+        parts += [topic_id.bytes, _compact(len(asked))]
+        parts += [
+            _ASK_PARTITION_BY_ID.pack(w.partition, w.leader_epoch, w.offset, -1, -1, w.max_bytes, 0) for w in asked
+        ]
+        parts.append(_NO_TAGS)
+    name = rack.encode()
+    parts += [_compact(0), _compact(len(name)), name, _NO_TAGS]
+    return frame(API_KEY, BY_ID, client_id, correlation_id, parts)
 
 
-def parse(buffer: bytearray, size: int) -> Response:
+def _compact(length: int) -> bytes:
+    """Return a length or count as flexible versions have it (KIP-482)."""
+    rest, found = length + 1, bytearray()
+    while rest > 0x7F:
+        found.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    found.append(rest)
+    return bytes(found)
+
+
+def parse(buffer: bytearray, size: int, names: Mapping[UUID, str] | None = None) -> Response:
     """Return the response in `buffer[:size]`, without decoding its record sets.
 
+    Args:
+        buffer: Begins with the response.
+        size: The size of the response.
+        names: The names of the topics of a request of version 13 by their ids; None: the version is 11.
+
     Raises:
-        ValueError: The bytes are not a Fetch response of version 11.
+        ValueError: The bytes are not a Fetch response of this version, or have a topic that was not asked for.
     """
     # Limit the view to the response: the buffer is reused, and the end of a longer response may follow in it.
     with memoryview(buffer)[:size] as data:
         try:
-            correlation_id, throttle_ms, error, _, topics = _HEAD.unpack_from(data, 0)
-            partitions = tuple(_partitions(data, topics))
+            return _Cursor(data, names).response()
         except (struct.error, UnicodeDecodeError, IndexError) as problem:
             raise ValueError(f"a malformed fetch response: {problem}") from None
-    return Response(correlation_id, throttle_ms, error, partitions, size)
 
 
-def _partitions(data: memoryview, topics: int) -> Iterator[Fetched]:
-    # Every iteration of every loop consumes bytes, so parsing terminates for any input.
-    at, size = _HEAD.size, len(data)
-    if topics < 0:
-        raise _negative(topics, "topics")
-    for _ in range(topics):
-        (length,) = _SHORT.unpack_from(data, at)
-        at += _SHORT.size
-        if length < 0:
-            raise _negative(length, "a topic's name")
-        topic = bytes(data[at : at + length]).decode()
-        at += length
-        (count,) = _COUNT.unpack_from(data, at)
-        at += _COUNT.size
-        if count < 0:
-            raise _negative(count, "partitions")
-        for _ in range(count):
-            number, error, high, stable, start, aborted_count = _PARTITION.unpack_from(data, at)
-            at += _PARTITION.size
-            if aborted_count < _NULL:
-                raise _negative(aborted_count, "aborted transactions")
-            aborted = []
-            for _ in range(aborted_count):
-                aborted.append(_ABORTED.unpack_from(data, at))
-                at += _ABORTED.size
-            preferred, length = _TAIL.unpack_from(data, at)
-            at += _TAIL.size
-            if length < _NULL:
-                raise _negative(length, "a record set")
-            end = at + max(0, length)
-            if end > size:
-                raise IndexError("a record set is longer than the response")
-            yield Fetched(topic, number, error, high, stable, start, tuple(aborted), preferred, at, end)
-            at = end
+class _Cursor:
+    """Walks through a response. Every turn of every loop consumes bytes, so it comes to an end for any input."""
+
+    def __init__(self, data: memoryview, names: Mapping[UUID, str] | None) -> None:
+        self._data = data
+        self._names = names
+        self._at = 0
+
+    def response(self) -> Response:
+        (correlation_id,) = self._take(_CORRELATION)
+        self._skip_tags()
+        throttle_ms, error, _ = self._take(_HEAD)
+        partitions = tuple(self._partitions())
+        return Response(correlation_id, throttle_ms, error, partitions, len(self._data))
+
+    def _partitions(self) -> Iterator[Fetched]:
+        for _ in range(self._length("topics")):
+            topic = self._topic()
+            for _ in range(self._length("partitions")):
+                number, error, high, stable, start = self._take(_PARTITION)
+                aborted = []
+                for _ in range(self._length("aborted transactions", least=_NULL)):
+                    producer_id, first = self._take(_ABORTED)
+                    aborted.append((producer_id, first))
+                    self._skip_tags()
+                (preferred,) = self._take(_PREFERRED)
+                length = max(0, self._length("a record set", least=_NULL))
+                begin = self._at
+                self._skip(length)
+                self._skip_tags()
+                end = begin + length
+                yield Fetched(topic, number, error, high, stable, start, tuple(aborted), preferred, begin, end)
+            self._skip_tags()
+        self._skip_tags()
+
+    def _topic(self) -> str:
+        begin = self._at
+        if self._names is None:
+            (length,) = self._take(_SHORT)
+            if length < 0:
+                raise _negative(length, "a topic's name")
+            begin = self._at
+            self._skip(length)
+            return bytes(self._data[begin : self._at]).decode()
+        self._skip(_ID_BYTES)
+        topic_id = UUID(bytes=bytes(self._data[begin : self._at]))
+        if topic_id not in self._names:
+            raise IndexError(f"no topic with the id {topic_id} was asked for")
+        return self._names[topic_id]
+
+    def _take(self, layout: struct.Struct) -> tuple[int, ...]:
+        found = layout.unpack_from(self._data, self._at)
+        self._at += layout.size
+        return found
+
+    def _skip(self, length: int) -> None:
+        self._at += length
+        if self._at > len(self._data):
+            raise IndexError("it ends too early")
+
+    def _length(self, of: str, least: int = 0) -> int:
+        if self._names is None:
+            (length,) = self._take(_COUNT)
+        else:
+            length = self._varint() - 1
+        if length < least:
+            raise _negative(length, of)
+        return length
+
+    def _varint(self) -> int:
+        """Return the next unsigned number of flexible versions; it has at most five bytes."""
+        number = 0
+        for shift in range(0, 35, 7):
+            byte = self._data[self._at]
+            self._at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+        raise IndexError("a number has more than five bytes")
+
+    def _skip_tags(self) -> None:
+        if self._names is None:
+            return
+        for _ in range(self._varint()):
+            self._varint()
+            self._skip(self._varint())
 
 
 def _negative(announced: int, of: str) -> IndexError:
@@ -212,16 +308,19 @@ class FetchConnection(RequestConnection):
         min_bytes: int = MIN_BYTES,
         max_wait_ms: int = MAX_WAIT_MS,
     ) -> None:
-        raw.versions.check(API_KEY, "FetchRequest", VERSION)
+        raw.versions.check(API_KEY, "FetchRequest", BY_NAME)
         super().__init__(raw, what="Fetching from", timeout=timeout, max_bytes=MAX_BATCH_BYTES + _MAX_ENVELOPE_BYTES)
         self._rack = rack
         self._read_committed = read_committed
         self._min_bytes = min_bytes
         self._max_wait_ms = min(max_wait_ms, int(timeout * 500))
+        self._knows_ids = raw.versions.has(API_KEY, BY_ID)
+        # The names of the topics of the last request by their ids; None: it has names.
+        self._names: dict[UUID, str] | None = None
         # The total pause of throttled responses since the last one with records.
         self._throttled_ms = 0
 
-    def send(self, wanted: Iterable[Wanted], max_bytes: int, *, any_replica: bool) -> None:
+    def send(self, wanted: Collection[Wanted], max_bytes: int, *, any_replica: bool) -> None:
         """Send a Fetch request; read its response with `receive`.
 
         Args:
@@ -232,10 +331,14 @@ class FetchConnection(RequestConnection):
         Raises:
             ConnectionLost: The connection was lost.
         """
+        names = {each.topic_id: each.topic for each in wanted if each.topic_id is not None}
+        by_id = self._knows_ids and all(each.topic_id is not None for each in wanted)
+        self._names = names if by_id else None
         self.send_request(
             partial(
                 encode,
                 wanted=wanted,
+                by_id=by_id,
                 max_bytes=max_bytes,
                 read_committed=self._read_committed,
                 rack=self._rack if any_replica else "",
@@ -255,7 +358,7 @@ class FetchConnection(RequestConnection):
         """
         buffer, size = self.receive_response(buffer)
         try:
-            response = parse(buffer, size)
+            response = parse(buffer, size, self._names)
         except ValueError as problem:
             raise self.lost(str(problem)) from None
         pause = self._pause(response)

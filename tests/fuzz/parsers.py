@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from assignors import (
     Assignment,
@@ -67,8 +68,15 @@ class Parser:
 # ---- responses that are parsed by hand
 
 
+_TOPIC_ID = UUID(int=7)
+
+
 def _fetch(data: bytes) -> None:
-    response = protocol.parse(bytearray(data), len(data))
+    buffer = bytearray(data)
+    try:
+        response = protocol.parse(buffer, len(data))
+    except ValueError:
+        response = protocol.parse(buffer, len(data), {_TOPIC_ID: "orders"})
     end = 0
     for one in response.partitions:
         assert end <= one.begin <= one.end <= len(data)
@@ -90,6 +98,15 @@ _FETCHED = (
     + struct.pack(">ihqqqiqqii", 0, 0, 9, 9, 0, 1, 7, 3, -1, 5)
     + b"batch"
     + struct.pack(">ihqqqiii", 1, 1, -1, -1, -1, -1, 2, 0)
+)
+_FETCHED_BY_ID = (
+    struct.pack(">ibihib", 1, 0, 0, 0, 0, 2)
+    + _TOPIC_ID.bytes
+    + b"\3"
+    + struct.pack(">ihqqqbqqbib", 0, 0, 9, 9, 0, 2, 7, 3, 0, -1, 6)
+    + b"batch\0"
+    + struct.pack(">ihqqqbib", 1, 1, -1, -1, -1, 0, 2, 1)
+    + b"\0\0\1\0\3abc"
 )
 _PRODUCED = (
     struct.pack(">ii", 1, 1)
@@ -218,7 +235,7 @@ _WEIGHTED = struct.pack(">i", 3) + _STICKY
 _PARTS = [_STICKY, _WEIGHTED, encode_assignment(Assignment(_OWNED, _STICKY)), struct.pack(">i", 4)]
 
 PARSERS: Mapping[str, Parser] = {
-    "fetch_response": Parser(_fetch, ValueError, [_FETCHED]),
+    "fetch_response": Parser(_fetch, ValueError, [_FETCHED, _FETCHED_BY_ID]),
     "produce_response": Parser(_produce, ValueError, [_PRODUCED]),
     "response": Parser(_response, ValueError, _empty_responses()),
     "frames": Parser(_frames, FrameError, [b"\x03\x00\x00\x00\x05hello\x00\x00\x00\x04four", b"\x10HTTP/1.1 400"]),

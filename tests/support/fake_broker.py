@@ -47,8 +47,9 @@ from kafka_source.kafka_client import Endpoint
 
 NODE, TOPIC = 1, "orders"
 OFFSET_OUT_OF_RANGE, MESSAGE_TOO_LARGE, OUT_OF_ORDER, DUPLICATE_SEQUENCE = 1, 10, 45, 46
+UNKNOWN_TOPIC_ID = 100
 VERSIONS = {
-    FetchRequest: 11,
+    FetchRequest: 13,
     ProduceRequest: 8,
     InitProducerIdRequest: 4,
     ListOffsetsRequest: 6,
@@ -166,6 +167,7 @@ class FakeBroker:
         in_vain: How many fetches are answered without anything yet, as a throttling broker does.
         throttle_ms: Of each answer to a fetch or produce request, or for a coordinator.
         fetches: When each fetch came, on which connection, what was asked for: offsets by partition.
+        fetched_topics: What each fetch named its topics by: names or ids.
         asked: How often each API was asked.
         groups: Whose coordinator was asked for.
         coordinator_error: The answer to that: by default it is not available; 0: this broker.
@@ -191,6 +193,7 @@ class FakeBroker:
         self.produces: list[tuple[float, int, tuple[int, ...]]] = []
         self.producer_ids = 0
         self.fetches: list[tuple[float, int, dict[int, int]]] = []
+        self.fetched_topics: list[list[str | uuid.UUID]] = []
         self.asked: list[str] = []
         self.groups: set[str] = set()
         self.coordinator_error = 15
@@ -229,9 +232,10 @@ class FakeBroker:
     def bootstrap_servers(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def answer(self, request: type, newest: int, handler: Callable[[Any, int], Any]) -> None:
-        """Answer a request of another class, up to this version, by what `handler` returns for it."""
-        self._handlers[request] = handler
+    def answer(self, request: type, newest: int, handler: Callable[[Any, int], Any] | None = None) -> None:
+        """Answer a class of requests up to this version, by what `handler` returns if one is given."""
+        if handler is not None:
+            self._handlers[request] = handler
         self._versions[request] = newest
 
     def close(self) -> None:
@@ -304,7 +308,9 @@ class FakeBroker:
 
     def _fetch(self, request: FetchRequest, connection: int) -> FetchResponse:
         asked = {p.partition: p.fetch_offset for topic in request.topics for p in topic.partitions}
+        by_id = request.API_VERSION >= 13
         self.fetches.append((time.monotonic(), connection, asked))
+        self.fetched_topics.append([topic.topic_id if by_id else topic.topic for topic in request.topics])
         self.on_fetch(request)
         if self.in_vain:
             self.in_vain -= 1
@@ -313,24 +319,28 @@ class FakeBroker:
         answers = []
         for index, offset in asked.items():
             partition = self.partitions[index]
-            beyond = OFFSET_OUT_OF_RANGE if offset > partition.end else 0
+            error = partition.error or (OFFSET_OUT_OF_RANGE if offset > partition.end else 0)
+            if by_id and self.fetched_topics[-1] != [self.topic_id]:
+                error = UNKNOWN_TOPIC_ID
             answers.append(
                 topic_type.PartitionData(
                     partition_index=index,
-                    error_code=partition.error or beyond,
+                    error_code=error,
                     high_watermark=partition.end,
                     last_stable_offset=partition.end,
                     log_start_offset=0,
                     aborted_transactions=None,
                     preferred_read_replica=-1,
-                    records=b"" if partition.error else partition.at(offset),
+                    records=b"" if error else partition.at(offset),
                 )
             )
         return FetchResponse(
             throttle_time_ms=self.throttle_ms,
             error_code=0,
             session_id=0,
-            responses=[topic_type(topic=TOPIC, partitions=answers)],
+            responses=[
+                topic_type(topic=TOPIC, topic_id=request.topics[0].topic_id if by_id else None, partitions=answers)
+            ],
         )
 
     def _produce(self, request: ProduceRequest, connection: int) -> ProduceResponse:

@@ -48,9 +48,13 @@ class ApiVersions:
         Raises:
             InvalidConfigurationError: It does not: it is too old or too new.
         """
-        lowest, highest = self.ranges.get(api_key, (0, -1))
-        if not lowest <= version <= highest:
+        if not self.has(api_key, version):
             raise self._refusal(api_key, name, f"version {version}")
+
+    def has(self, api_key: int, version: int) -> bool:
+        """Return whether the broker supports this version of an API."""
+        lowest, highest = self.ranges.get(api_key, (0, -1))
+        return lowest <= version <= highest
 
     def _refusal(self, api_key: int, name: str, ours: str) -> InvalidConfigurationError:
         lowest, highest = self.ranges.get(api_key, (0, -1))

@@ -8,13 +8,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
-from kafka_source.kafka_client.messages.codec import Reader, Request, Structure, Writer
+from kafka_source.kafka_client.messages.codec import NO_UUID, Reader, Request, Structure, Writer
 
 _HI = struct.Struct(">hi")
 _IHQQ = struct.Struct(">ihqq")
 _II = struct.Struct(">ii")
 _IIIIB = struct.Struct(">iiiib")
+_IQ = struct.Struct(">iq")
+_QI = struct.Struct(">qi")
 _QQ = struct.Struct(">qq")
 
 
@@ -34,6 +37,7 @@ class FetchResponse(Structure):
 
         Attributes:
             topic: The topic name.
+            topic_id: The unique topic ID.
             partitions: The topic partitions.
         """
 
@@ -48,11 +52,110 @@ class FetchResponse(Structure):
                     last offset such that the state of all transactional records prior to this
                     offset have been decided (ABORTED or COMMITTED).
                 log_start_offset: The current log start offset.
+                diverging_epoch: In case divergence is detected based on the `LastFetchedEpoch`
+                    and `FetchOffset` in the request, this field indicates the largest epoch and
+                    its end offset such that subsequent records are known to diverge.
+                current_leader: The current leader of the partition.
+                snapshot_id: In the case of fetching an offset less than the LogStartOffset, this
+                    is the end offset and epoch that should be used in the FetchSnapshot request.
                 aborted_transactions: The aborted transactions.
                 preferred_read_replica: The preferred read replica for the consumer to use on its
                     next fetch request.
                 records: The record data.
             """
+
+            class EpochEndOffset(Structure):
+                """In case divergence is detected based on the `LastFetchedEpoch` and `FetchOffset` in
+                the request, this field indicates the largest epoch and its end offset such that
+                subsequent records are known to diverge.
+
+                Attributes:
+                    epoch: The largest epoch.
+                    end_offset: The end offset of the epoch.
+                """
+
+                __slots__ = ("end_offset", "epoch")
+
+                def __init__(self, epoch: int = -1, end_offset: int = -1) -> None:
+                    self.epoch: Final = epoch
+                    self.end_offset: Final = end_offset
+
+                def encode(self, writer: Writer, version: int) -> None:
+                    """Write it in a version."""
+                    writer.int32(self.epoch)
+                    writer.int64(self.end_offset)
+                    writer.tags()
+
+                @staticmethod
+                def decode(
+                    reader: Reader, version: int
+                ) -> FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset:
+                    """Read it in a version."""
+                    epoch, end_offset = reader.numbers(_IQ)
+                    reader.skip_tags()
+                    return FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset(epoch, end_offset)
+
+            class LeaderIdAndEpoch(Structure):
+                """The current leader of the partition.
+
+                Attributes:
+                    leader_id: The ID of the current leader or -1 if the leader is unknown.
+                    leader_epoch: The latest known leader epoch.
+                """
+
+                __slots__ = ("leader_epoch", "leader_id")
+
+                def __init__(self, leader_id: int = -1, leader_epoch: int = -1) -> None:
+                    self.leader_id: Final = leader_id
+                    self.leader_epoch: Final = leader_epoch
+
+                def encode(self, writer: Writer, version: int) -> None:
+                    """Write it in a version."""
+                    writer.int32(self.leader_id)
+                    writer.int32(self.leader_epoch)
+                    writer.tags()
+
+                @staticmethod
+                def decode(
+                    reader: Reader, version: int
+                ) -> FetchResponse.FetchableTopicResponse.PartitionData.LeaderIdAndEpoch:
+                    """Read it in a version."""
+                    leader_id, leader_epoch = reader.numbers(_II)
+                    reader.skip_tags()
+                    return FetchResponse.FetchableTopicResponse.PartitionData.LeaderIdAndEpoch(leader_id, leader_epoch)
+
+            class SnapshotId(Structure):
+                """In the case of fetching an offset less than the LogStartOffset, this is the end
+                offset and epoch that should be used in the FetchSnapshot request.
+
+                Attributes:
+                    end_offset: The end offset of the epoch.
+                    epoch: The largest epoch.
+                """
+
+                __slots__ = (
+                    "end_offset",
+                    "epoch",
+                )
+
+                def __init__(self, end_offset: int = -1, epoch: int = -1) -> None:
+                    self.end_offset: Final = end_offset
+                    self.epoch: Final = epoch
+
+                def encode(self, writer: Writer, version: int) -> None:
+                    """Write it in a version."""
+                    writer.int64(self.end_offset)
+                    writer.int32(self.epoch)
+                    writer.tags()
+
+                @staticmethod
+                def decode(
+                    reader: Reader, version: int
+                ) -> FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId:
+                    """Read it in a version."""
+                    end_offset, epoch = reader.numbers(_QI)
+                    reader.skip_tags()
+                    return FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId(end_offset, epoch)
 
             class AbortedTransaction(Structure):
                 """The aborted transactions.
@@ -72,6 +175,8 @@ class FetchResponse(Structure):
                     """Write it in a version."""
                     writer.int64(self.producer_id)
                     writer.int64(self.first_offset)
+                    if version >= 12:
+                        writer.tags()
 
                 @staticmethod
                 def decode(
@@ -79,12 +184,16 @@ class FetchResponse(Structure):
                 ) -> FetchResponse.FetchableTopicResponse.PartitionData.AbortedTransaction:
                     """Read it in a version."""
                     producer_id, first_offset = reader.numbers(_QQ)
+                    if version >= 12:
+                        reader.skip_tags()
                     return FetchResponse.FetchableTopicResponse.PartitionData.AbortedTransaction(
                         producer_id, first_offset
                     )
 
             __slots__ = (
                 "aborted_transactions",
+                "current_leader",
+                "diverging_epoch",
                 "error_code",
                 "high_watermark",
                 "last_stable_offset",
@@ -92,6 +201,7 @@ class FetchResponse(Structure):
                 "partition_index",
                 "preferred_read_replica",
                 "records",
+                "snapshot_id",
             )
 
             def __init__(
@@ -101,6 +211,9 @@ class FetchResponse(Structure):
                 high_watermark: int = 0,
                 last_stable_offset: int = -1,
                 log_start_offset: int = -1,
+                diverging_epoch: FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset | None = None,
+                current_leader: FetchResponse.FetchableTopicResponse.PartitionData.LeaderIdAndEpoch | None = None,
+                snapshot_id: FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId | None = None,
                 aborted_transactions: Sequence[FetchResponse.FetchableTopicResponse.PartitionData.AbortedTransaction]
                 | None = (),
                 preferred_read_replica: int = -1,
@@ -111,6 +224,21 @@ class FetchResponse(Structure):
                 self.high_watermark: Final = high_watermark
                 self.last_stable_offset: Final = last_stable_offset
                 self.log_start_offset: Final = log_start_offset
+                self.diverging_epoch: Final = (
+                    FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset()
+                    if diverging_epoch is None
+                    else diverging_epoch
+                )
+                self.current_leader: Final = (
+                    FetchResponse.FetchableTopicResponse.PartitionData.LeaderIdAndEpoch()
+                    if current_leader is None
+                    else current_leader
+                )
+                self.snapshot_id: Final = (
+                    FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId()
+                    if snapshot_id is None
+                    else snapshot_id
+                )
                 self.aborted_transactions: Final = aborted_transactions
                 self.preferred_read_replica: Final = preferred_read_replica
                 self.records: Final = records
@@ -132,6 +260,21 @@ class FetchResponse(Structure):
                 if version >= 11:
                     writer.int32(self.preferred_read_replica)
                 writer.nullable_raw(self.records)
+                if version >= 12:
+                    tags: list[tuple[int, bytes]] = []
+                    if self.diverging_epoch != FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset():
+                        tagged = Writer(flexible=True)
+                        self.diverging_epoch.encode(tagged, version)
+                        tags.append((0, tagged.written()))
+                    if self.current_leader != FetchResponse.FetchableTopicResponse.PartitionData.LeaderIdAndEpoch():
+                        tagged = Writer(flexible=True)
+                        self.current_leader.encode(tagged, version)
+                        tags.append((1, tagged.written()))
+                    if self.snapshot_id != FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId():
+                        tagged = Writer(flexible=True)
+                        self.snapshot_id.encode(tagged, version)
+                        tags.append((2, tagged.written()))
+                    writer.tags(tags)
 
             @staticmethod
             def decode(reader: Reader, version: int) -> FetchResponse.FetchableTopicResponse.PartitionData:
@@ -147,38 +290,80 @@ class FetchResponse(Structure):
                 if version >= 11:
                     preferred_read_replica = reader.int32()
                 records = reader.nullable_raw()
+                diverging_epoch: FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset = (
+                    FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset()
+                )
+                current_leader: FetchResponse.FetchableTopicResponse.PartitionData.LeaderIdAndEpoch = (
+                    FetchResponse.FetchableTopicResponse.PartitionData.LeaderIdAndEpoch()
+                )
+                snapshot_id: FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId = (
+                    FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId()
+                )
+                if version >= 12:
+                    for tag in reader.tags():
+                        if tag == 0:
+                            diverging_epoch = FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset.decode(
+                                reader, version
+                            )
+                        elif tag == 1:
+                            current_leader = FetchResponse.FetchableTopicResponse.PartitionData.LeaderIdAndEpoch.decode(
+                                reader, version
+                            )
+                        elif tag == 2:
+                            snapshot_id = FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId.decode(
+                                reader, version
+                            )
                 return FetchResponse.FetchableTopicResponse.PartitionData(
                     partition_index,
                     error_code,
                     high_watermark,
                     last_stable_offset,
                     log_start_offset,
+                    diverging_epoch,
+                    current_leader,
+                    snapshot_id,
                     aborted_transactions,
                     preferred_read_replica,
                     records,
                 )
 
-        __slots__ = ("partitions", "topic")
+        __slots__ = ("partitions", "topic", "topic_id")
 
         def __init__(
-            self, topic: str = "", partitions: Sequence[FetchResponse.FetchableTopicResponse.PartitionData] = ()
+            self,
+            topic: str = "",
+            topic_id: UUID = NO_UUID,
+            partitions: Sequence[FetchResponse.FetchableTopicResponse.PartitionData] = (),
         ) -> None:
             self.topic: Final = topic
+            self.topic_id: Final = topic_id
             self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
-            writer.string(self.topic)
+            if version <= 12:
+                writer.string(self.topic)
+            if version >= 13:
+                writer.unique_id(self.topic_id)
             writer.count(len(self.partitions))
             for partitions_item in self.partitions:
                 partitions_item.encode(writer, version)
+            if version >= 12:
+                writer.tags()
 
         @staticmethod
         def decode(reader: Reader, version: int) -> FetchResponse.FetchableTopicResponse:
             """Read it in a version."""
-            topic = reader.string()
+            topic: str = ""
+            if version <= 12:
+                topic = reader.string()
+            topic_id: UUID = NO_UUID
+            if version >= 13:
+                topic_id = reader.unique_id()
             partitions = reader.array(FetchResponse.FetchableTopicResponse.PartitionData.decode, version)
-            return FetchResponse.FetchableTopicResponse(topic, partitions)
+            if version >= 12:
+                reader.skip_tags()
+            return FetchResponse.FetchableTopicResponse(topic, topic_id, partitions)
 
     __slots__ = ("error_code", "responses", "session_id", "throttle_time_ms")
 
@@ -203,6 +388,8 @@ class FetchResponse(Structure):
         writer.count(len(self.responses))
         for responses_item in self.responses:
             responses_item.encode(writer, version)
+        if version >= 12:
+            writer.tags()
 
     @staticmethod
     def decode(reader: Reader, version: int) -> FetchResponse:
@@ -213,6 +400,8 @@ class FetchResponse(Structure):
         if version >= 7:
             error_code, session_id = reader.numbers(_HI)
         responses = reader.array(FetchResponse.FetchableTopicResponse.decode, version)
+        if version >= 12:
+            reader.skip_tags()
         return FetchResponse(throttle_time_ms, error_code, session_id, responses)
 
 
@@ -220,6 +409,8 @@ class FetchRequest(Request[FetchResponse]):
     """FetchRequest.
 
     Attributes:
+        cluster_id: The clusterId if known. This is used to validate metadata fetches
+            prior to broker registration.
         replica_id: The broker ID of the follower, of -1 if this request is from a
             consumer.
         max_wait_ms: The maximum time in milliseconds to wait for the response.
@@ -244,7 +435,7 @@ class FetchRequest(Request[FetchResponse]):
     API_KEY = 1
     name = "FetchRequest"
     min_version = 4
-    max_version = 11
+    max_version = 13
     flexible_from = 12
 
     class FetchTopic(Structure):
@@ -252,6 +443,7 @@ class FetchRequest(Request[FetchResponse]):
 
         Attributes:
             topic: The name of the topic to fetch.
+            topic_id: The unique topic ID.
             partitions: The partitions to fetch.
         """
 
@@ -262,25 +454,35 @@ class FetchRequest(Request[FetchResponse]):
                 partition: The partition index.
                 current_leader_epoch: The current leader epoch of the partition.
                 fetch_offset: The message offset.
+                last_fetched_epoch: The epoch of the last fetched record or -1 if there is none.
                 log_start_offset: The earliest available offset of the follower replica.  The
                     field is only used when the request is sent by the follower.
                 partition_max_bytes: The maximum bytes to fetch from this partition.  See KIP-74
                     for cases where this limit may not be honored.
             """
 
-            __slots__ = ("current_leader_epoch", "fetch_offset", "log_start_offset", "partition", "partition_max_bytes")
+            __slots__ = (
+                "current_leader_epoch",
+                "fetch_offset",
+                "last_fetched_epoch",
+                "log_start_offset",
+                "partition",
+                "partition_max_bytes",
+            )
 
             def __init__(
                 self,
                 partition: int = 0,
                 current_leader_epoch: int = -1,
                 fetch_offset: int = 0,
+                last_fetched_epoch: int = -1,
                 log_start_offset: int = -1,
                 partition_max_bytes: int = 0,
             ) -> None:
                 self.partition: Final = partition
                 self.current_leader_epoch: Final = current_leader_epoch
                 self.fetch_offset: Final = fetch_offset
+                self.last_fetched_epoch: Final = last_fetched_epoch
                 self.log_start_offset: Final = log_start_offset
                 self.partition_max_bytes: Final = partition_max_bytes
 
@@ -290,9 +492,13 @@ class FetchRequest(Request[FetchResponse]):
                 if version >= 9:
                     writer.int32(self.current_leader_epoch)
                 writer.int64(self.fetch_offset)
+                if version >= 12:
+                    writer.int32(self.last_fetched_epoch)
                 if version >= 5:
                     writer.int64(self.log_start_offset)
                 writer.int32(self.partition_max_bytes)
+                if version >= 12:
+                    writer.tags()
 
             @staticmethod
             def decode(reader: Reader, version: int) -> FetchRequest.FetchTopic.FetchPartition:
@@ -302,61 +508,104 @@ class FetchRequest(Request[FetchResponse]):
                 if version >= 9:
                     current_leader_epoch = reader.int32()
                 fetch_offset = reader.int64()
+                last_fetched_epoch: int = -1
+                if version >= 12:
+                    last_fetched_epoch = reader.int32()
                 log_start_offset: int = -1
                 if version >= 5:
                     log_start_offset = reader.int64()
                 partition_max_bytes = reader.int32()
+                if version >= 12:
+                    reader.skip_tags()
                 return FetchRequest.FetchTopic.FetchPartition(
-                    partition, current_leader_epoch, fetch_offset, log_start_offset, partition_max_bytes
+                    partition,
+                    current_leader_epoch,
+                    fetch_offset,
+                    last_fetched_epoch,
+                    log_start_offset,
+                    partition_max_bytes,
                 )
 
-        __slots__ = ("partitions", "topic")
+        __slots__ = ("partitions", "topic", "topic_id")
 
-        def __init__(self, topic: str = "", partitions: Sequence[FetchRequest.FetchTopic.FetchPartition] = ()) -> None:
+        def __init__(
+            self,
+            topic: str = "",
+            topic_id: UUID = NO_UUID,
+            partitions: Sequence[FetchRequest.FetchTopic.FetchPartition] = (),
+        ) -> None:
             self.topic: Final = topic
+            self.topic_id: Final = topic_id
             self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
-            writer.string(self.topic)
+            if version <= 12:
+                writer.string(self.topic)
+            if version >= 13:
+                writer.unique_id(self.topic_id)
             writer.count(len(self.partitions))
             for partitions_item in self.partitions:
                 partitions_item.encode(writer, version)
+            if version >= 12:
+                writer.tags()
 
         @staticmethod
         def decode(reader: Reader, version: int) -> FetchRequest.FetchTopic:
             """Read it in a version."""
-            topic = reader.string()
+            topic: str = ""
+            if version <= 12:
+                topic = reader.string()
+            topic_id: UUID = NO_UUID
+            if version >= 13:
+                topic_id = reader.unique_id()
             partitions = reader.array(FetchRequest.FetchTopic.FetchPartition.decode, version)
-            return FetchRequest.FetchTopic(topic, partitions)
+            if version >= 12:
+                reader.skip_tags()
+            return FetchRequest.FetchTopic(topic, topic_id, partitions)
 
     class ForgottenTopic(Structure):
         """In an incremental fetch request, the partitions to remove.
 
         Attributes:
             topic: The topic name.
+            topic_id: The unique topic ID.
             partitions: The partitions indexes to forget.
         """
 
-        __slots__ = ("partitions", "topic")
+        __slots__ = ("partitions", "topic", "topic_id")
 
-        def __init__(self, topic: str = "", partitions: Sequence[int] = ()) -> None:
+        def __init__(self, topic: str = "", topic_id: UUID = NO_UUID, partitions: Sequence[int] = ()) -> None:
             self.topic: Final = topic
+            self.topic_id: Final = topic_id
             self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
-            writer.string(self.topic)
+            if version <= 12:
+                writer.string(self.topic)
+            if version >= 13:
+                writer.unique_id(self.topic_id)
             writer.int32s(self.partitions)
+            if version >= 12:
+                writer.tags()
 
         @staticmethod
         def decode(reader: Reader, version: int) -> FetchRequest.ForgottenTopic:
             """Read it in a version."""
-            topic = reader.string()
+            topic: str = ""
+            if version <= 12:
+                topic = reader.string()
+            topic_id: UUID = NO_UUID
+            if version >= 13:
+                topic_id = reader.unique_id()
             partitions = reader.int32s()
-            return FetchRequest.ForgottenTopic(topic, partitions)
+            if version >= 12:
+                reader.skip_tags()
+            return FetchRequest.ForgottenTopic(topic, topic_id, partitions)
 
     __slots__ = (
+        "cluster_id",
         "forgotten_topics_data",
         "isolation_level",
         "max_bytes",
@@ -371,6 +620,7 @@ class FetchRequest(Request[FetchResponse]):
 
     def __init__(
         self,
+        cluster_id: str | None = None,
         replica_id: int = -1,
         max_wait_ms: int = 0,
         min_bytes: int = 0,
@@ -382,6 +632,7 @@ class FetchRequest(Request[FetchResponse]):
         forgotten_topics_data: Sequence[FetchRequest.ForgottenTopic] = (),
         rack_id: str = "",
     ) -> None:
+        self.cluster_id: Final = cluster_id
         self.replica_id: Final = replica_id
         self.max_wait_ms: Final = max_wait_ms
         self.min_bytes: Final = min_bytes
@@ -412,6 +663,13 @@ class FetchRequest(Request[FetchResponse]):
                 forgotten_topics_data_item.encode(writer, version)
         if version >= 11:
             writer.string(self.rack_id)
+        if version >= 12:
+            tags: list[tuple[int, bytes]] = []
+            if self.cluster_id is not None:
+                tagged = Writer(flexible=True)
+                tagged.nullable_string(self.cluster_id)
+                tags.append((0, tagged.written()))
+            writer.tags(tags)
 
     @staticmethod
     def decode(reader: Reader, version: int) -> FetchRequest:
@@ -428,7 +686,13 @@ class FetchRequest(Request[FetchResponse]):
         rack_id: str = ""
         if version >= 11:
             rack_id = reader.string()
+        cluster_id: str | None = None
+        if version >= 12:
+            for tag in reader.tags():
+                if tag == 0:
+                    cluster_id = reader.nullable_string()
         return FetchRequest(
+            cluster_id,
             replica_id,
             max_wait_ms,
             min_bytes,

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Producer
@@ -231,7 +232,7 @@ def test_a_leader_names_another_replica(proxied, follower):
 
     def note(node: int) -> Callable[[Frame], Iterable[bytes]]:
         def hook(frame: Frame) -> Iterable[bytes]:
-            if frame.api_key == protocol.API_KEY and frame.payload.endswith(b"rack-a"):
+            if frame.api_key == protocol.API_KEY and frame.payload.endswith(b"rack-a\0"):
                 asked[node] += 1
                 with_rack.add((node, frame.connection, frame.correlation_id))
             return [frame.payload]
@@ -242,11 +243,13 @@ def test_a_leader_names_another_replica(proxied, follower):
         def hook(frame: Frame) -> Iterable[bytes]:
             if (node, frame.connection, frame.correlation_id) not in with_rack:
                 return [frame.payload]
-            response = protocol.parse(bytearray(frame.payload), len(frame.payload))
+            # Behind the head and the number of topics: there is one.
+            topic_id = UUID(bytes=frame.payload[16:32])
+            response = protocol.parse(bytearray(frame.payload), len(frame.payload), {topic_id: topic})
             if not all(leaders[p.partition] == node for p in response.partitions):
                 return [frame.payload]
             others = {p.partition: 77 if follower == "unknown" else node % 3 + 1 for p in response.partitions}
-            return [redirected(frame.correlation_id, topic, others)]
+            return [redirected(frame.correlation_id, topic_id, others)]
 
         return hook
 
@@ -258,7 +261,7 @@ def test_a_leader_names_another_replica(proxied, follower):
         assert sum(asked[node] for node in followers) > 10
 
 
-def redirected(correlation_id: int, topic: str, preferred: dict[int, int]) -> bytes:
-    head = struct.pack(">iihii", correlation_id, 0, 0, 0, 1) + struct.pack(">h", len(topic)) + topic.encode()
-    parts = [struct.pack(">ihqqqiii", n, 0, -1, -1, 0, -1, node, 0) for n, node in preferred.items()]
-    return head + struct.pack(">i", len(parts)) + b"".join(parts)
+def redirected(correlation_id: int, topic_id: UUID, preferred: dict[int, int]) -> bytes:
+    head = struct.pack(">ibihib", correlation_id, 0, 0, 0, 0, 2) + topic_id.bytes
+    parts = [struct.pack(">ihqqqbibb", n, 0, -1, -1, 0, 0, node, 1, 0) for n, node in preferred.items()]
+    return head + struct.pack(">b", len(parts) + 1) + b"".join(parts) + b"\0\0"

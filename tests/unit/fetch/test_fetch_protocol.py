@@ -1,6 +1,8 @@
-"""Our fixed layouts of Fetch against kafka-python's schemas."""
+"""Our layouts of Fetch, by name and by topic id, against generated messages and kafka-python's."""
 
 from __future__ import annotations
+
+from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import pytest
 from hypothesis import given
@@ -14,11 +16,38 @@ from kafka_source.kafka_client.messages.records import FetchRequest
 TOPIC_NAMES = st.text("abcdefghijklmnopqrstuvwxyz-._0123456789", min_size=1, max_size=249)
 INT32 = st.integers(0, 2**31 - 1)
 INT64 = st.integers(0, 2**63 - 1)
-WANTED = st.builds(protocol.Wanted, TOPIC_NAMES, INT32, INT64, st.integers(-1, 2**31 - 1), INT32)
+WANTED = st.builds(
+    lambda topic, number, offset, epoch, size: protocol.Wanted(topic, number, offset, epoch, size, id_of(topic)),
+    TOPIC_NAMES,
+    INT32,
+    INT64,
+    st.integers(-1, 2**31 - 1),
+    INT32,
+)
 
 
-@given(st.lists(WANTED, max_size=5), INT32, INT32, st.booleans(), st.text(max_size=20), st.text(max_size=20))
-def test_a_request_has_the_bytes_that_kafka_python_gives_it(wanted, correlation, most, committed, rack, client):
+def id_of(topic: str) -> UUID:
+    return uuid5(NAMESPACE_DNS, topic)
+
+
+def version(by_id: bool) -> int:
+    return protocol.BY_ID if by_id else protocol.BY_NAME
+
+
+def names(topics, by_id: bool) -> dict[UUID, str] | None:
+    return {id_of(topic): topic for topic, _ in topics} if by_id else None
+
+
+@given(
+    st.lists(WANTED, max_size=5),
+    INT32,
+    INT32,
+    st.booleans(),
+    st.text(max_size=20) | st.text("r", min_size=126, max_size=130),
+    st.text(max_size=20),
+    st.booleans(),
+)
+def test_a_request_has_the_bytes_of_a_generated_message(wanted, correlation, most, committed, rack, client, by_id):
     topics: dict[str, list[protocol.Wanted]] = {}
     for each in wanted:
         topics.setdefault(each.topic, []).append(each)
@@ -34,6 +63,7 @@ def test_a_request_has_the_bytes_that_kafka_python_gives_it(wanted, correlation,
         topics=[
             topic_type(
                 topic=topic,
+                topic_id=id_of(topic),
                 partitions=[
                     topic_type.FetchPartition(
                         partition=w.partition,
@@ -50,8 +80,10 @@ def test_a_request_has_the_bytes_that_kafka_python_gives_it(wanted, correlation,
         forgotten_topics_data=[],
         rack_id=rack,
     )
-    ours = protocol.encode(client, correlation, wanted, max_bytes=most, read_committed=committed, rack=rack)
-    assert ours == encode_request(request, correlation, client, protocol.VERSION)
+    ours = protocol.encode(
+        client, correlation, wanted, by_id=by_id, max_bytes=most, read_committed=committed, rack=rack
+    )
+    assert ours == encode_request(request, correlation, client, version(by_id))
 
 
 FETCHED = st.builds(
@@ -66,7 +98,7 @@ FETCHED = st.builds(
 RESPONSES = st.lists(st.tuples(TOPIC_NAMES, st.lists(FETCHED, max_size=3)), max_size=3)
 
 
-def response_bytes(correlation, throttle, error, topics):
+def response_bytes(correlation, throttle, error, topics, by_id):
     topic_type = FetchResponse.FetchableTopicResponse
     partition_type = topic_type.PartitionData
     response = FetchResponse(
@@ -76,6 +108,7 @@ def response_bytes(correlation, throttle, error, topics):
         responses=[
             topic_type(
                 topic=topic,
+                topic_id=id_of(topic),
                 partitions=[
                     partition_type(
                         partition_index=number,
@@ -95,15 +128,16 @@ def response_bytes(correlation, throttle, error, topics):
             for topic, partitions in topics
         ],
     )
-    return correlation.to_bytes(4, "big") + response.encode(version=protocol.VERSION)
+    # The header of flexible versions ends with tagged fields.
+    return correlation.to_bytes(4, "big") + b"\0" * by_id + response.encode(version=version(by_id))
 
 
-@given(INT32, INT32, st.integers(0, 120), RESPONSES, st.binary(max_size=40))
-def test_a_response_of_kafka_python_is_read_as_it_was_meant(correlation, throttle, error, topics, stale):
-    data = response_bytes(correlation, throttle, error, topics)
+@given(INT32, INT32, st.integers(0, 120), RESPONSES, st.binary(max_size=40), st.booleans())
+def test_a_response_of_kafka_python_is_read_as_it_was_meant(correlation, throttle, error, topics, stale, by_id):
+    data = response_bytes(correlation, throttle, error, topics, by_id)
     # The buffer is used again and again: what an earlier response left behind it is not looked at.
     buffer = bytearray(data + stale)
-    response = protocol.parse(buffer, len(data))
+    response = protocol.parse(buffer, len(data), names(topics, by_id))
     assert (response.correlation_id, response.throttle_ms, response.error) == (correlation, throttle, error)
     seen = [
         (p.topic, p.partition, p.error, p.high_watermark, p.log_start, p.preferred, list(p.aborted))
@@ -118,22 +152,36 @@ def test_a_response_of_kafka_python_is_read_as_it_was_meant(correlation, throttl
     assert records == [part[-1] for _, partitions in topics for part in partitions]
 
 
-@given(RESPONSES.filter(bool), st.data())
-def test_a_response_that_ends_too_early_is_an_error(topics, data):
-    whole = response_bytes(1, 0, 0, topics)
+@given(RESPONSES.filter(bool), st.booleans(), st.data())
+def test_a_response_that_ends_too_early_is_an_error(topics, by_id, data):
+    whole = response_bytes(1, 0, 0, topics, by_id)
     cut = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(ValueError, match=r"malformed"):
-        protocol.parse(bytearray(whole[:cut]), cut)
+        protocol.parse(bytearray(whole[:cut]), cut, names(topics, by_id))
+
+
+def test_a_topic_that_was_not_asked_for_is_refused():
+    data = response_bytes(1, 0, 0, [("orders", [])], by_id=True)
+    with pytest.raises(ValueError, match=f"malformed.*{id_of('orders')}"):
+        protocol.parse(bytearray(data), len(data), {id_of("others"): "others"})
+
+
+def test_tagged_fields_are_passed_over():
+    data = response_bytes(1, 0, 0, [("t", [(0, 0, 9, None, -1, b"records")])], by_id=True)
+    tags = b"\1\0\3abc"
+    tagged = data[:4] + tags + data[5:-3] + tags * 3
+    (found,) = protocol.parse(bytearray(tagged), len(tagged), {id_of("t"): "t"}).partitions
+    assert tagged[found.begin : found.end] == b"records"
 
 
 # What a damaged stream may put where a length or a count is expected.
 DAMAGE = st.sampled_from([b"\xff\xff", b"\xff\xfa", b"\x80\x00"]) | st.binary(min_size=2, max_size=4)
 
 
-def check_parse(data: bytes, stale: bytes) -> None:
+def check_parse(data: bytes, stale: bytes, names: dict[UUID, str] | None) -> None:
     """Parse ends, and its position in the buffer only grows; or the bytes are refused."""
     try:
-        response = protocol.parse(bytearray(data + stale), len(data))
+        response = protocol.parse(bytearray(data + stale), len(data), names)
     except ValueError:
         return
     at = 0
@@ -144,17 +192,18 @@ def check_parse(data: bytes, stale: bytes) -> None:
 
 @given(st.binary(max_size=200), st.binary(max_size=60))
 def test_any_bytes_are_parsed_or_refused(data, stale):
-    check_parse(data, stale)
+    check_parse(data, stale, None)
+    check_parse(data, stale, {UUID(int=0): "t"})
 
 
-@given(RESPONSES.filter(bool), st.binary(max_size=40), st.data())
-def test_a_damaged_response_is_parsed_or_refused(topics, stale, data):
-    damaged = bytearray(response_bytes(1, 0, 0, topics))
+@given(RESPONSES.filter(bool), st.binary(max_size=40), st.booleans(), st.data())
+def test_a_damaged_response_is_parsed_or_refused(topics, stale, by_id, data):
+    damaged = bytearray(response_bytes(1, 0, 0, topics, by_id))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(damaged) - 1))
         piece = data.draw(DAMAGE)
         damaged[at : at + len(piece)] = piece
-    check_parse(bytes(damaged), stale)
+    check_parse(bytes(damaged), stale, names(topics, by_id))
 
 
 HEAD = b"\0" * 14
@@ -177,7 +226,7 @@ def test_a_negative_length_or_count_is_refused(body):
 
 @pytest.mark.parametrize(("field", "at"), [("aborted transactions", -12), ("record set", -4)])
 def test_null_is_the_only_negative_length(field, at):
-    data = bytearray(response_bytes(1, 0, 0, [("t", [(0, 0, 9, None, -1, None)])]))
+    data = bytearray(response_bytes(1, 0, 0, [("t", [(0, 0, 9, None, -1, None)])], by_id=False))
     assert [(p.aborted, p.begin == p.end) for p in protocol.parse(data, len(data)).partitions] == [((), True)]
     begin = len(data) + at
     data[begin : begin + 4] = (-2).to_bytes(4, "big", signed=True)

@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 import pytest
+from kafka.protocol.consumer import FetchRequest as FetchMessage
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
@@ -240,6 +241,35 @@ def test_a_topic_created_anew_is_not_read_with_the_old_ones_offsets(broker, limi
     fetches = len(broker.fetches)
     assert read(reader, replace(asked, fail_on_data_loss=False)) == {}
     assert len(broker.fetches) == fetches
+
+
+def test_a_topic_created_anew_between_two_fetches_is_refused_by_its_id(broker):
+    broker.partitions = {0: filled(4)}
+
+    def create_again(_) -> None:
+        if len(broker.fetches) == 2:
+            broker.topic_id = uuid.uuid4()
+
+    broker.on_fetch = create_again
+    planned = id_text(broker)
+    asked = request(Range(TOPIC, 0, 0, 40), topics={TOPIC: planned}, loss_patience_ms=200, fail_on_data_loss=False)
+    assert read(engine(broker), asked) == {0: list(range(10))}
+    assert len(broker.fetches) == 2
+    with pytest.raises(DataLossError, match=f"{TOPIC}-0 .* again: its id is now {id_text(broker)}"):
+        read(engine(broker), replace(asked, fail_on_data_loss=True))
+
+
+def test_brokers_and_topics_without_ids_are_asked_by_name(broker):
+    broker.partitions = {0: filled(1)}
+    whole = request(Range(TOPIC, 0, 0, 10))
+    assert read(engine(broker), whole) == {0: list(range(10))}
+    assert broker.fetched_topics == [[broker.topic_id]]
+    broker.topic_id = uuid.UUID(int=0)
+    assert read(engine(broker), whole) == {0: list(range(10))}
+    broker.topic_id = uuid.uuid4()
+    broker.answer(FetchMessage, 12)
+    assert read(engine(broker), whole) == {0: list(range(10))}
+    assert broker.fetched_topics[-2:] == [[TOPIC], [TOPIC]]
 
 
 def test_a_task_with_the_new_topics_id_looks_again_once(broker):
