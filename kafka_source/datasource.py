@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from kafka_source.values.reader_schema import ReaderSchema
+    from kafka_source.source.decoded_columns import Readers
 
 from kafka_source.boundary import short_errors
 from kafka_source.engine_selection import check_engine
@@ -37,7 +37,7 @@ class KafkaGroupSource(DataSource):
     """`format("kafkagroup")`: a Kafka source and sink for Spark whose queries join a consumer group."""
 
     # Fixed by `schema`; Spark pickles this object after that call, so that all actions and micro-batches have the same.
-    _reader: ReaderSchema | None = None
+    _readers: Readers | None = None
 
     # Spark pickles this object for the process that commits micro-batches. For those that write it makes new ones.
     _is_unpickled = False
@@ -52,7 +52,7 @@ class KafkaGroupSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Check all options, and return the schema of Spark's Kafka source, with decoded values if they are asked for.
+        """Check all options, and return the schema of Spark's Kafka source, with decoded columns if they are asked for.
 
         Spark calls this in `load()`, so that errors in the options come out there. With a schema of the user's, as in
         `.schema("value binary")`, Spark calls nothing of this class before the first action.
@@ -68,25 +68,25 @@ class KafkaGroupSource(DataSource):
             from kafka_source.options.assignment_strategies import strategies_of
 
             strategies_of(options)
-        if not options.decodes_values:
+        if not options.decoded:
             return schema_for(self.options)
-        from kafka_source.source.value_column import reader_of, schema_with_values
+        from kafka_source.source.decoded_columns import readers_of, schema_with_decoded
 
-        self._reader = reader_of(options)
-        return schema_with_values(options, self._reader)
+        self._readers = readers_of(options)
+        return schema_with_decoded(options, self._readers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
         from kafka_source.source.batch import BatchReader
 
-        return BatchReader(self.options, schema, self._reader)
+        return BatchReader(self.options, schema, self._readers)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query; if it cannot be made, one whose first call raises the reason."""
         from kafka_source.source.stream import StreamReader
 
         try:
-            return StreamReader(self.options, schema, self._reader)
+            return StreamReader(self.options, schema, self._readers)
         except Exception as reason:
             return _RefusedStreamReader(reason)
 

@@ -74,20 +74,18 @@ def is_native(name: str) -> bool:
     return False
 
 
-def check_value_kernel(value_format: str = "avro") -> None:
+def check_value_kernel(option: str = "value.format=avro") -> None:
     """Check that this process can decode and encode values.
 
     Args:
-        value_format: The format, for the error.
+        option: The option that needs it, for the error.
 
     Raises:
         InvalidConfigurationError: The kernel is not installed.
     """
     reason = why_not_native()
     if reason is not None:
-        raise InvalidConfigurationError(
-            f"value.format={value_format}, but {reason}. Install it, also on the executors."
-        )
+        raise InvalidConfigurationError(f"{option}, but {reason}. Install it, also on the executors.")
 
 
 def check_engine(name: str, settings: Settings, role: Role = Role.CONSUMER, *, native: bool | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The type of JSON values, as option `value.schema` says it: the text that Spark's `from_json` takes.
+"""The type of JSON values, as option `value.schema` or `key.schema` says it: the text that Spark's `from_json` takes.
 
 Spark's own parser of such texts is in the JVM, which the processes that plan a query do not have.
 """
@@ -56,11 +56,12 @@ _MAX_DIGITS = 38
 _MAX_DEPTH = 64
 
 
-def json_column_type(text: str) -> pa.DataType:
+def json_column_type(text: str, option: str = "value.schema") -> pa.DataType:
     """Return the Arrow type of a column of JSON values, all of which may be null.
 
     Args:
         text: Fields (`id bigint, tags array<string>`), a type (`array<double>`), or what `StructType.json()` returns.
+        option: The option, for errors.
 
     Raises:
         OptionError: The text is no such type, or JSON values cannot have it.
@@ -73,7 +74,7 @@ def json_column_type(text: str) -> pa.DataType:
     except (ValueError, KeyError, TypeError, AttributeError):
         reason = "it is no schema as JSON"
     takes = f"the columns of the JSON values, as in `id bigint, tags array<string>`; {reason}"
-    raise OptionError("value.schema", text, takes)
+    raise OptionError(option, text, takes)
 
 
 class _NoTypeError(Exception):

@@ -55,16 +55,15 @@ def schema_for(given: Mapping[str, str]) -> StructType:
     return schema_of(column_options(given))
 
 
-def schema_of(options: ReadOptions, value: DataType | None = None) -> StructType:
+def schema_of(options: ReadOptions, decoded: Mapping[str, DataType] | None = None) -> StructType:
     """Return the schema that the options select.
 
     Args:
         options: The options.
-        value: The type of the column `value`, if values are decoded.
+        decoded: The types of the columns that are decoded.
     """
-    types = {"value": value or (StringType() if options.value_format == "string" else BinaryType())}
-    if options.key_format == "string":
-        types["key"] = StringType()
+    types: dict[str, DataType] = {**(decoded or {})}
+    types |= {one.column: StringType() for one in (options.of_key, options.of_value) if one.format == "string"}
     return source_schema(headers=options.include_headers, replica=options.redundant_emit == "all", **types)
 
 

@@ -36,7 +36,7 @@ class Column:
         name: One of the source's columns.
         text: Whether its bytes are decoded as UTF-8.
         nullable: The nullability in the requested schema, which Spark compares with the Arrow schema.
-        made: The type of a column that is made of the record's value; None: the column is fetched as it is.
+        made: The type of a column that is decoded, or has the bytes of bad values; None: it is fetched as it is.
     """
 
     name: str

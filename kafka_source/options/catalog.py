@@ -16,6 +16,7 @@ from kafka_source.options import kinds
 from kafka_source.options.declaration import Option, Where, declared_in, option
 from kafka_source.options.kinds import (
     Commit,
+    DecodedColumn,
     Emit,
     EndingWord,
     GroupOnConverted,
@@ -24,7 +25,6 @@ from kafka_source.options.kinds import (
     GroupProtocol,
     GroupStart,
     IsolationLevel,
-    KeyFormat,
     Mode,
     PartitionValues,
     StartingValues,
@@ -32,7 +32,7 @@ from kafka_source.options.kinds import (
     TimestampStrategy,
     TransactionalOnLost,
 )
-from kafka_source.options.values import ValueOptions
+from kafka_source.options.values import ColumnOptions, ValueOptions
 
 MIB = 1024 * 1024
 
@@ -68,19 +68,12 @@ class ReadOptions(ValueOptions):
         default=False,
     )
 
-    key_format: KeyFormat = option(
-        "key.format",
-        kinds.KEY_FORMAT,
-        "What the column `key` is: the bytes, or a `string` of UTF-8. A sink needs no option for either.",
-        default="binary",
-    )
-
     # Values that cannot be decoded
     mode: Mode = option(
         "mode",
         kinds.MODE,
-        "What becomes of an Avro, Protobuf or JSON value that cannot be decoded: with `FAILFAST` an error that names "
-        "the topic-partition and the offset; with `PERMISSIVE` a null, and the bytes in the column "
+        "What becomes of an Avro, Protobuf or JSON value or key that cannot be decoded: with `FAILFAST` an error that "
+        "names the topic-partition and the offset; with `PERMISSIVE` a null, and the bytes in the column "
         "`columnNameOfCorruptRecord`; with `DROPMALFORMED` its row is left out. A record without a value is null in "
         "every mode.",
         default="FAILFAST",
@@ -88,16 +81,17 @@ class ReadOptions(ValueOptions):
     column_name_of_corrupt_record: str = option(
         "columnNameOfCorruptRecord",
         kinds.TEXT,
-        "With `mode=PERMISSIVE`: the column of type binary that has the bytes of bad values.",
+        "With `mode=PERMISSIVE`: the column of type binary that has the bytes of bad values. Those of bad keys are in "
+        "a column of this name with `_key` after it.",
         default="_corrupt_record",
     )
     deadletter_topic: str | None = option(
         "deadletter.topic",
         kinds.TEXT,
         "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic, in the cluster that is read, to which each record with "
-        "a bad value is written as it is, with headers that say where it was and what is wrong with it. A task ends "
-        "when all in-sync replicas have its dead letters, so none is lost. Each run of a task writes them, and so each "
-        "action of a batch: see [dead letters](guides/schema-registry.md#dead-letters).",
+        "a bad value or key is written as it is, with headers that say where it was and what is wrong with it. A task "
+        "ends when all in-sync replicas have its dead letters, so none is lost. Each run of a task writes them, and so "
+        "each action of a batch: see [dead letters](guides/schema-registry.md#dead-letters).",
     )
 
     # Where to start and end
@@ -511,14 +505,19 @@ class ReadOptions(ValueOptions):
         return self.in_group and self.assign is None
 
     @property
-    def decodes_values(self) -> bool:
-        """Whether the tasks make the column `value` from the bytes that are fetched."""
-        return self.value_format in kinds.DECODED_FORMATS
+    def decoded(self) -> tuple[ColumnOptions, ...]:
+        """The options of the columns that the tasks make from the bytes that are fetched."""
+        return tuple(one for one in (self.of_value, self.of_key) if one.is_decoded)
 
     @property
     def goes_on_after_bad_values(self) -> bool:
         """Whether values that cannot be decoded do not end the query, so that their records are counted."""
-        return self.decodes_values and self.mode != "FAILFAST"
+        return bool(self.decoded) and self.mode != "FAILFAST"
+
+    def corrupt_column(self, column: DecodedColumn) -> str:
+        """Return the name of the column that has the bytes of bad values, or of bad keys, with `mode=PERMISSIVE`."""
+        name = self.column_name_of_corrupt_record
+        return name if column == "value" else f"{name}_{column}"
 
     @property
     def read_committed(self) -> bool:

@@ -9,9 +9,9 @@ metadata: validation, the docs and `kafkagroup options` read it there. Nothing i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from enum import Flag, auto
-from typing import Generic, TypeVar, overload
+from typing import Generic, TypeVar, cast, overload
 
 KAFKA_PREFIX = "kafka."
 """Options with this prefix are settings of the Kafka clients."""
@@ -132,6 +132,23 @@ def option(
     """
     declared = Option(name, kind, doc, default, default_text, where, not_in_streams, units, formerly)
     return field(default=default, metadata={_METADATA: declared})
+
+
+def option_of_key(of_value: _T) -> _T:
+    """Declare the option of the column `key` that does for keys what another one, `value.…`, does for values.
+
+    Args:
+        of_value: The field of the other one, in the same class. Its type is that of its values, as with `option`.
+    """
+    declared: Option = cast("Field[object]", of_value).metadata[_METADATA]
+    made = replace(
+        declared,
+        name=declared.name.replace("value.", "key.", 1),
+        doc=f"What `{declared.name}` is for values, for keys.",
+        default_text=declared.default_text.replace("value", "key"),
+        where=Where.READ,
+    )
+    return cast("_T", field(default=made.default, metadata={_METADATA: made}))
 
 
 def declared_in(options: type) -> dict[str, Option]:

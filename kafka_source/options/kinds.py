@@ -34,8 +34,10 @@ TimestampStrategy = Literal["error", "latest"]
 TransactionalOnLost = Literal["stop", "replay"]
 StartingWord = Literal["earliest", "latest", "committed"]
 EndingWord = Literal["earliest", "latest"]
+DecodedColumn = Literal["key", "value"]
+"""A column that may be more than bytes."""
+
 ValueFormat = Literal["binary", "string", "avro", "protobuf", "json"]
-KeyFormat = Literal["binary", "string"]
 ValueFraming = Literal["confluent", "none"]
 Mode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
 
@@ -306,8 +308,10 @@ TRANSACTIONAL_ON_LOST: Kind[TransactionalOnLost] = word("stop", "replay")
 DECODED_FORMATS = ("avro", "protobuf", "json")
 """The formats whose values become a struct."""
 
+FORMATS_WITH_SCHEMA = ("avro", "protobuf")
+"""Those whose values have a schema in a registry."""
+
 VALUE_FORMAT: Kind[ValueFormat] = word("binary", "string", "avro", "protobuf", "json")
-KEY_FORMAT: Kind[KeyFormat] = word("binary", "string")
 VALUE_FRAMING: Kind[ValueFraming] = word("confluent", "none")
 MODE: Kind[Mode] = word("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 SCHEMA_ID = integer(0, _MAX_INT)

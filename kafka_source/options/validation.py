@@ -6,7 +6,7 @@ import difflib
 import json
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Generic, TypeVar
@@ -20,8 +20,15 @@ from kafka_source.model.record_columns import COLUMN_TYPES
 from kafka_source.options.catalog import OPTIONS, REFUSED, ReadOptions, SinkOptions
 from kafka_source.options.common import CommonOptions
 from kafka_source.options.declaration import KAFKA_PREFIX, NotTakenError, Option, Where, declared_in
-from kafka_source.options.kinds import DECODED_FORMATS, EndingWord, PartitionValues, StartingValues, StartingWord
-from kafka_source.options.values import REGISTRY_PREFIX, ValueOptions
+from kafka_source.options.kinds import (
+    DECODED_FORMATS,
+    FORMATS_WITH_SCHEMA,
+    EndingWord,
+    PartitionValues,
+    StartingValues,
+    StartingWord,
+)
+from kafka_source.options.values import REGISTRY_PREFIX, ColumnOptions, ValueOptions
 from kafka_source.runtime.logs import set_up_logging
 
 _ALSO_WITHOUT_PREFIX = ("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms")
@@ -46,12 +53,11 @@ _SPARKS_OWN = frozenset(
     }
 )
 
-_VALUE_PREFIX = "value."
-_SOURCES = ("value.schema", "value.schema.id", "value.subject", "value.descriptor.file")
+_SOURCES = ("schema", "schema.id", "subject", "descriptor.file")
+_OF_PROTOBUF = ("message.name", "descriptor.file")
 
 # Options of Spark's file sources too: a dict for several sources may have them with other values.
 _OF_OTHER_SOURCES = ("mode", "columnnameofcorruptrecord")
-_WITH_SCHEMA = ("avro", "protobuf")
 
 # At this similarity (difflib's ratio) a name is a misspelt one and not another one: `startingOffset` is, and
 # `maxFilesPerTrigger`, an option of Spark's file sources, is not.
@@ -243,7 +249,7 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
                 # A setting has an effect on the clients that have it, which `client_config.check` knows.
                 warnings.append(f"option {option.name} has no effect here and is ignored")
             continue
-        if key in _OF_OTHER_SOURCES and given_lower.get("value.format", "").strip().lower() not in DECODED_FORMATS:
+        if key in _OF_OTHER_SOURCES and not _decodes(given_lower):
             warnings.append(
                 f"option {option.name} has no effect without value.format=avro, protobuf or json and is ignored"
             )
@@ -267,6 +273,11 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
         # Variables in values are resolved there too.
         registry |= {name: text for name, text in settings.items() if name.startswith("config.providers")}
     return Checked(_make(make, values, settings, registry), tuple(warnings))
+
+
+def _decodes(given: Mapping[str, str]) -> bool:
+    formats = (given.get(name, "").strip().lower() for name in ("value.format", "key.format"))
+    return any(one in DECODED_FORMATS for one in formats)
 
 
 def _make(
@@ -511,12 +522,20 @@ def _check_protocol(options: ReadOptions, where: Where, given: Mapping[str, str]
 def _check_values(options: ReadOptions, given: Mapping[str, str]) -> None:
     names = {name.lower() for name in given}
     _check_dead_letters(options)
-    if options.value_format == "json":
-        _check_json(options, names)
-    elif not _has_schema(options, names):
-        return
+    columns = (options.of_value, options.of_key)
+    for column in columns:
+        _refuse_unused(column, names, f"{column.column}.")
+        if column.has_schema:
+            _check_reader_schema(options, column, names)
+        if column.format == "json" and column.schema is None:
+            takes = f"the columns of the JSON {column.column}s, as in `id bigint, tags array<string>`"
+            raise OptionError(f"{column.column}.schema", None, takes)
+    if any(column.has_schema for column in columns):
+        _check_registry(options, columns)
     else:
-        _check_reader_schema(options, names)
+        _refuse_unused(options.of_value, names, REGISTRY_PREFIX)
+    if not options.decoded:
+        return
     if options.mode != "PERMISSIVE" and "columnnameofcorruptrecord" in names:
         raise OptionError(
             "columnNameOfCorruptRecord", options.column_name_of_corrupt_record, "a value only with mode=PERMISSIVE"
@@ -526,35 +545,43 @@ def _check_values(options: ReadOptions, given: Mapping[str, str]) -> None:
         raise OptionError("columnNameOfCorruptRecord", options.column_name_of_corrupt_record, takes)
 
 
-def _check_json(options: ReadOptions, names: Collection[str]) -> None:
+def _refuse_unused(
+    column: ColumnOptions, names: Collection[str], prefix: str, formats: Sequence[str] = FORMATS_WITH_SCHEMA
+) -> None:
+    """Refuse options that the column's format does not have.
+
+    Args:
+        column: The column.
+        names: The options that are given, in lower case.
+        prefix: The options to look at: those of the column, or of the registry.
+        formats: The formats with a schema, for the error.
+    """
+    own = column.column
     for option in declared_in(ValueOptions).values():
-        name = option.name.lower()
-        is_avros = name.startswith((_VALUE_PREFIX, REGISTRY_PREFIX)) and name not in ("value.format", "value.schema")
-        if name in names and is_avros:
-            problem = f"Remove the option {option.name}: JSON values are read by value.schema, without a registry"
-            raise OptionError(option.name, HIDDEN, problem=problem)
-    if options.value_schema is None:
-        raise OptionError("value.schema", None, "the columns of the JSON values, as in `id bigint, tags array<string>`")
+        name, what = option.name.lower(), option.name.lower().removeprefix(f"{own}.")
+        if name not in names or not name.startswith(prefix) or what == "format":
+            continue
+        if column.format == "json" and what != "schema":
+            problem = f"Remove the option {option.name}: JSON {own}s are read by {own}.schema, without a registry"
+        elif column.format == "avro" and what in _OF_PROTOBUF:
+            problem = f"Option {option.name} is for Protobuf {own}s: set {own}.format to protobuf, or remove it"
+        elif not column.is_decoded:
+            words = " or ".join(formats)
+            problem = f"Option {option.name} is for {own}s with a schema: set {own}.format to {words}, or remove it"
+        else:
+            continue
+        raise OptionError(option.name, HIDDEN, problem=problem)
 
 
-def _refuse_protobufs(names: Collection[str]) -> None:
-    for name in ("value.message.name", "value.descriptor.file"):
-        if name in names:
-            problem = f"Option {name} is for Protobuf values: set value.format to protobuf, or remove it"
-            raise OptionError(name, HIDDEN, problem=problem)
-
-
-def _check_reader_schema(options: ReadOptions, names: Collection[str]) -> None:
-    if options.value_format != "protobuf":
-        _refuse_protobufs(names)
-    sources = [one for one in _SOURCES if one in names]
+def _check_reader_schema(options: ReadOptions, column: ColumnOptions, names: Collection[str]) -> None:
+    own = f"{column.column}."
+    sources = [own + one for one in _SOURCES if own + one in names]
     if len(sources) > 1:
-        problem = f"Keep one of the options {' and '.join(sources)}: each says which schema the column value has"
+        problem = f"Keep one of the options {' and '.join(sources)}: each says which schema the column {own[:-1]} has"
         raise OptionError(sources[-1], None, problem=problem)
-    _check_registry(options)
-    if not sources and subject_of_topic(options) is None:
-        problem = "Set value.subject, value.schema.id or value.schema: several topics may have several subjects"
-        raise OptionError("value.subject", None, problem=problem)
+    if not sources and subject_of_topic(options, column) is None:
+        problem = f"Set {own}subject, {own}schema.id or {own}schema: several topics may have several subjects"
+        raise OptionError(f"{own}subject", None, problem=problem)
 
 
 def _check_dead_letters(options: ReadOptions) -> None:
@@ -562,11 +589,7 @@ def _check_dead_letters(options: ReadOptions) -> None:
     if topic is None:
         return
     if not options.goes_on_after_bad_values:
-        missing = (
-            "mode to PERMISSIVE or DROPMALFORMED"
-            if options.decodes_values
-            else "value.format to avro, protobuf or json"
-        )
+        missing = "mode to PERMISSIVE or DROPMALFORMED" if options.decoded else "value.format to avro, protobuf or json"
         problem = f"Option deadletter.topic is for bad values that do not end the query: set {missing}, or remove it"
         raise OptionError("deadletter.topic", topic, problem=problem)
     if topic in (options.subscribe or options.assign or ()):
@@ -581,7 +604,10 @@ def _check_encoding(options: SinkOptions, given: Mapping[str, str]) -> None:
     if options.value_format == "protobuf":
         problem = "Remove value.format=protobuf: a sink does not encode Protobuf; write the column `to_protobuf(value)`"
         raise OptionError("value.format", "protobuf", problem=problem)
-    if not _has_schema(options, names):
+    value = options.of_value
+    for prefix in () if value.has_schema else ("value.", REGISTRY_PREFIX):
+        _refuse_unused(value, names, prefix, ("avro",))
+    if not value.has_schema:
         if options.auto_register_schemas:
             problem = "Option auto.register.schemas is for Avro values: set value.format to avro, or remove it"
             raise OptionError("auto.register.schemas", "true", problem=problem)
@@ -593,44 +619,36 @@ def _check_encoding(options: SinkOptions, given: Mapping[str, str]) -> None:
     if options.auto_register_schemas and options.value_framing == "none":
         problem = "Remove auto.register.schemas: with value.framing=none the values have no id of a schema"
         raise OptionError("auto.register.schemas", "true", problem=problem)
-    _check_registry(options)
+    _check_registry(options, (value,))
     needs_subject = options.value_schema_id is None and options.schema_registry_url is not None
     if needs_subject and options.value_subject is None and options.topic is None:
         problem = "Set value.subject or value.schema.id: without the option topic, rows may go to several topics"
         raise OptionError("value.subject", None, problem=problem)
 
 
-def _has_schema(options: ValueOptions, names: Collection[str]) -> bool:
-    """Return whether the values are Avro or Protobuf; refuse the options of these (in lower case) if they are not."""
-    if options.value_format in _WITH_SCHEMA:
-        return True
-    for option in declared_in(ValueOptions).values():
-        name = option.name.lower()
-        if name in names and name.startswith((_VALUE_PREFIX, REGISTRY_PREFIX)) and name != "value.format":
-            formats = "avro" if isinstance(options, SinkOptions) else " or ".join(_WITH_SCHEMA)
-            problem = f"Option {option.name} is for values with a schema: set value.format to {formats}, or remove it"
-            raise OptionError(option.name, HIDDEN, problem=problem)
-    return False
+def _check_registry(options: ValueOptions, columns: Sequence[ColumnOptions]) -> None:
+    """Check that the registry is named if and only if somebody asks it.
 
-
-def _check_registry(options: ValueOptions) -> None:
-    """Check that the registry is named if and only if somebody asks it."""
-    is_known = options.value_schema is not None or options.value_descriptor_file is not None
-    given = options.value_framing == "none" and is_known
-    if options.schema_registry_url is None and not given:
-        why = "where the schemas of the values are" + (
-            "; with value.framing=none and value.schema no registry is asked" if is_known else ""
-        )
-        raise OptionError("schema.registry.url", None, f"the URL of the schema registry, {why}")
-    if given and options.schema_registry_url is not None:
-        problem = "Remove schema.registry.url: with value.framing=none and value.schema no registry is asked"
+    Args:
+        options: The options.
+        columns: Of which one or more have a schema.
+    """
+    asking = next((one for one in columns if one.asks_registry), None)
+    if asking is not None and options.schema_registry_url is None:
+        own = asking.column
+        hint = f"; with {own}.framing=none and {own}.schema no registry is asked" if asking.has_own_schema else ""
+        takes = f"the URL of the schema registry, where the schemas of the {own}s are{hint}"
+        raise OptionError("schema.registry.url", None, takes)
+    if asking is None and options.schema_registry_url is not None:
+        own = next(one.column for one in columns if one.has_schema)
+        problem = f"Remove schema.registry.url: with {own}.framing=none and {own}.schema no registry is asked"
         raise OptionError("schema.registry.url", HIDDEN, problem=problem)
 
 
-def subject_of_topic(options: ReadOptions) -> str | None:
-    """Return the subject of the values of the one topic that is read (Confluent's TopicNameStrategy), if it is one."""
+def subject_of_topic(options: ReadOptions, column: ColumnOptions) -> str | None:
+    """Return the subject of a column of the one topic that is read (Confluent's TopicNameStrategy), if it is one."""
     topics = options.subscribe or tuple(options.assign or ())
-    return f"{topics[0]}-value" if len(topics) == 1 else None
+    return f"{topics[0]}-{column.column}" if len(topics) == 1 else None
 
 
 def _check_order(

@@ -1,4 +1,4 @@
-"""The options of values that are more than bytes, of reads and sinks: their format, their schema, the registry."""
+"""The options of columns that are more than bytes, of reads and sinks: their format, their schema, the registry."""
 
 # ruff: noqa: RUF009 - `option` returns a dataclasses.field, which holds no mutable default.
 
@@ -9,16 +9,54 @@ from dataclasses import dataclass
 from kafka_source.client_config import Settings
 from kafka_source.options import kinds
 from kafka_source.options.common import CommonOptions
-from kafka_source.options.declaration import Where, option
-from kafka_source.options.kinds import ValueFormat, ValueFraming
+from kafka_source.options.declaration import Where, option, option_of_key
+from kafka_source.options.kinds import DecodedColumn, ValueFormat, ValueFraming
 
 REGISTRY_PREFIX = "schema.registry."
 """Options with this prefix are settings of the schema registry's client."""
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnOptions:
+    """The options of the column `key` or `value`, whose names begin with that of the column.
+
+    Attributes:
+        column: The column. The others are as `ValueOptions` declares them.
+    """
+
+    column: DecodedColumn
+    format: ValueFormat
+    schema: str | None
+    schema_id: int | None
+    subject: str | None
+    message_name: str | None
+    descriptor_file: str | None
+    framing: ValueFraming
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether tasks make the column from the bytes that are fetched."""
+        return self.format in kinds.DECODED_FORMATS
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether the column is of a format whose values have a schema in a registry."""
+        return self.format in kinds.FORMATS_WITH_SCHEMA
+
+    @property
+    def has_own_schema(self) -> bool:
+        """Whether the options have the schema itself."""
+        return self.schema is not None or self.descriptor_file is not None
+
+    @property
+    def asks_registry(self) -> bool:
+        """Whether the registry is asked for the schema of the column or of a value."""
+        return self.has_schema and not (self.framing == "none" and self.has_own_schema)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ValueOptions(CommonOptions):
-    """How the values of a read are decoded, and those of a sink encoded.
+    """How the values and keys of a read are decoded, and the values of a sink encoded.
 
     Attributes:
         registry: All options with the prefix `schema.registry.`, without it.
@@ -84,6 +122,13 @@ class ValueOptions(CommonOptions):
         default="confluent",
         where=Where.ALL,
     )
+    key_format: ValueFormat = option_of_key(value_format)
+    key_schema: str | None = option_of_key(value_schema)
+    key_schema_id: int | None = option_of_key(value_schema_id)
+    key_subject: str | None = option_of_key(value_subject)
+    key_message_name: str | None = option_of_key(value_message_name)
+    key_descriptor_file: str | None = option_of_key(value_descriptor_file)
+    key_framing: ValueFraming = option_of_key(value_framing)
     schema_registry_url: str | None = option(
         "schema.registry.url",
         kinds.TEXT,
@@ -137,3 +182,31 @@ class ValueOptions(CommonOptions):
         "The identity pool in Confluent Cloud, with a token.",
         where=Where.ALL,
     )
+
+    @property
+    def of_value(self) -> ColumnOptions:
+        """The options of the column `value`."""
+        return ColumnOptions(
+            "value",
+            self.value_format,
+            self.value_schema,
+            self.value_schema_id,
+            self.value_subject,
+            self.value_message_name,
+            self.value_descriptor_file,
+            self.value_framing,
+        )
+
+    @property
+    def of_key(self) -> ColumnOptions:
+        """The options of the column `key`."""
+        return ColumnOptions(
+            "key",
+            self.key_format,
+            self.key_schema,
+            self.key_schema_id,
+            self.key_subject,
+            self.key_message_name,
+            self.key_descriptor_file,
+            self.key_framing,
+        )

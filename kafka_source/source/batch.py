@@ -43,7 +43,7 @@ from kafka_source.source.read_task import Query, ReadTask, TaskFactory, is_unbou
 from kafka_source.source.start_and_end import resolve_batch
 
 if TYPE_CHECKING:
-    from kafka_source.values.reader_schema import ReaderSchema
+    from kafka_source.source.decoded_columns import Readers
 
 log = logging.getLogger(__name__)
 
@@ -59,15 +59,15 @@ class BatchReader(DataSourceReader):
     Args:
         given: The options as the user wrote them.
         schema: The columns to read.
-        reader: The schema of the values, fixed in `load()`; None: not yet, or they are not decoded.
+        readers: The schemas of decoded columns, fixed in `load()`; None: not yet, or there are none.
 
     Raises:
         OptionError: An option is invalid.
         KafkaGroupError: The schema registry does not have the values' schema, or does not answer.
     """
 
-    def __init__(self, given: Mapping[str, str], schema: StructType, reader: ReaderSchema | None = None) -> None:
-        self._query = Query.of(given, schema, Where.BATCH, reader)
+    def __init__(self, given: Mapping[str, str], schema: StructType, readers: Readers | None = None) -> None:
+        self._query = Query.of(given, schema, Where.BATCH, readers)
 
     def partitions(self) -> list[InputPartition]:
         """Return an input partition for each slot that has records to read; without a group, one for each range.

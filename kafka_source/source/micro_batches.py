@@ -23,6 +23,7 @@ from kafka_source.source.read_task import Query, TaskBundle, TaskFactory, add_ha
 from kafka_source.source.stream_planner import StreamPlanner
 
 if TYPE_CHECKING:
+    from kafka_source.source.decoded_columns import Readers
     from kafka_source.values.reader_schema import ReaderSchema
 
 log = logging.getLogger(__name__)
@@ -37,8 +38,9 @@ class MicroBatches(StreamPlanner):
     """
 
     def __init__(self, query: Query, siblings: Siblings | None = None) -> None:
-        self._reader = reader = None if query.decoding is None else query.decoding.reader
-        schemas = {} if reader is None or reader.id is None else {"value": reader.id}
+        readers = [] if query.decoding is None else [column.reader for column in query.decoding.columns]
+        self._readers = {reader.column: reader for reader in readers}
+        schemas: dict[str, int] = {reader.column: reader.id for reader in readers if reader.id is not None}
         super().__init__(query.options, siblings, schemas)
         self._sink_has_committed = False
         self._sink_is_told = False
@@ -82,9 +84,9 @@ class MicroBatches(StreamPlanner):
         )
         ticket = None if self._quota is None else self._quota.ticket
         found = bundle_tasks(planned, factory, min_offsets=end.task_records, ticket=ticket)
-        if found and self._reader is not None:
-            reader = self._reader_of(end)
-            found = [replace(one, reader=reader) for one in found]
+        if found and self._readers:
+            readers = self._readers_of(end)
+            found = [replace(one, readers=readers) for one in found]
         if self._sink_commits and not is_replay and not start.by_sink:
             # The first batch hands over every position, also where there is nothing to read. The group's offsets may be
             # behind them: other settings committed before, perhaps not the last batch.
@@ -112,16 +114,18 @@ class MicroBatches(StreamPlanner):
             log.warning("%s A second micro-batch is refused.", message)
             self._sink_is_told = True
 
-    def _reader_of(self, end: StreamOffset) -> ReaderSchema | None:
-        """Return the schema to which a batch's values are resolved: in a replay the one of its first run."""
-        then, now = end.schemas.get("value"), self._reader
+    def _readers_of(self, end: StreamOffset) -> Readers:
+        """Return the schemas to which a batch's columns are resolved: in a replay those of its first run."""
+        return {column: self._reader_of(now, end.schemas.get(column)) for column, now in self._readers.items()}
+
+    def _reader_of(self, now: ReaderSchema, then: int | None) -> ReaderSchema:
         # A schema that the user gives as text has no id, and counts for replays too. So does a new one of Protobuf: a
         # field has the same number in both, and the value that the record has.
-        if now is None or now.id is None or now.protobuf is not None or then in (None, now.id):
+        if now.id is None or now.protobuf is not None or then is None or then == now.id:
             return now
         from kafka_source.values.reader_schema import registered
 
-        return registered(self._options.registry, then)
+        return registered(self._options.registry, then, column=now.column)
 
     def _planned_by_spark(self, start: StreamOffset, end: StreamOffset) -> StreamOffset:
         start = self._without_lost_topics(start)

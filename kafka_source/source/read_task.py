@@ -51,8 +51,8 @@ from kafka_source.transactions.offset_committer import (
 )
 
 if TYPE_CHECKING:
-    from kafka_source.values.decoding import ValueDecoding
-    from kafka_source.values.reader_schema import ReaderSchema
+    from kafka_source.source.decoded_columns import Readers
+    from kafka_source.values.decoding import Decoding
 
 log = logging.getLogger(__name__)
 
@@ -131,13 +131,13 @@ class TaskBundle(InputPartition):
     Attributes:
         tasks: The read tasks, one for each slot.
         handoffs: The ranges of the whole micro-batch, for the sink; set in one bundle of it with `commit=sink`.
-        reader: The schema to which the micro-batch's values are resolved; None: they are not decoded, or to that of
-            the query.
+        readers: The schemas to which the micro-batch's decoded columns are resolved; None: there are none, or to those
+            of the query.
     """
 
     tasks: tuple[ReadTask, ...]
     handoffs: tuple[Handoff, ...] = ()
-    reader: ReaderSchema | None = None
+    readers: Readers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,36 +147,34 @@ class Query:
     Attributes:
         options: The options, which include the Kafka client settings.
         columns: The columns of the rows.
-        decoding: How the values are decoded; None: they are not.
+        decoding: How columns are decoded; None: none is.
     """
 
     options: ReadOptions
     columns: tuple[Column, ...]
-    decoding: ValueDecoding | None = None
+    decoding: Decoding | None = None
 
     @classmethod
-    def of(
-        cls, given: Mapping[str, str], schema: StructType, where: Where, reader: ReaderSchema | None = None
-    ) -> Query:
+    def of(cls, given: Mapping[str, str], schema: StructType, where: Where, readers: Readers | None = None) -> Query:
         """Return the query of these options and columns.
 
         Args:
             given: The options as the user wrote them.
             schema: The columns to read.
             where: BATCH or STREAM.
-            reader: The schema of the values, fixed in `load()`; None: not yet.
+            readers: The schemas of decoded columns, fixed in `load()`; None: not yet.
 
         Raises:
             OptionError: An option is invalid, or records have no such column.
             KafkaGroupError: See `values.reader_schema.reader_schema`.
         """
         options = read_options(given, where)
-        if not options.decodes_values:
+        if not options.decoded:
             return cls(options, columns_of(schema))
         # Only queries that decode load this.
-        from kafka_source.source.value_column import requested
+        from kafka_source.source.decoded_columns import requested
 
-        return cls(options, *requested(schema, options, reader))
+        return cls(options, *requested(schema, options, readers))
 
     @property
     def settings(self) -> Settings:
@@ -288,13 +286,13 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
         for handoff in bundle.handoffs:
             client.run(publish(client, BatchOfRun.of_task(), handoff, deadline))
     if len(bundle.tasks) > 1 and query.options.commit != "task":
-        yield from _read_together(bundle.tasks, query, bundle.reader)
+        yield from _read_together(bundle.tasks, query, bundle.readers)
         return
     for task in bundle.tasks:
-        yield from read(task, query, bundle.reader)
+        yield from read(task, query, bundle.readers)
 
 
-def _read_together(group: Sequence[ReadTask], query: Query, reader: ReaderSchema | None) -> Iterator[pa.RecordBatch]:
+def _read_together(group: Sequence[ReadTask], query: Query, readers: Readers | None) -> Iterator[pa.RecordBatch]:
     """Yield the records of tasks that commit nothing themselves.
 
     Their slots attach at the same time, where one does not vouch for all, and their ranges are read together: a bundle
@@ -305,7 +303,7 @@ def _read_together(group: Sequence[ReadTask], query: Query, reader: ReaderSchema
         sessions = _attach(slots, query, stack, commits=False)
         for part in group if _is_limited(group[0]) else [_merged(group)]:
             with pacer_of(part.ticket, query.settings, CONSUMER_RATE) as pacer:
-                yield from _while_held(sessions, _batches(part, query, pacer, reader))
+                yield from _while_held(sessions, _batches(part, query, pacer, readers))
 
 
 def _is_limited(task: ReadTask) -> bool:
@@ -317,13 +315,13 @@ def _merged(group: Sequence[ReadTask]) -> ReadTask:
     return replace(group[0], ranges=tuple(r for task in group for r in task.ranges), topics=topics)
 
 
-def read(task: ReadTask, query: Query, reader: ReaderSchema | None = None) -> Iterator[pa.RecordBatch]:
+def read(task: ReadTask, query: Query, readers: Readers | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the records of a task, as record batches.
 
     Args:
         task: The task.
         query: The query.
-        reader: See `TaskBundle`.
+        readers: See `TaskBundle`.
 
     Raises:
         FencedError: Another member holds the slot; the task stops reading and commits nothing.
@@ -336,7 +334,7 @@ def read(task: ReadTask, query: Query, reader: ReaderSchema | None = None) -> It
         commits = commits and any(r.replica == 0 for r in task.ranges)
         committers = [_committer(session, query, task) for session in sessions()] if commits else []
         pacer = stack.enter_context(pacer_of(task.ticket, query.settings, CONSUMER_RATE))
-        yield from _while_held(sessions, _batches(task, query, pacer, reader))
+        yield from _while_held(sessions, _batches(task, query, pacer, readers))
         # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
         ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
         ends = {tp: end for tp, end in ends.items() if tp not in task.uncommitted}
@@ -381,11 +379,12 @@ def _of_same_topics(task: ReadTask, query: Query, ends: Mapping[TopicPartition, 
     return kept
 
 
-def _batches(task: ReadTask, query: Query, pacer: Pacer, reader: ReaderSchema | None) -> Iterator[pa.RecordBatch]:
+def _batches(task: ReadTask, query: Query, pacer: Pacer, readers: Readers | None) -> Iterator[pa.RecordBatch]:
     """Yield the records of the task's ranges from the engine, with exactly the requested columns."""
     options = query.options
     for replica, ranges in by_replica(_with_bounds_of_now(task, query)):
-        columns = columns_to_fetch(query.columns, dead_letters=options.deadletter_topic is not None)
+        has_dead_letters = options.deadletter_topic is not None
+        columns = columns_to_fetch(query.columns, query.decoding, dead_letters=has_dead_letters)
         request = FetchRequest.of(options, ranges, columns, cluster=task.cluster, topics=task.topics, pacer=pacer)
         for batch in engine_for(options.engine, query.settings).read(request):
             rows = rows_of(
@@ -393,7 +392,7 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer, reader: ReaderSchema | 
                 query.columns,
                 replica=replica,
                 decoding=query.decoding,
-                reader=reader,
+                readers=readers,
                 on_bad=partial(_on_bad, query, pacer, replica),
             )
             if rows.num_rows:

@@ -1,7 +1,7 @@
 """The columns of the rows: those that an engine fetches, and those that a task makes itself.
 
 A task makes the column `replica` (`redundant.emit=all`), the number of the partition's copy for which a row was read,
-and what is decoded of the value (`value.format`).
+and what is decoded (`value.format`, `key.format`).
 """
 
 from __future__ import annotations
@@ -15,30 +15,34 @@ from kafka_source.model.arrow_schema import arrow_schema
 from kafka_source.schema import REPLICA, Column
 
 if TYPE_CHECKING:
-    from kafka_source.values.decoding import ValueDecoding
-    from kafka_source.values.reader_schema import ReaderSchema
+    from kafka_source.source.decoded_columns import Readers
+    from kafka_source.values.decoding import Decoding
 
 # Fetched where `replica` is the only column: a record batch without columns has no rows.
 _CARRIER = Column("partition")
 
-# What is fetched to decode a value: itself, and where it is, for errors.
-_FOR_VALUES = ("value", "topic", "partition", "offset")
+# What is fetched to decode a record: where it is, for errors.
+_FOR_ERRORS = ("topic", "partition", "offset")
 # And to write it to another topic if it is bad.
-_FOR_DEAD_LETTERS = (*_FOR_VALUES, "key", "headers")
+_FOR_DEAD_LETTERS = ("key", "value", "headers")
 
 
-def columns_to_fetch(columns: tuple[Column, ...], *, dead_letters: bool = False) -> tuple[Column, ...]:
+def columns_to_fetch(
+    columns: tuple[Column, ...], decoding: Decoding | None = None, *, dead_letters: bool = False
+) -> tuple[Column, ...]:
     """Return the columns that an engine reads for these columns of rows; at least one.
 
     Args:
         columns: The columns of the rows.
-        dead_letters: Whether records whose values cannot be decoded are written to another topic.
+        decoding: How columns are decoded; None: none is.
+        dead_letters: Whether records that cannot be decoded are written to another topic.
     """
     fetched = tuple(column for column in columns if column.name != REPLICA and column.made is None)
-    if any(column.made is not None for column in columns):
+    if decoding is not None:
+        needed = [*(one.reader.column for one in decoding.columns), *_FOR_ERRORS]
+        needed += _FOR_DEAD_LETTERS if dead_letters else ()
         named = {column.name for column in fetched}
-        needed = _FOR_DEAD_LETTERS if dead_letters else _FOR_VALUES
-        fetched += tuple(Column(name) for name in needed if name not in named)
+        fetched += tuple(Column(name) for name in dict.fromkeys(needed) if name not in named)
     return fetched or (_CARRIER,)
 
 
@@ -47,8 +51,8 @@ def rows_of(
     columns: tuple[Column, ...],
     *,
     replica: int = 0,
-    decoding: ValueDecoding | None = None,
-    reader: ReaderSchema | None = None,
+    decoding: Decoding | None = None,
+    readers: Readers | None = None,
     on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None = None,
 ) -> pa.RecordBatch:
     """Return the rows of fetched records, with exactly the requested columns.
@@ -57,8 +61,8 @@ def rows_of(
         batch: The columns of `columns_to_fetch`.
         columns: The columns of the result.
         replica: The number of the copy; the same in every row.
-        decoding: How the values are decoded; None: they are not.
-        reader: The schema with which the batch was planned; see `decode`.
+        decoding: How columns are decoded; None: none is.
+        readers: The schemas with which the batch was planned; see `decode`.
         on_bad: See `decode`.
 
     Raises:
@@ -69,7 +73,7 @@ def rows_of(
         # Only tasks that decode load this.
         from kafka_source.values.decoding import decode
 
-        batch, made = decode(batch, decoding, reader, on_bad)
+        batch, made = decode(batch, decoding, readers, on_bad)
     if any(column.name == REPLICA for column in columns):
         made[REPLICA] = pa.repeat(pa.scalar(replica, pa.int32()), batch.num_rows)
     return _with(made, batch, columns) if made else batch

@@ -29,7 +29,7 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query, TaskBundle
 
 if TYPE_CHECKING:
-    from kafka_source.values.reader_schema import ReaderSchema
+    from kafka_source.source.decoded_columns import Readers
 
 log = logging.getLogger(__name__)
 
@@ -46,15 +46,15 @@ class _StreamReader(DataSourceStreamReader):
     Args:
         given: The options as the user wrote them.
         schema: The columns to read.
-        reader: The schema of the values, fixed in `load()`; None: not yet, or they are not decoded.
+        readers: The schemas of decoded columns, fixed in `load()`; None: not yet, or there are none.
 
     Raises:
         OptionError: An option is wrong.
         KafkaGroupError: The schema registry does not have the values' schema, or does not answer.
     """
 
-    def __init__(self, given: Mapping[str, str], schema: StructType, reader: ReaderSchema | None = None) -> None:
-        self._query = Query.of(given, schema, Where.STREAM, reader)
+    def __init__(self, given: Mapping[str, str], schema: StructType, readers: Readers | None = None) -> None:
+        self._query = Query.of(given, schema, Where.STREAM, readers)
         self._planner: MicroBatches | None = None
         self._offsets = RecentOffsets()
         self._leave: Callable[[], None] | None = None

@@ -1,6 +1,8 @@
-"""Decode the values of record batches, in tasks: each value by the schema with which it was written.
+"""Decode the values and keys of record batches, in tasks: each by the schema with which it was written.
 
-    raw columns, with topic, partition and offset for errors  ->  `value` as a struct, and the bytes of bad values
+    raw columns, with topic, partition and offset for errors  ->  a struct of each, and the bytes of bad values
+
+Below, a value is that of a column: of `value` or of `key`.
 
 What is wrong with a record is for the mode to decide: bytes that are no value of its schema, an id that the registry
 does not know, a schema that cannot be resolved to the column's. A registry that is away or refuses is an error of the
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -20,7 +22,7 @@ from kafkagroup_native import DecodedValues, JsonDecoder
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import UnreadableRecordError
-from kafka_source.options.kinds import Mode, ValueFraming
+from kafka_source.options.kinds import DecodedColumn, Mode, ValueFraming
 from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.values.reader_schema import ReaderSchema
 from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
@@ -28,29 +30,25 @@ from kafka_source.values.schema_of_then import column_of_now
 
 log = logging.getLogger(__name__)
 
-VALUE = "value"
-
 # The kernel's id of the writer schema of values without framing.
 _UNFRAMED = 0
 
 
 @dataclass(frozen=True, slots=True)
-class ValueDecoding:
-    """How a query decodes its values; sent to every task.
+class ColumnDecoding:
+    """How a column is decoded.
 
     Attributes:
         reader: The schema of the column, to which values are resolved.
         type: The column's type.
         framing: What precedes an Avro datum or a Protobuf message; JSON has nothing in front.
-        mode: What becomes of bad values.
-        corrupt: The column with the bytes of bad values.
+        corrupt: The column with the bytes of bad values, with `mode=PERMISSIVE`.
         registry: The settings of the registry's client.
     """
 
     reader: ReaderSchema
     type: pa.DataType
     framing: ValueFraming
-    mode: Mode
     corrupt: str
     registry: Settings
 
@@ -60,20 +58,55 @@ class ValueDecoding:
         return tuple(field.name for field in self.type) if pa.types.is_struct(self.type) else None
 
 
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How a query decodes its records; sent to every task.
+
+    Attributes:
+        columns: How each column is decoded that is.
+        mode: What becomes of records with bad values.
+    """
+
+    columns: tuple[ColumnDecoding, ...]
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class _Bad:
+    """A value that cannot be decoded.
+
+    Attributes:
+        row: Its row.
+        schema_id: The id of its schema, if it names one.
+        why: What is wrong with it.
+    """
+
+    row: int
+    schema_id: int | None
+    why: str
+
+    def reason(self, column: DecodedColumn) -> str:
+        """Return what is wrong with the record."""
+        if self.schema_id is not None:
+            whose = "its" if column == "value" else "its key's"
+            return f"{whose} schema id is {self.schema_id}; {self.why}"
+        return self.why if column == "value" else f"its key: {self.why}"
+
+
 def decode(
     batch: pa.RecordBatch,
-    decoding: ValueDecoding,
-    planned: ReaderSchema | None = None,
+    decoding: Decoding,
+    planned: Mapping[DecodedColumn, ReaderSchema] | None = None,
     on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None = None,
 ) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
-    """Return the rows that the mode keeps, and their columns that are made from the values.
+    """Return the rows that the mode keeps, and the columns that are made.
 
     Args:
-        batch: Raw records, with `value`, `topic`, `partition` and `offset`; they may have other columns.
+        batch: Raw records, with the columns to decode, `topic`, `partition` and `offset`; they may have others.
         decoding: How to decode.
-        planned: The reader's schema when the batch was planned, if it is another: values are resolved to that one
-            first.
-        on_bad: Called with the raw records of the bad values, and what is wrong with each, before the rows are
+        planned: The reader's schemas when the batch was planned. Where one is another than now, values are resolved to
+            it first.
+        on_bad: Called with the raw records that have a bad value, and what is wrong with each, before the rows are
             returned; not if there are none, or the first one is an error.
 
     Raises:
@@ -82,38 +115,46 @@ def decode(
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.
     """
-    raw = batch.column(VALUE)
-    if planned is not None and planned != decoding.reader:
-        values, bad = _decoders.of((replace(decoding, reader=planned), decoding.reader)).decode(raw)
-    else:
-        values, bad = _decoders.of((decoding, None)).decode(raw)
-    if not bad:
-        return batch, {VALUE: values, decoding.corrupt: pa.nulls(batch.num_rows, pa.binary())}
-    first = _error(batch, bad[0])
+    made: dict[str, pa.Array] = {}
+    reasons: dict[int, list[str]] = {}
+    for column in decoding.columns:
+        name = column.reader.column
+        raw, then = batch.column(name), (planned or {}).get(name, column.reader)
+        now = None if then == column.reader else column.reader
+        made[name], bad = _decoders.of((replace(column, reader=then), now)).decode(raw)
+        for one in bad:
+            reasons.setdefault(one.row, []).append(one.reason(name))
+        if decoding.mode == "PERMISSIVE":
+            none = pa.nulls(batch.num_rows, raw.type)
+            made[column.corrupt] = pc.if_else(_is_one_of([one.row for one in bad], batch), raw, none) if bad else none
+    if not reasons:
+        return batch, made
+    rows = sorted(reasons)
+    told = ["; ".join(reasons[row]) for row in rows]
+    first = _error(batch, rows[0], told[0])
     if decoding.mode == "FAILFAST":
         raise first
-    log.warning("mode=%s: %d values of %d are bad. The first one: %s", decoding.mode, len(bad), batch.num_rows, first)
-    is_bad = pc.is_in(pa.array(range(batch.num_rows)), pa.array([row for row, _, _ in bad]))
+    log.warning("mode=%s: %d records of %d are bad. The first one: %s", decoding.mode, len(rows), batch.num_rows, first)
+    is_bad = _is_one_of(rows, batch)
     if on_bad is not None:
-        on_bad(batch.filter(is_bad), [_reason(schema_id, why) for _, schema_id, why in bad])
-    if decoding.mode == "DROPMALFORMED":
-        kept = pc.invert(is_bad)
-        return batch.filter(kept), {VALUE: values.filter(kept)}
-    return batch, {VALUE: values, decoding.corrupt: pc.if_else(is_bad, raw, pa.scalar(None, raw.type))}
+        on_bad(batch.filter(is_bad), told)
+    if decoding.mode == "PERMISSIVE":
+        return batch, made
+    kept = pc.invert(is_bad)
+    return batch.filter(kept), {name: column.filter(kept) for name, column in made.items()}
 
 
-def _error(batch: pa.RecordBatch, bad: tuple[int, int | None, str]) -> UnreadableRecordError:
-    row, schema_id, why = bad
+def _is_one_of(rows: Sequence[int], batch: pa.RecordBatch) -> pa.Array:
+    return pc.is_in(pa.array(range(batch.num_rows), pa.int64()), pa.array(rows, pa.int64()))
+
+
+def _error(batch: pa.RecordBatch, row: int, reason: str) -> UnreadableRecordError:
     return UnreadableRecordError(
         topic=batch.column("topic")[row].as_py(),
         partition=batch.column("partition")[row].as_py(),
         offset=batch.column("offset")[row].as_py(),
-        reason=f"{_reason(schema_id, why)}. mode=PERMISSIVE reads it as null, and DROPMALFORMED leaves it out",
+        reason=f"{reason}. mode=PERMISSIVE reads it as null, and DROPMALFORMED leaves it out",
     )
-
-
-def _reason(schema_id: int | None, why: str) -> str:
-    return why if schema_id is None else f"its schema id is {schema_id}; {why}"
 
 
 class _JsonDecoder:
@@ -123,13 +164,13 @@ class _JsonDecoder:
         decoding: How to decode.
     """
 
-    def __init__(self, decoding: ValueDecoding) -> None:
+    def __init__(self, decoding: ColumnDecoding) -> None:
         self._type, self._kernel = decoding.type, JsonDecoder(decoding.type)
 
-    def decode(self, raw: pa.Array) -> tuple[pa.Array, list[tuple[int, int | None, str]]]:
+    def decode(self, raw: pa.Array) -> tuple[pa.Array, list[_Bad]]:
         """See `_SchemaDecoder`; JSON values have no schema id."""
         decoded = self._kernel.decode(raw)
-        return pa.array(_Typed(decoded, self._type)), decoded.bad
+        return pa.array(_Typed(decoded, self._type)), [_Bad(*bad) for bad in decoded.bad]
 
 
 class _SchemaDecoder:
@@ -139,7 +180,7 @@ class _SchemaDecoder:
         key: How to decode; and the schema that the column has now, if the values are to be resolved to it after that.
     """
 
-    def __init__(self, key: tuple[ValueDecoding, ReaderSchema | None]) -> None:
+    def __init__(self, key: tuple[ColumnDecoding, ReaderSchema | None]) -> None:
         decoding, now = key
         self._decoding, self._type = decoding, decoding.type
         fields = decoding.fields if now is None else None
@@ -152,15 +193,15 @@ class _SchemaDecoder:
         # The kernel's decoder is for one thread at a time.
         self._lock = threading.Lock()
 
-    def decode(self, raw: pa.Array) -> tuple[pa.Array, list[tuple[int, int | None, str]]]:
-        """Return the column, and the row, the schema id and the reason of each bad value."""
+    def decode(self, raw: pa.Array) -> tuple[pa.Array, list[_Bad]]:
+        """Return the column, and its bad values."""
         with self._lock:
             missing = self._kernel.missing_ids(raw)
             # Without framing there is no registry, and nothing is missing.
             found = registry_of(self._decoding.registry).by_ids(missing) if missing else {}
             problems = {schema_id: self._learn(schema) for schema_id, schema in found.items()}
             decoded = self._kernel.decode(raw)
-        bad = [(row, number, (number is not None and problems.get(number)) or why) for row, number, why in decoded.bad]
+        bad = [_Bad(row, n, (n is not None and problems.get(n)) or why) for row, n, why in decoded.bad]
         if self._into_now is None:
             return pa.array(_Typed(decoded, self._type)), bad
         column = self._into_now(pa.array(decoded))
@@ -190,7 +231,7 @@ class _Typed:
         return self._kind.__arrow_c_schema__(), self._array.__arrow_c_array__()[1]
 
 
-def _decoder_of(key: tuple[ValueDecoding, ReaderSchema | None]) -> _SchemaDecoder | _JsonDecoder:
+def _decoder_of(key: tuple[ColumnDecoding, ReaderSchema | None]) -> _SchemaDecoder | _JsonDecoder:
     decoding = key[0]
     return _JsonDecoder(decoding) if decoding.reader.json is not None else _SchemaDecoder(key)
 

@@ -1,4 +1,4 @@
-"""The schema of the column `value`: given in the options, pinned by its id, or the newest of a subject.
+"""The schema of a decoded column: given in the options, pinned by its id, or the newest of a subject.
 
 Protobuf values have fields by number, so the schema says which of them are columns, and how these are called. JSON
 values name no schema, so theirs is always given, as a type of Spark.
@@ -22,8 +22,9 @@ from kafka_source.client_config import Settings
 from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
-from kafka_source.options.kinds import ValueFormat
+from kafka_source.options.kinds import DecodedColumn, ValueFormat
 from kafka_source.options.validation import subject_of_topic
+from kafka_source.options.values import ColumnOptions
 from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
 
 
@@ -52,17 +53,19 @@ class ReaderSchema:
         id: Its id in the registry; None: it was given in the options.
         json: The type of the column, if the values are JSON.
         protobuf: The message of the schema, if the values are Protobuf.
+        column: The column.
     """
 
     text: str
     id: int | None = None
     json: pa.DataType | None = None
     protobuf: ProtobufMessage | None = None
+    column: DecodedColumn = "value"
 
     def __str__(self) -> str:
         if self.protobuf is not None and self.protobuf.descriptors is not None:
-            return "the schema of option value.descriptor.file"
-        return "the schema of option value.schema" if self.id is None else f"schema {self.id}"
+            return f"the schema of option {self.column}.descriptor.file"
+        return f"the schema of option {self.column}.schema" if self.id is None else f"schema {self.id}"
 
     @property
     def format(self) -> ValueFormat:
@@ -85,7 +88,7 @@ class ReaderSchema:
             imports = dict(message.imports)
             return ProtobufDecoder(schema, imports=imports, message=message.name, fields=fields, framing=framing)
         except ValueError as problem:
-            raise InvalidConfigurationError(f"The column value cannot have {self}: {problem}.") from None
+            raise InvalidConfigurationError(f"The column {self.column} cannot have {self}: {problem}.") from None
 
     def column_type(self, fields: Sequence[str] | None = None) -> pa.DataType:
         """Return the type of a column with these fields of the record, or with all; raises as `decoder`."""
@@ -95,8 +98,8 @@ class ReaderSchema:
         return pa.array(decoder.decode(pa.array([], pa.binary()))).type
 
 
-def reader_schema(options: ReadOptions) -> ReaderSchema:
-    """Return the Avro or Protobuf schema of the column `value`, as it is now.
+def reader_schema(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
+    """Return the Avro or Protobuf schema of a column, as it is now.
 
     Raises:
         InvalidConfigurationError: The kernel is not installed, the registry does not have the schema, or a descriptor
@@ -104,23 +107,31 @@ def reader_schema(options: ReadOptions) -> ReaderSchema:
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.
     """
-    check_value_kernel(options.value_format)
-    message = ProtobufMessage(options.value_message_name) if options.value_format == "protobuf" else None
-    if options.value_descriptor_file is not None:
-        return ReaderSchema("", protobuf=_described(options.value_descriptor_file, options.value_message_name))
-    if options.value_schema is not None:
-        return ReaderSchema(options.value_schema, protobuf=message)
-    if options.value_schema_id is not None:
-        number, name = options.value_schema_id, options.value_message_name
-        return registered(options.registry, number, name, value_format=options.value_format)
-    subject = options.value_subject or subject_of_topic(options)
+    name = column.column
+    check_value_kernel(f"{name}.format={column.format}")
+    message = ProtobufMessage(column.message_name) if column.format == "protobuf" else None
+    if column.descriptor_file is not None:
+        described = _described(column.descriptor_file, f"{name}.descriptor.file", column.message_name)
+        return ReaderSchema("", protobuf=described, column=name)
+    if column.schema is not None:
+        return ReaderSchema(column.schema, protobuf=message, column=name)
+    if column.schema_id is not None:
+        return registered(options.registry, column.schema_id, column.message_name, name, value_format=column.format)
+    subject = column.subject or subject_of_topic(options, column)
     if subject is None:
-        raise OptionError("value.subject", None, "the subject of the values")
-    return _usable(registry_of(options.registry).newest(subject), options.value_message_name, options.value_format)
+        raise OptionError(f"{name}.subject", None, f"the subject of the {name}s")
+    advice = f"set {name}.subject, {name}.schema.id or {name}.schema"
+    newest = registry_of(options.registry).newest(subject, advice)
+    return _usable(newest, column.message_name, name, column.format)
 
 
 def registered(
-    registry: Settings, schema_id: int, message: str | None = None, *, value_format: ValueFormat | None = None
+    registry: Settings,
+    schema_id: int,
+    message: str | None = None,
+    column: DecodedColumn = "value",
+    *,
+    value_format: ValueFormat | None = None,
 ) -> ReaderSchema:
     """Return the schema with this id; raises as `reader_schema`.
 
@@ -128,27 +139,31 @@ def registered(
         registry: The settings of the registry's client, without their prefix.
         schema_id: The id.
         message: The full name of the message of a Protobuf schema; None: its first one.
+        column: The column that it is for.
         value_format: The format that it must have; None: Avro or Protobuf.
     """
-    return _usable(registry_of(registry).by_id(schema_id), message, value_format)
+    return _usable(registry_of(registry).by_id(schema_id), message, column, value_format)
 
 
 def _usable(
-    found: RegisteredSchema | Unusable, message: str | None, value_format: ValueFormat | None = None
+    found: RegisteredSchema | Unusable,
+    message: str | None,
+    column: DecodedColumn,
+    value_format: ValueFormat | None,
 ) -> ReaderSchema:
     is_protobuf = isinstance(found, RegisteredSchema) and found.kind == "PROTOBUF"
     if isinstance(found, RegisteredSchema):
         found = found.check_kind(value_format or ("protobuf" if is_protobuf or message is not None else "avro"))
     if isinstance(found, Unusable):
-        raise InvalidConfigurationError(f"The schema of the column value cannot be used: {found.reason}.")
+        raise InvalidConfigurationError(f"The schema of the column {column} cannot be used: {found.reason}.")
     protobuf = ProtobufMessage(message, found.imports) if is_protobuf else None
-    return ReaderSchema(found.text, found.id, protobuf=protobuf)
+    return ReaderSchema(found.text, found.id, protobuf=protobuf, column=column)
 
 
-def _described(path: str, name: str | None) -> ProtobufMessage:
+def _described(path: str, option: str, name: str | None) -> ProtobufMessage:
     try:
         return ProtobufMessage(name, descriptors=Path(path).read_bytes())
     except OSError as problem:
         raise InvalidConfigurationError(
-            f"The file of option value.descriptor.file, {path}, cannot be read on the driver: {problem.strerror}."
+            f"The file of option {option}, {path}, cannot be read on the driver: {problem.strerror}."
         ) from None

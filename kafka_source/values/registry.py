@@ -54,8 +54,6 @@ _LATE_SECONDS = 1.0
 # How long a sink waits for the newest schema of a subject of which it knows an earlier one.
 _KNOWN_SECONDS = 2.0
 
-_READERS_ADVICE = "set value.subject, value.schema.id or value.schema"
-
 # How much of a refusal is shown: it may list all fields of a large schema.
 _MAX_SHOWN = 2000
 
@@ -193,7 +191,7 @@ class Registry:
             found[schema_id] = self.by_id(schema_id)
         return found
 
-    def newest(self, subject: str, advice: str = _READERS_ADVICE, *, or_known: bool = False) -> RegisteredSchema:
+    def newest(self, subject: str, advice: str, *, or_known: bool = False) -> RegisteredSchema:
         """Return the newest schema of a subject; raises as `by_id`, and if there is none that can be used.
 
         Args:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -77,7 +78,7 @@ def _default(
     field: pa.Field, record: dict[str, Any], declared: dict[str, Any], then: ReaderSchema, now: ReaderSchema
 ) -> pa.Array:
     """Return the default of a field, in one row: what the kernel makes of a record that was written without it."""
-    decoder = ReaderSchema(json.dumps({**record, "fields": [declared]}), now.id).decoder(framing="none")
+    decoder = replace(now, text=json.dumps({**record, "fields": [declared]})).decoder(framing="none")
     try:
         decoder.add_writer_schema(0, json.dumps({**record, "fields": []}))
     except ValueError:
@@ -87,7 +88,7 @@ def _default(
 
 def _not_readable(then: ReaderSchema, now: ReaderSchema, why: str) -> InvalidConfigurationError:
     return InvalidConfigurationError(
-        f"The checkpoint has a micro-batch that was planned with {then} for the column value and is not finished, and "
-        f"the query has {now}, which cannot show it: {why}. Start the query once with value.schema.id={then.id} and "
-        "Trigger.AvailableNow, then as now."
+        f"The checkpoint has a micro-batch that was planned with {then} for the column {now.column} and is not "
+        f"finished, and the query has {now}, which cannot show it: {why}. Start the query once with "
+        f"{now.column}.schema.id={then.id} and Trigger.AvailableNow, then as now."
     )

@@ -10,11 +10,11 @@ from kafka_source.client_config import Settings
 from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import kinds
-from kafka_source.options.kinds import Mode
+from kafka_source.options.kinds import DecodedColumn, Mode
 from kafkagroup.arrow.settings import SettingValue, text_of
 
-_NEEDED = ("value", "topic", "partition", "offset")
-_CORRUPT = "_corrupt_record"
+_PLACE = ("topic", "partition", "offset")
+_CORRUPT: Mapping[DecodedColumn, str] = {"value": "_corrupt_record", "key": "_corrupt_record_key"}
 
 
 def decode_values(
@@ -24,6 +24,7 @@ def decode_values(
     schema_id: int,
     message: str | None = None,
     mode: Mode = "FAILFAST",
+    column: DecodedColumn = "value",
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches with `value` as a column of the schema's type: Avro or Protobuf, as the registry says.
 
@@ -35,6 +36,8 @@ def decode_values(
         message: The full name of the message that the column is, with Protobuf; None: the first one of the schema.
         mode: `FAILFAST`; `PERMISSIVE`: a bad value is null, and its bytes are in another column, `_corrupt_record`;
             `DROPMALFORMED`: its row is left out.
+        column: `key` decodes the keys instead. Call it twice for both. The bytes of bad keys are in
+            `_corrupt_record_key`.
 
     Raises:
         OptionError: A setting or an argument is wrong.
@@ -46,19 +49,21 @@ def decode_values(
     """
     check_value_kernel()
     # Only who decodes loads the kernel.
-    from kafka_source.values.decoding import ValueDecoding, decode
+    from kafka_source.values.decoding import ColumnDecoding, Decoding, decode
     from kafka_source.values.reader_schema import registered
 
     if mode not in ("FAILFAST", "PERMISSIVE", "DROPMALFORMED"):
         raise OptionError("mode", mode, kinds.MODE.takes)
+    if column not in _CORRUPT:
+        raise OptionError("column", column, " or ".join(_CORRUPT))
     settings = Settings({name: text_of(name, value) for name, value in registry.items()})
-    reader = registered(settings, schema_id, message)
-    decoding = ValueDecoding(reader, reader.column_type(), "confluent", mode, _CORRUPT, settings)
+    reader = registered(settings, schema_id, message, column)
+    how = ColumnDecoding(reader, reader.column_type(), "confluent", _CORRUPT[column], settings)
     for batch in batches:
-        if missing := [name for name in _NEEDED if name not in batch.schema.names]:
+        if missing := [name for name in (column, *_PLACE) if name not in batch.schema.names]:
             raise InvalidConfigurationError(
                 f"Values are decoded beside topic, partition and offset: {missing[0]} is no column of the batch."
             )
-        rows, made = decode(batch, decoding)
-        names = [*rows.schema.names, *([_CORRUPT] if mode == "PERMISSIVE" else [])]
+        rows, made = decode(batch, Decoding((how,), mode))
+        names = [*rows.schema.names, *(name for name in made if name not in rows.schema.names)]
         yield pa.record_batch([made[name] if name in made else rows.column(name) for name in names], names)

@@ -1,4 +1,4 @@
-"""Avro values read as columns: a real topic, a real Spark, and a registry that answers as the test says."""
+"""Avro values and keys read as columns: a real topic, a real Spark, and a registry that answers as the test says."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ CURRENCY = {"name": "currency", "type": "string", "default": "EUR"}
 OLD = record("Order", {"name": "id", "type": "int"})
 NOW = record("Order", ID, AMOUNT)
 NEWER = record("Order", ID, AMOUNT, CURRENCY)
+SHOP = record("Shop", {"name": "shop", "type": "int"})
 SECRET = "hunter2hunter2"
 
 UNAUTHORIZED: Answer = 401, {}, b'{"error_code":40101,"message":"Unauthorized"}'
@@ -37,10 +38,10 @@ def registry():
         yield server
 
 
-def write(kafka, topic, *values, partition=0):
+def write(kafka, topic, *values, partition=0, key=b"k"):
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for value in values:
-        producer.produce(topic, value, key=b"k", partition=partition)
+        producer.produce(topic, value, key=key, partition=partition)
     assert producer.flush(60) == 0
 
 
@@ -265,46 +266,49 @@ def test_a_registry_that_refuses_or_is_away_ends_load_without_its_secrets(spark,
 def test_a_stream_reads_new_ids_and_a_replay_has_the_columns_of_its_first_run(spark, kafka, topic, registry, tmp_path):
     name = topic("stream", partitions=1)
     registry.add(2, NOW, f"{name}-value")
+    registry.add(5, SHOP, f"{name}-key")
     login = {"schema.registry.basic.auth.user.info": f"reader:{SECRET}", "startingOffsets": "earliest"}
+    key = framed(5, SHOP, {"shop": 7})
     seen: dict[int, list[tuple[object, ...]]] = {}
     failing = False
 
     def keep(frame, number):
-        seen[number] = [row.value for row in frame.orderBy("offset").collect()]
+        seen[number] = [(*row.key, *row.value) for row in frame.orderBy("offset").collect()]
         if failing:
             raise RuntimeError("the sink is broken")
 
     def start():
-        frame = stream(spark, kafka, name, **avro(registry, **login))
+        frame = stream(spark, kafka, name, **avro(registry, **login, key_format="avro"))
         return frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
 
-    write(kafka, name, framed(2, NOW, {"id": 1, "amount": 1.5}))
+    write(kafka, name, framed(2, NOW, {"id": 1, "amount": 1.5}), key=key)
     query = start()
     try:
         query.processAllAvailable()
         # A producer goes over to a newer schema: the running query resolves its values to the schema that it has.
         registry.add(3, NEWER, f"{name}-value")
-        write(kafka, name, framed(3, NEWER, {"id": 2, "amount": 2.5, "currency": "CHF"}))
+        write(kafka, name, framed(3, NEWER, {"id": 2, "amount": 2.5, "currency": "CHF"}), key=key)
         query.processAllAvailable()
         failing = True
-        write(kafka, name, framed(3, NEWER, {"id": 3, "amount": 3.5, "currency": "CHF"}))
+        registry.add(6, record("Shop", SHOP["fields"][0], CURRENCY), f"{name}-key")
+        write(kafka, name, framed(3, NEWER, {"id": 3, "amount": 3.5, "currency": "CHF"}), key=key)
         with pytest.raises(Exception, match="the sink is broken"):
             query.processAllAvailable()
     finally:
         query.stop()
-    assert seen == {0: [(1, 1.5)], 1: [(2, 2.5)], 2: [(3, 3.5)]}
-    assert '"schemas":{"value":2}' in (tmp_path / "checkpoint" / "offsets" / "2").read_text().replace('": ', '":')
+    assert seen == {0: [(7, 1, 1.5)], 1: [(7, 2, 2.5)], 2: [(7, 3, 3.5)]}
+    assert '"schemas":{"value":2,"key":5}' in (tmp_path / "checkpoint" / "offsets" / "2").read_text().replace(" ", "")
     failing = False
     query = start()
     try:
         query.processAllAvailable()
-        write(kafka, name, framed(3, NEWER, {"id": 4, "amount": 4.5, "currency": "CHF"}))
+        write(kafka, name, framed(3, NEWER, {"id": 4, "amount": 4.5, "currency": "CHF"}), key=key)
         query.processAllAvailable()
     finally:
         query.stop()
     # The checkpoint's batch is resolved to the schema of its first run; the next one has the newer schema.
-    assert seen[2] == [(3, 3.5, "EUR")]
-    assert seen[3] == [(4, 4.5, "CHF")]
+    assert seen[2] == [(7, "EUR", 3, 3.5, "EUR")]
+    assert seen[3] == [(7, "EUR", 4, 4.5, "CHF")]
     everything = "".join(path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file())
     assert SECRET not in everything
     progress = json.dumps([one.json if hasattr(one, "json") else str(one) for one in query.recentProgress])
@@ -340,8 +344,9 @@ message Order {
 
 
 def test_protobuf_values_are_columns(spark, kafka, topic, kafkagroup_schema_registry):
-    """Two schemas by turns, of which one refers to a third; tombstones, another message, and damaged bytes."""
+    """Two schemas by turns, of which one refers to a third; tombstones, another message, damaged bytes; Avro keys."""
     name, registry = topic("protobuf", partitions=1), kafkagroup_schema_registry
+    of_key = registry.register(f"{name}-key", SHOP)
     registry.register("line", LINE, kind="PROTOBUF")
     subject = f"{name}-value"
     before = registry.register(
@@ -353,16 +358,21 @@ def test_protobuf_values_are_columns(spark, kafka, topic, kafkagroup_schema_regi
     head = b"\0" + now.to_bytes(4, "big")
     new = head + b"\x02\x02\x08\x08\x12\x05\x0a\x01x\x10\x02\x1a\x05\x08\x03\x12\x01y\x22\x02\x08\x05"
     bad = [head + b"\0\x0a\x01x", head + b"\x02\x02\x12\x05\x0a\x03ab"]
-    write(kafka, name, *[old, new, None] * 20, *bad)
+    key = framed(of_key, SHOP, {"shop": 7})
+    write(kafka, name, *[old, new, None] * 20, *bad, key=key)
+    write(kafka, name, old, key=key[:-1])
     options = {"value.format": "protobuf", "schema.registry.url": registry.url, "value.message.name": "shop.Order"}
-    frame = reader(spark, kafka, name, **options, mode="PERMISSIVE").load()
+    frame = reader(spark, kafka, name, **options, mode="PERMISSIVE", key_format="avro").load()
+    assert frame.schema["key"].dataType.simpleString() == "struct<shop:int>"
     assert frame.schema["value"].dataType.simpleString() == (
         "struct<id:bigint,lines:array<struct<item:string,count:bigint>>,names:map<int,string>,"
         "took:interval day to second,discount:double>"
     )
     rows = frame.orderBy("offset").collect()
     read: list[object] = [(7, [], {}, None, None), (8, [("x", 2)], {3: "y"}, timedelta(seconds=5), None), None]
-    assert [row.value for row in rows] == [*read * 20, None, None]
-    assert [row["_corrupt_record"] for row in rows[-3:]] == [None, *bad]
+    assert [row.value for row in rows] == [*read * 20, None, None, read[0]]
+    assert [row.key for row in rows] == [(7,)] * 62 + [None]
+    assert [row["_corrupt_record"] for row in rows[-4:]] == [None, *bad, None]
+    assert [row["_corrupt_record_key"] for row in rows[-2:]] == [None, key[:-1]]
     with pytest.raises(Exception, match=rf"{name}-0 at offset 60.*schema id is {now}; the record is a message Note"):
         reader(spark, kafka, name, **options).schema("value struct<discount: double, id: bigint>").load().collect()

@@ -72,6 +72,17 @@ def test_the_registry_says_that_a_schema_is_of_protobuf(registry: RegistryServer
         list(decode_values([], {"url": registry.url}, schema_id=2, message="shop.Order"))
 
 
+def test_keys_are_decoded_by_a_call_of_its_own(registry: RegistryServer) -> None:
+    registry.add(3, {"type": "string"})
+    raw = batch(GOOD, BAD, GOOD).append_column("key", pa.array([b"\0\0\0\0\x03\x02a", None, b"a"], pa.binary()))
+    settings = {"url": registry.url}
+    values = decode_values([raw], settings, schema_id=2, mode="DROPMALFORMED")
+    (both,) = decode_values(values, settings, schema_id=3, mode="PERMISSIVE", column="key")
+    assert both["key"].to_pylist() == ["a", None]
+    assert both["_corrupt_record_key"].to_pylist() == [None, b"a"]
+    assert both["value"].null_count == 0
+
+
 def test_what_cannot_be_decoded_is_refused_with_what_is_missing(registry: RegistryServer) -> None:
     with pytest.raises(InvalidConfigurationError, match="offset is no column"):
         list(decode_values([batch(GOOD).drop_columns(["offset"])], {"url": registry.url}, schema_id=2))
@@ -79,3 +90,5 @@ def test_what_cannot_be_decoded_is_refused_with_what_is_missing(registry: Regist
         list(decode_values([], {"url": registry.url}, schema_id=99))
     with pytest.raises(OptionError, match="PERMISSIVE"):
         list(decode_values([], {"url": registry.url}, schema_id=2, mode="SKIP"))  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="value or key"):
+        list(decode_values([], {"url": registry.url}, schema_id=2, column="headers"))  # type: ignore[arg-type]

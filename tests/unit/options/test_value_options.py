@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_source.errors import OptionError
-from kafka_source.options import check_load, check_read, check_sink
+from kafka_source.options import OPTIONS, check_load, check_read, check_sink
 from kafka_source.options.declaration import Where
 from kafka_source.options.validation import subject_of_topic
 
@@ -63,7 +63,9 @@ def test_without_value_format_nothing_is_decoded():
 )
 def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
     text = {"kafka.bootstrap.servers": "here:1", **given}
-    assert subject_of_topic(check_read(text, Where.STREAM).options) == subject
+    options = check_read(text, Where.STREAM).options
+    assert subject_of_topic(options, options.of_value) == subject
+    assert subject_of_topic(options, options.of_key) == (subject and "orders-key")
     avro = {**text, "value.format": "avro", "schema.registry.url": "http://there"}
     if subject is None:
         with pytest.raises(OptionError, match=r"value\.subject"):
@@ -117,6 +119,39 @@ def test_a_registry_is_needed_where_values_name_their_schemas():
     assert check_load({**given, "value.framing": "none"}).options.schema_registry_url is None
 
 
+def test_the_options_of_keys_are_those_of_values():
+    given = {**BASE, "key.format": "avro", "schema.registry.url": "http://there", "key.schema.id": "7"}
+    options = check_load({**given, "deadletter.topic": "dead", "mode": "DROPMALFORMED"}).options
+    assert options.decoded == (options.of_key,)
+    assert (options.key_schema_id, options.key_framing) == (7, "confluent")
+    both = {**given, "value.format": "json", "value.schema": "id bigint", "columnNameOfCorruptRecord": "bad"}
+    options = check_load({**both, "mode": "PERMISSIVE"}).options
+    assert [options.corrupt_column(one.column) for one in options.decoded] == ["bad", "bad_key"]
+    declared = {option.name: option for option in OPTIONS}
+    of_keys = [option for name, option in declared.items() if name.startswith("key.")]
+    assert len(of_keys) == sum(name.startswith("value.") for name in declared) == 7
+    assert all(option.kind is declared[option.name.replace("key", "value", 1)].kind for option in of_keys)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"key.format": "string"}, r"key\.schema is for keys with a schema: set key\.format to avro or protobuf"),
+        ({"key.schema.id": "7"}, r"key\.schema and key\.schema\.id: each says which schema the column key has"),
+        ({"key.message.name": "m"}, r"key\.message\.name is for Protobuf keys: set key\.format to protobuf"),
+        ({"key.schema": None, "subscribe": "a,b"}, r"Set key\.subject, key\.schema\.id or key\.schema"),
+        ({"schema.registry.url": None}, r"where the schemas of the keys are; with key\.framing=none and key\.schema"),
+        ({"key.framing": "none"}, r"Remove schema\.registry\.url: with key\.framing=none and key\.schema"),
+        ({"key.format": "json", "schema.registry.url": None, "key.subject": "s"}, r"JSON keys are read by key\.schema"),
+        ({"value.format": "json"}, r"value\.schema is missing"),
+    ],
+)
+def test_options_of_keys_that_contradict_each_other_are_refused(changed, said):
+    given = {**BASE, "key.format": "avro", "key.schema": '"long"', "schema.registry.url": "http://there", **changed}
+    with pytest.raises(OptionError, match=said):
+        check_load({name: text for name, text in given.items() if text is not None})
+
+
 SINK = {"kafka.bootstrap.servers": "here:1", "topic": "orders"}
 WRITE_AVRO = {**SINK, "value.format": "avro", "schema.registry.url": "http://there"}
 
@@ -162,7 +197,7 @@ JSON = {**BASE, "value.format": "json", "value.schema": "id bigint"}
 def test_json_values_need_a_type_and_no_registry():
     given = {**JSON, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "bad", "deadletter.topic": "dead"}
     options = check_load({**given, "subscribe": "orders,returns"}).options
-    assert (options.decodes_values, options.goes_on_after_bad_values) == (True, True)
+    assert (options.decoded, options.goes_on_after_bad_values) == ((options.of_value,), True)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,7 @@ from tests.support.registry_server import RegistryServer
 
 kernel()
 
-from kafka_source.values.decoding import ValueDecoding, decode  # noqa: E402
+from kafka_source.values.decoding import ColumnDecoding, Decoding, decode  # noqa: E402
 from kafka_source.values.schema_of_then import column_of_now  # noqa: E402
 
 ID = {"name": "id", "type": "long"}
@@ -39,15 +40,15 @@ def of(schema, schema_id=1):
 def decoding(registry, schema=ORDER, **changed):
     reader = of(schema)
     kind = reader.column_type()
+    mode = changed.pop("mode", "FAILFAST")
     made = {
         "reader": reader,
         "type": kind,
         "framing": "confluent",
-        "mode": "FAILFAST",
         "corrupt": "_corrupt_record",
         "registry": Settings({"url": registry.url, "timeout.ms": "300"}),
     }
-    return ValueDecoding(**{**made, **changed})
+    return Decoding((ColumnDecoding(**{**made, **changed}),), mode)
 
 
 def raw(*values):
@@ -65,7 +66,7 @@ def raw(*values):
 def test_one_request_for_each_id_however_many_batches_have_it(registry):
     registry.add(1, ORDER)
     registry.add(2, OLD)
-    how = decoding(registry)
+    how = decoding(registry, mode="PERMISSIVE")
     for _ in range(3):
         rows, made = decode(raw(framed(1, ORDER, {"id": 5, "amount": 0.5}), None, framed(2, OLD, {"id": 6})), how)
         assert rows.num_rows == 3
@@ -138,6 +139,37 @@ def test_bad_values_are_told_with_their_records_where_they_do_not_end_the_query_
     assert not told or found[1][2].startswith("its schema id is 1; field amount")
 
 
+def test_keys_are_decoded_by_their_own_schemas_and_a_bad_one_is_told_from_a_bad_value(registry):
+    registry.add(1, ORDER)
+    registry.add(4, OLD)
+    (value,) = decoding(registry).columns
+    kind = of(OLD).column_type()
+    key = replace(value, reader=replace(of(OLD, 4), column="key"), type=kind, corrupt="_corrupt_record_key")
+    good, keyed = framed(1, ORDER, {"id": 5, "amount": 0.5}), framed(4, OLD, {"id": 7})
+    batch = raw(good, b"no Avro", good, None, b"", good)
+    batch = batch.append_column("key", pa.array([keyed, keyed, keyed[:-1], None, b"x", keyed]))
+    told: list[str] = []
+    how = Decoding((value, key), "PERMISSIVE")
+    rows, made = decode(batch, how, None, lambda _, reasons: told.extend(reasons))
+    assert rows.num_rows == 6
+    assert made["key"].to_pylist() == [{"id": 7}, {"id": 7}, None, None, None, {"id": 7}]
+    assert made["value"].is_valid().to_pylist() == [True, False, True, False, False, True]
+    assert made["_corrupt_record"].to_pylist() == [None, b"no Avro", None, None, b"", None]
+    assert made["_corrupt_record_key"].to_pylist() == [None, None, keyed[:-1], None, b"x", None]
+    both = "Confluent's framing); its key: the value does not start with"
+    assert told[1].startswith("its key's schema id is 4; field id: ")
+    assert ("its key" in told[0], len(told), both in told[2]) == (False, 3, True)
+    rows, made = decode(batch, replace(how, mode="DROPMALFORMED"))
+    assert rows["offset"].to_pylist() == [100, 103, 105]
+    assert {name: len(column) for name, column in made.items()} == {"value": 3, "key": 3}
+    with pytest.raises(UnreadableRecordError, match=r"offset 102 .*: its key's schema id is 4"):
+        decode(batch.slice(2, 1), replace(how, mode="FAILFAST"))
+    newer = record("Order", {"name": "id", "type": "int"}, {"name": "area", "type": "int", "default": 3})
+    now = replace(key, reader=replace(of(newer, 9), column="key"), type=of(newer).column_type())
+    _, made = decode(batch.slice(0, 1), Decoding((now,), "FAILFAST"), {"key": key.reader})
+    assert made["key"].to_pylist() == [{"id": 7, "area": 3}]
+
+
 def test_the_column_has_the_nullability_that_is_asked_for(registry):
     kind = pa.struct([pa.field("amount", pa.float64(), nullable=True)])
     _, made = decode(raw(datum(ORDER, {"id": 5, "amount": 0.5})), decoding(registry, framing="none", type=kind))
@@ -151,10 +183,10 @@ def test_a_replayed_batch_is_resolved_to_the_schema_of_its_first_run(registry):
     values = raw(framed(2, newer, {"id": 5, "amount": 0.5, "currency": "CHF"}), None, b"\1")
     how = decoding(registry, newer, mode="PERMISSIVE")
     assert decode(values, how)[1]["value"].to_pylist()[0]["currency"] == "CHF"
-    _, made = decode(values, how, of(ORDER, 7))
+    _, made = decode(values, how, {"value": of(ORDER, 7)})
     assert made["value"].to_pylist() == [{"id": 5, "amount": 0.5, "currency": "EUR"}, None, None]
     assert made["_corrupt_record"].to_pylist() == [None, None, b"\1"]
-    assert made["value"].type == how.type
+    assert made["value"].type == how.columns[0].type
 
 
 def test_fields_that_came_were_renamed_or_widened_have_a_value():

@@ -48,7 +48,7 @@ def test_an_id_is_asked_for_once_whoever_asks(server: RegistryServer) -> None:
 def test_the_newest_schema_of_a_subject_is_known_by_its_id_too(server: RegistryServer) -> None:
     server.add(7, ORDER, "a%2Fb-value")
     registry = client(server)
-    assert registry.newest("a/b-value").id == 7
+    assert registry.newest("a/b-value", "").id == 7
     assert registry.by_id(7) == RegisteredSchema(7, json.dumps(ORDER))
     assert server.asked == ["/subjects/a%2Fb-value/versions/latest"]
 
@@ -108,7 +108,7 @@ def test_an_id_that_is_unknown_is_no_error_of_the_registry(server: RegistryServe
     assert registry.by_id(7) == found
     assert len(server.asked) == 1
     with pytest.raises(InvalidConfigurationError, match=r"newest schema of subject orders-value: set value\.subject"):
-        registry.newest("orders-value")
+        registry.newest("orders-value", "set value.subject")
 
 
 def test_credentials_go_to_no_other_host(server: RegistryServer) -> None:
@@ -249,11 +249,11 @@ def test_a_sink_goes_on_with_the_newest_schema_that_it_knows(server: RegistrySer
     registry = client(server, timeout_ms="300")
     server.first = [(503, {}, b"")] * 100
     with pytest.raises(RetriableError):
-        registry.newest("s", or_known=True)
+        registry.newest("s", "", or_known=True)
     server.first = []
     server.add(7, ORDER, "s")
-    assert registry.newest("s", or_known=True).id == 7
+    assert registry.newest("s", "", or_known=True).id == 7
     server.first = [(503, {}, b"")] * 100
-    assert registry.newest("s", or_known=True).id == 7
+    assert registry.newest("s", "", or_known=True).id == 7
     with pytest.raises(RetriableError):
-        registry.newest("s")
+        registry.newest("s", "")

@@ -1,9 +1,10 @@
-"""The column of decoded values as Spark sees it, and what a requested schema takes of it."""
+"""Decoded columns as Spark sees them, and what a requested schema takes of them."""
 
 from __future__ import annotations
 
 import inspect
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -24,7 +25,8 @@ from pyspark.sql.types import (
 
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import Where, read_options
-from kafka_source.source.value_column import reader_of, relabelled, requested, schema_with_values
+from kafka_source.source.decoded_columns import readers_of, relabelled, requested, schema_with_decoded
+from kafka_source.source.row_columns import columns_to_fetch
 from kafka_source.spark_types import spark_type
 from kafka_source.values.reader_schema import ReaderSchema
 from tests.support.avro import record
@@ -90,19 +92,43 @@ def test_a_type_may_be_read_as_nullable_and_not_the_other_way_round():
 
 
 def test_permissive_has_a_column_for_the_bytes_of_bad_values():
-    schema = schema_with_values(options(mode="PERMISSIVE", includeHeaders="true", **{"key.format": "String"}), READER)
+    schema = schema_with_decoded(
+        options(mode="PERMISSIVE", includeHeaders="true", **{"key.format": "String"}), {"value": READER}
+    )
     assert schema.names[-2:] == ["headers", "_corrupt_record"]
     assert (schema.names[0], schema["key"].dataType) == ("key", StringType())
-    assert "_corrupt_record" not in schema_with_values(options(), READER).names
+    assert "_corrupt_record" not in schema_with_decoded(options(), {"value": READER}).names
 
 
 def test_a_schema_takes_fields_in_its_order():
     wanted = value_of(StructField("tags", ArrayType(StringType())), StructField("id", LongType()))
-    columns, decoding = requested(StructType([StructField("offset", LongType()), wanted]), options(), READER)
+    columns, decoding = requested(StructType([StructField("offset", LongType()), wanted]), options(), {"value": READER})
     assert [column.name for column in columns] == ["offset", "value"]
     assert decoding is not None
-    assert decoding.fields == ("tags", "id")
-    assert [str(field.type) for field in decoding.type] == ["list<element: string>", "int64"]
+    (of_value,) = decoding.columns
+    assert of_value.fields == ("tags", "id")
+    assert [str(field.type) for field in of_value.type] == ["list<element: string>", "int64"]
+
+
+def test_keys_are_columns_like_values_and_each_is_decoded_only_where_it_is_asked_for():
+    both = options(mode="PERMISSIVE", **{"key.format": "json", "key.schema": "id bigint, area int"})
+    readers = {**readers_of(options(**{"key.format": "json", "key.schema": "id bigint", "value.schema": '"long"'}))}
+    assert str(readers["key"]) == "the schema of option key.schema"
+    readers = {"value": READER, "key": readers_of(replace(both, value_format="binary"))["key"]}
+    schema = schema_with_decoded(both, readers)
+    assert schema["key"].dataType.simpleString() == "struct<id:bigint,area:int>"
+    assert schema.names[-2:] == ["_corrupt_record", "_corrupt_record_key"]
+    columns, decoding = requested(schema, both, readers)
+    assert [column.name for column in columns] == schema.names
+    assert decoding is not None
+    assert [one.reader.column for one in decoding.columns] == ["value", "key"]
+    fewer = StructType([StructField("key", StructType([StructField("area", IntegerType())]))])
+    _, decoding = requested(fewer.add("offset", LongType()), both, readers)
+    assert decoding is not None
+    assert [(one.reader.column, one.fields) for one in decoding.columns] == [("key", ("area",))]
+    assert [one.name for one in columns_to_fetch(columns[:0], decoding)] == ["key", "topic", "partition", "offset"]
+    with pytest.raises(OptionError, match=r"key binary.*it takes key struct<id:bigint,area:int>"):
+        requested(StructType([StructField("key", BinaryType())]), both, readers)
 
 
 def test_without_the_value_nothing_is_decoded():
@@ -128,13 +154,13 @@ def test_without_the_value_nothing_is_decoded():
 )
 def test_what_the_values_do_not_have_is_refused(field):
     with pytest.raises(OptionError, match=field.name):
-        requested(StructType([field]), options(), READER)
+        requested(StructType([field]), options(), {"value": READER})
 
 
 def test_the_column_of_bad_values_is_binary():
     schema = StructType([value_of(StructField("id", LongType())), StructField("_corrupt_record", StringType())])
     with pytest.raises(OptionError, match="_corrupt_record string"):
-        requested(schema, options(mode="PERMISSIVE"), READER)
+        requested(schema, options(mode="PERMISSIVE"), {"value": READER})
 
 
 def test_a_descriptor_file_says_what_a_protobuf_column_is(tmp_path):
@@ -146,16 +172,17 @@ def test_a_descriptor_file_says_what_a_protobuf_column_is(tmp_path):
     text = {"kafka.bootstrap.servers": "here:1", "subscribe": "orders", **given}
     of_file = read_options(text, Where.BATCH)
     with pytest.raises(InvalidConfigurationError, match=r"duration\.desc, cannot be read on the driver: No such file"):
-        reader_of(of_file)
+        readers_of(of_file)
     files = descriptor_pb2.FileDescriptorSet()
     duration_pb2.DESCRIPTOR.CopyToProto(files.file.add())
     file.write_bytes(files.SerializeToString())
-    reader = reader_of(of_file)
+    readers = readers_of(of_file)
+    reader = readers["value"]
     assert spark_type(reader.column_type()).simpleString() == "struct<seconds:bigint,nanos:int>"
     assert str(reader) == "the schema of option value.descriptor.file"
-    _, decoding = requested(StructType([value_of(StructField("nanos", IntegerType()))]), of_file, reader)
+    _, decoding = requested(StructType([value_of(StructField("nanos", IntegerType()))]), of_file, readers)
     assert decoding is not None
-    assert decoding.fields == ("nanos",)
+    assert decoding.columns[0].fields == ("nanos",)
     file.write_bytes(b"\xff")
     with pytest.raises(InvalidConfigurationError, match="no descriptor set with all imports"):
-        schema_with_values(of_file, reader_of(of_file))
+        schema_with_decoded(of_file, readers_of(of_file))

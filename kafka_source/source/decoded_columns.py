@@ -1,6 +1,8 @@
-"""The column `value` as Spark sees it: the type of a decoded value, and what a requested schema takes of it."""
+"""The columns `value` and `key` as Spark sees them: the type of decoded values, and what a requested schema takes."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -15,83 +17,89 @@ from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import OptionError
 from kafka_source.model.record_columns import Column
 from kafka_source.options import ReadOptions
+from kafka_source.options.kinds import DecodedColumn
+from kafka_source.options.values import ColumnOptions
 from kafka_source.schema import columns_of, schema_of
 from kafka_source.spark_types import spark_type
-from kafka_source.values.decoding import VALUE, ValueDecoding
+from kafka_source.values.decoding import ColumnDecoding, Decoding
 from kafka_source.values.reader_schema import ReaderSchema, reader_schema
 
+Readers = Mapping[DecodedColumn, ReaderSchema]
+"""The schemas of the columns that are decoded."""
 
-def reader_of(options: ReadOptions) -> ReaderSchema:
-    """Return the schema of the column `value`, as it is now.
+
+def readers_of(options: ReadOptions) -> Readers:
+    """Return the schemas of the columns, as they are now.
 
     Raises:
         OptionError: The type of JSON values is wrong.
         KafkaGroupError: See `values.reader_schema.reader_schema`.
     """
-    if options.value_format != "json" or options.value_schema is None:
-        return reader_schema(options)
+    return {one.column: _reader_of(options, one) for one in options.decoded}
+
+
+def _reader_of(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
+    if column.format != "json" or column.schema is None:
+        return reader_schema(options, column)
     # Only who reads JSON loads the parser of types.
     from kafka_source.json_type import json_column_type
 
-    kind = json_column_type(options.value_schema)
-    check_value_kernel("json")
-    return ReaderSchema(options.value_schema, json=kind)
+    kind = json_column_type(column.schema, f"{column.column}.schema")
+    check_value_kernel(f"{column.column}.format=json")
+    return ReaderSchema(column.schema, json=kind, column=column.column)
 
 
-def schema_with_values(options: ReadOptions, reader: ReaderSchema) -> StructType:
-    """Return the schema of a query whose values are decoded.
+def schema_with_decoded(options: ReadOptions, readers: Readers) -> StructType:
+    """Return the schema of a query with decoded columns.
 
     Raises:
-        InvalidConfigurationError: The schema of the values is not valid, or cannot be a column.
+        InvalidConfigurationError: A schema is not valid, or cannot be a column.
     """
-    kind = spark_type(reader.column_type())
-    columns = schema_of(options, kind)
+    columns = schema_of(options, {name: spark_type(reader.column_type()) for name, reader in readers.items()})
     if options.mode == "PERMISSIVE":
-        columns.add(options.column_name_of_corrupt_record, BinaryType())
+        for name in readers:
+            columns.add(options.corrupt_column(name), BinaryType())
     return columns
 
 
 def requested(
-    schema: StructType, options: ReadOptions, reader: ReaderSchema | None
-) -> tuple[tuple[Column, ...], ValueDecoding | None]:
-    """Return the columns of a requested schema, and how to decode the values; None if nobody asks for them.
+    schema: StructType, options: ReadOptions, readers: Readers | None
+) -> tuple[tuple[Column, ...], Decoding | None]:
+    """Return the columns of a requested schema, and how to decode; None if nobody asks for a decoded column.
 
     Args:
         schema: The schema.
-        options: The options of the query, whose `value.format` is decoded.
-        reader: The schema of the values, if it is known already.
+        options: The options of the query, which decode a column.
+        readers: The schemas of the columns, if they are known already.
 
     Raises:
         OptionError: The source has no such column, or it has another type.
-        KafkaGroupError: See `reader_of`.
+        KafkaGroupError: See `readers_of`.
     """
-    corrupt = options.column_name_of_corrupt_record if options.mode == "PERMISSIVE" else None
-    made = [field for field in schema.fields if field.name in (VALUE, corrupt)]
-    others = iter(columns_of(StructType([field for field in schema.fields if field not in made])))
-    if not made:
-        return tuple(others), None
-    reader = reader or reader_of(options)
-    found = kind = reader.column_type()
-    columns = []
-    for field in schema.fields:
-        if field not in made:
-            columns.append(next(others))
-        elif field.name == corrupt:
+    others = schema
+    made: dict[str, Column] = {}
+    decodings = []
+    for one in options.decoded:
+        corrupt = options.corrupt_column(one.column) if options.mode == "PERMISSIVE" else None
+        fields = [field for field in schema.fields if field.name in (one.column, corrupt)]
+        if not fields:
+            continue
+        others = StructType([field for field in others.fields if field not in fields])
+        reader = (readers or {}).get(one.column) or _reader_of(options, one)
+        found = kind = reader.column_type()
+        for field in fields:
+            if field.name == one.column:
+                kind = _as_requested(found, field.dataType, reader)
+                made[field.name] = Column(field.name, nullable=field.nullable, made=kind)
+                continue
             if field.dataType != BinaryType():
                 raise OptionError("schema", f"{field.name} {field.dataType.simpleString()}", f"{corrupt} binary")
-            columns.append(Column(corrupt, nullable=field.nullable, made=pa.binary()))
-        else:
-            kind = _as_requested(found, field.dataType, reader)
-            columns.append(Column(VALUE, nullable=field.nullable, made=kind))
-    decoding = ValueDecoding(
-        reader,
-        kind,
-        options.value_framing,
-        options.mode,
-        options.column_name_of_corrupt_record,
-        options.registry,
-    )
-    return tuple(columns), decoding
+            made[field.name] = Column(field.name, nullable=field.nullable, made=pa.binary())
+        corrupt_name = options.corrupt_column(one.column)
+        decodings.append(ColumnDecoding(reader, kind, one.framing, corrupt_name, options.registry))
+    fetched = {column.name: column for column in columns_of(others)}
+    columns = tuple(made.get(name) or fetched[name] for name in schema.names)
+    return columns, Decoding(tuple(decodings), options.mode) if decodings else None
 
 
 def _as_requested(found: pa.DataType, wanted: DataType, reader: ReaderSchema) -> pa.DataType:
@@ -103,8 +111,8 @@ def _as_requested(found: pa.DataType, wanted: DataType, reader: ReaderSchema) ->
             part = pa.struct([found.field(index) for index in indexes])
     kind = relabelled(part, wanted)
     if kind is None:
-        takes = f"value {spark_type(found).simpleString()} ({reader}), or some of its fields"
-        raise OptionError("schema", f"value {wanted.simpleString()}", takes)
+        takes = f"{reader.column} {spark_type(found).simpleString()} ({reader}), or some of its fields"
+        raise OptionError("schema", f"{reader.column} {wanted.simpleString()}", takes)
     return kind
 
 
