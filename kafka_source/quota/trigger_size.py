@@ -1,8 +1,9 @@
 """How many offsets a micro-batch may have so that its trigger takes a wished time (`targetTriggerDuration`). Pure.
 
 The next micro-batch has as many offsets as the last one would have had in that time: offsets x target / duration. A
-trigger has a part that does not depend on the number of its offsets, so a short one says less than the truth: the size
-comes near to its goal from below, and does not swing. Nothing is kept over a restart, which may have changed the speed.
+trigger has a part that does not depend on the number of its offsets, so a short one says less than the truth. Two sizes
+tell about how long that part takes, and the size grows faster by it. It comes near to its goal from below, and does not
+swing. Nothing is kept over a restart, which may have changed the speed.
 """
 
 from __future__ import annotations
@@ -88,6 +89,10 @@ class TriggerSize:
         change = goal / max(seconds, 1e-3)
         if goal == self.target and 1 - _NEAR <= seconds / goal <= 1 + _NEAR:
             change = math.sqrt(change)
+        elif seconds < goal:
+            # Beyond the fixed part the time grows with the offsets. That part is an estimate: half of it is believed.
+            beyond = (goal - learned.fixed) / max(seconds - learned.fixed, 1e-3)
+            change = math.sqrt(change * min(MAX_CHANGE, beyond))
         elif goal > self.target and learned.since_compared >= _TRUSTED_TRIGGERS:
             change = 1 / _COMPARABLE
         change = min(MAX_CHANGE, max(1 / MAX_CHANGE, change))

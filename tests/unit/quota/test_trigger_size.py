@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 from hypothesis import given
@@ -112,6 +113,17 @@ def test_a_sink_that_stood_still_makes_one_small_micro_batch_and_no_more(target,
         size, seconds = trigger(size, fixed=fixed, speed=speed)
         assert seconds <= 1.05 * target + 2 / speed
     assert seconds >= 0.75 * target - 2 / speed
+
+
+@given(targets, st.floats(0, 0.3), st.floats(1e3, 1e5))
+def test_a_trigger_that_takes_long_however_small_it_is_does_not_hide_the_speed(target, part, speed):
+    """A loaded machine: a micro-batch of a few records takes a third of the target."""
+    size, fixed = TriggerSize(target), part * target
+    wanted = (target - fixed) * speed
+    # From 1,000 offsets on, ten times as many each time, and two triggers more.
+    for _ in range(math.ceil(max(0.0, math.log10(wanted / FIRST_OFFSETS))) + 3):
+        size, seconds = trigger(size, fixed=fixed, speed=speed)
+    assert 0.75 * target <= seconds <= 1.05 * target or wanted < FIRST_OFFSETS
 
 
 def test_most_triggers_are_near_the_target_where_each_takes_a_tenth_more_or_less_by_chance():
