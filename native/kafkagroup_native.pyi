@@ -47,8 +47,10 @@ __all__ = [
     "DecodedValues",
     "EncodedValues",
     "JsonDecoder",
+    "JsonEncoder",
     "OldMessageFormat",
     "ProtobufDecoder",
+    "ProtobufEncoder",
     "RecordSet",
     "RecordTooLarge",
     "RecordsError",
@@ -603,6 +605,85 @@ class AvroEncoder:
         """
 
 @final
+class ProtobufEncoder:
+    """Encodes the rows of Arrow arrays of structs, each as a Protobuf message.
+
+        encoder = ProtobufEncoder(schema, schema_id=7)
+        encoder.check(column.type)
+        values = pyarrow.array(encoder.encode(column))
+
+    A column fits as in spark-protobuf's `ProtobufSerializer`: fields are found by their names, in any case if that is clear.
+    Integers are written as any integer that is not narrower, a timestamp (of an instant) and a duration as
+    `google.protobuf.Timestamp` and `Duration`, a string as string or enum, a list as a repeated field. Besides, a float is
+    written as a double, and an int64 as a uint32 or fixed32 if it is one. Integers keep their bits in unsigned fields of
+    the same size, as in Java. A null is a field that is not set.
+
+    Threads may share an encoder.
+    """
+
+    def __new__(
+        cls,
+        schema: str | bytes,
+        *,
+        schema_id: int | None,
+        imports: Mapping[str, str] | None = None,
+        message: str | None = None,
+    ) -> ProtobufEncoder:
+        """Make an encoder.
+
+        Args:
+            schema: The text of a `.proto` file, or a `FileDescriptorSet` with all imports.
+            schema_id: The id of the schema, which precedes each message with its indexes, as in Confluent's framing; None:
+                nothing precedes it.
+            imports: The texts of the files that the text imports, by name. Those of `google/protobuf` are known.
+            message: The full name of the message; None: the first one of the schema.
+
+        Raises:
+            ValueError: The schema is not valid or has no such message; or, with an id, the message is in an imported file.
+        """
+
+    def check(self, kind: _ArrowType) -> None:
+        """Check whether arrays of a type can be encoded; raises as `AvroEncoder.check`."""
+
+    def encode(self, values: _ArrowArray) -> EncodedValues:
+        """Encode all rows, in the same order; a null row stays null.
+
+        Raises:
+            UnfitValue: The value of a row does not fit: a null in a list, a map or a required field, several members of a
+                oneof, a string that is no symbol of the enum or no UTF-8, a number that is none of uint32. The message has
+                the path, and never a part of the value.
+            ValueError: See `check`; or the values have more than 2^31 bytes.
+        """
+
+@final
+class JsonEncoder:
+    """Encodes the rows of Arrow arrays of structs, lists or maps, each as a JSON text, as Spark's `to_json` does.
+
+    Nulls of structs are left out. Numbers have the texts of Java, infinities and NaN are strings. Bytes are strings in
+    Base64, dates and timestamps strings of ISO 8601; an instant is in UTC, and has microseconds where they are not 0.
+
+    Threads may share an encoder.
+    """
+
+    def __new__(cls, *, schema_id: int | None) -> JsonEncoder:
+        """Make an encoder.
+
+        Args:
+            schema_id: The id of a JSON Schema, which precedes each text as in Confluent's framing; None: nothing does.
+        """
+
+    def check(self, kind: _ArrowType) -> None:
+        """Check whether arrays of a type can be encoded; raises as `AvroEncoder.check`."""
+
+    def encode(self, values: _ArrowArray) -> EncodedValues:
+        """Encode all rows, in the same order; a null row stays null.
+
+        Raises:
+            UnfitValue: The value of a row does not fit: a string that is no UTF-8. The message has the path.
+            ValueError: See `check`; or the values have more than 2^31 bytes.
+        """
+
+@final
 class EncodedValues:
     """The encoded values, as an Arrow array of binary."""
 
@@ -656,7 +737,7 @@ class RecordTooLarge(ValueError):
     """The value of `record_bytes`."""
 
 class UnfitValue(ValueError):
-    """The value of a row does not fit the Avro schema."""
+    """The value of a row does not fit the schema with which it is written."""
 
     row: int
     """The row, from 0 in this `encode`."""

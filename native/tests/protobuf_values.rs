@@ -10,7 +10,8 @@ mod mutated_values;
 use std::collections::HashMap;
 
 use changes::Rng;
-use kafkagroup_native::protobuf::decoder::{Decoder, Source};
+use kafkagroup_native::protobuf::decoder::Decoder;
+use kafkagroup_native::protobuf::descriptors::Source;
 use kafkagroup_native::values::framing::Framing;
 use mutated_values::Subject;
 use protox::Compiler;

@@ -1,10 +1,8 @@
 //! Decodes a column of Protobuf values of one message.
 
-use std::collections::HashMap;
-
 use arrow_schema::DataType;
 
-use super::descriptors::{Descriptors, names};
+use super::descriptors::{Descriptors, Source, names};
 use super::plan::Message;
 use super::run::Run;
 use crate::values::fault::Fault;
@@ -12,14 +10,6 @@ use crate::values::framing::Framing;
 use crate::values::rows::{Decoded, Failure, Values, Writers, rows_of_texts};
 use crate::values::slot::{Shape, Slot};
 use crate::varint::{put, varlong};
-
-/// The schema of the column.
-pub enum Source<'a> {
-    /// The text of a `.proto` file, and the texts of those that it imports, by name.
-    Text(&'a str, HashMap<String, String>),
-    /// A `FileDescriptorSet`.
-    Descriptors(&'a [u8]),
-}
 
 /// Decodes values into columns of the fields of a message.
 pub struct Decoder {
@@ -52,10 +42,7 @@ impl Decoder {
         framing: Framing,
         recursion: i64,
     ) -> Result<Self, Fault> {
-        let descriptors = match source {
-            Source::Text(text, imports) => Descriptors::compile(text, imports)?,
-            Source::Descriptors(bytes) => Descriptors::of_set(bytes)?,
-        };
+        let descriptors = Descriptors::new(source)?;
         let message = descriptors.message(message)?;
         let (parts, plan) = Message::of_type(&message, fields, recursion)?;
         // The row of a tombstone or a bad record is null.

@@ -10,6 +10,14 @@ use crate::values::fault::Fault;
 /// The name of the file whose text is given, which no import has.
 const ROOT: &str = "the schema.proto";
 
+/// A schema.
+pub enum Source<'a> {
+    /// The text of a `.proto` file, and the texts of those that it imports, by name.
+    Text(&'a str, HashMap<String, String>),
+    /// A `FileDescriptorSet`.
+    Descriptors(&'a [u8]),
+}
+
 /// The descriptors of a schema.
 pub struct Descriptors {
     pool: DescriptorPool,
@@ -32,9 +40,16 @@ impl FileResolver for Imports {
 }
 
 impl Descriptors {
+    pub fn new(source: Source<'_>) -> Result<Self, Fault> {
+        match source {
+            Source::Text(text, imports) => Self::compile(text, imports),
+            Source::Descriptors(bytes) => Self::of_set(bytes),
+        }
+    }
+
     /// Compiles the text of a `.proto` file. `imports`: the texts of others, by the name with which they are imported;
     /// Google's need none.
-    pub fn compile(text: &str, imports: HashMap<String, String>) -> Result<Self, Fault> {
+    fn compile(text: &str, imports: HashMap<String, String>) -> Result<Self, Fault> {
         let mut texts = imports;
         texts.insert(ROOT.to_owned(), text.to_owned());
         let mut compiler = protox::Compiler::with_file_resolver(Imports { texts, google: GoogleFileResolver::new() });
@@ -45,7 +60,7 @@ impl Descriptors {
     }
 
     /// Takes a `FileDescriptorSet`, as `protoc --descriptor_set_out --include_imports` writes it.
-    pub fn of_set(bytes: &[u8]) -> Result<Self, Fault> {
+    fn of_set(bytes: &[u8]) -> Result<Self, Fault> {
         let pool = DescriptorPool::decode(bytes)
             .map_err(|problem| Fault::new(format!("the bytes are no descriptor set with all imports: {problem}")))?;
         // `protoc` writes a file after those that it imports.
@@ -65,6 +80,18 @@ impl Descriptors {
                 first.ok_or_else(|| Fault::new("the schema has no message"))
             }
         }
+    }
+
+    /// Returns the index of a message in each level of the schema's file, as records name it.
+    pub fn indexes_of(&self, message: &MessageDescriptor) -> Result<Vec<i64>, Fault> {
+        if self.root.as_ref() != Some(&message.parent_file()) {
+            let name = message.full_name();
+            return Err(Fault::new(format!(
+                "message {name} is in a file that the schema imports; records name one of its own"
+            )));
+        }
+        // The path has the number of a field of the descriptor before each index.
+        Ok(message.path().iter().skip(1).step_by(2).map(|&index| i64::from(index)).collect())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Protobuf values to an Arrow array.
+//! Protobuf values to an Arrow array, and back ([`write`]).
 //!
 //! [`descriptors`] (the text of a `.proto` file, or a descriptor set) → [`plan`] (the column type of a message, and what its
 //! fields become) → [`decoder::Decoder`] (framing, the message that a record has), which runs the plan ([`run`]) into
@@ -7,7 +7,8 @@
 //! The types are those of spark-protobuf's `SchemaConverters`. `docs/design/values.md` has the reasons.
 
 pub mod decoder;
-mod descriptors;
+pub mod descriptors;
 mod plan;
 mod run;
 mod wire;
+pub mod write;

@@ -367,23 +367,25 @@ fn wire_of(field: &FieldDescriptor) -> Value {
     }
 }
 
-/// Returns the column of Google's `Timestamp` and `Duration`, as Spark finds them: by their names and fields.
+/// Returns the column of Google's `Timestamp` and `Duration`.
 fn instant(kind: &MessageDescriptor) -> Option<(Shape, Value)> {
-    let shape = match kind.name() {
-        "Timestamp" => Shape::Timestamp { millis: false, utc: true },
-        "Duration" => Shape::Duration,
-        _ => return None,
-    };
+    let (name, seconds, nanos) = instant_of(kind)?;
+    let shape = if name == "Duration" { Shape::Duration } else { Shape::Timestamp { millis: false, utc: true } };
+    Some((shape, Value::Instant { seconds, nanos }))
+}
+
+/// Returns the name of Google's `Timestamp` or `Duration`, and the numbers of its fields, as Spark finds them: by their
+/// names.
+pub fn instant_of(kind: &MessageDescriptor) -> Option<(&str, u32, u32)> {
     let [seconds, nanos] = kind.descriptor_proto().field.as_slice() else { return None };
     let number = |name: &str, wanted: &Kind| {
         let field = kind.get_field_by_name(name)?;
         (field.kind() == *wanted && !field.is_list()).then(|| field.number())
     };
-    if (seconds.name(), nanos.name()) != ("seconds", "nanos") {
+    if !matches!(kind.name(), "Timestamp" | "Duration") || (seconds.name(), nanos.name()) != ("seconds", "nanos") {
         return None;
     }
-    let value = Value::Instant { seconds: number("seconds", &Kind::Int64)?, nanos: number("nanos", &Kind::Int32)? };
-    Some((shape, value))
+    Some((kind.name(), number("seconds", &Kind::Int64)?, number("nanos", &Kind::Int32)?))
 }
 
 /// Returns what a field has in a message without it, if it is neither repeated nor required.

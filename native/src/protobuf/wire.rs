@@ -29,6 +29,28 @@ pub fn varint(input: &mut &[u8]) -> Parsed<u64> {
     }
 }
 
+#[inline(always)]
+pub fn put_unsigned(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends the number and the wire type of a field.
+pub fn put_tag(out: &mut Vec<u8>, number: u32, wire: Wire) {
+    let kind = match wire {
+        Wire::Varint => 0,
+        Wire::Fixed64 => 1,
+        Wire::Prefixed => 2,
+        Wire::Group => 3,
+        Wire::GroupEnd => 4,
+        Wire::Fixed32 => 5,
+    };
+    put_unsigned(out, u64::from(number) << 3 | kind);
+}
+
 /// Removes the number and the wire type of a field.
 #[inline(always)]
 pub fn tag(input: &mut &[u8]) -> Parsed<(u32, Wire)> {

@@ -14,6 +14,7 @@ use crate::arrays::{Binary, Bytes, LargeBinary, Offset, Outside};
 use crate::avro;
 use crate::json;
 use crate::protobuf;
+use crate::protobuf::descriptors::Source;
 use crate::values::fault::Fault;
 use crate::values::framing::Framing;
 use crate::values::rows::{Decoded, Failure, Values};
@@ -60,9 +61,18 @@ pub struct ProtobufDecoder {
 }
 
 #[derive(FromPyObject)]
-enum ProtobufSchema {
+pub enum ProtobufSchema {
     Text(String),
     Descriptors(Vec<u8>),
+}
+
+impl ProtobufSchema {
+    pub fn source(&self, imports: Option<HashMap<String, String>>) -> Source<'_> {
+        match self {
+            Self::Text(text) => Source::Text(text, imports.unwrap_or_default()),
+            Self::Descriptors(bytes) => Source::Descriptors(bytes),
+        }
+    }
 }
 
 #[pymethods]
@@ -78,10 +88,7 @@ impl ProtobufDecoder {
         recursive_depth: i64,
     ) -> PyResult<Self> {
         let framing = Framing::parse(framing).map_err(PyValueError::new_err)?;
-        let source = match &schema {
-            ProtobufSchema::Text(text) => protobuf::decoder::Source::Text(text, imports.unwrap_or_default()),
-            ProtobufSchema::Descriptors(bytes) => protobuf::decoder::Source::Descriptors(bytes),
-        };
+        let source = schema.source(imports);
         let inner = protobuf::decoder::Decoder::new(source, message, fields.as_deref(), framing, recursive_depth);
         Ok(Self { inner: inner.map_err(refuse)? })
     }

@@ -2,10 +2,10 @@
 
 mod arrow_export;
 mod arrow_import;
-mod avro_encoder;
 mod buffer;
 mod decoders;
 mod encoder;
+mod encoders;
 mod errors;
 mod rows;
 mod scan;
@@ -24,7 +24,7 @@ use errors::arrow_error;
 
 /// The number of the interface that `kafkagroup_native.pyi` describes. `kafka_source` compares it with the number that it
 /// was written for (`engine_selection.py`), before it plans a query. Raise both with every change of the interface.
-const INTERFACE: u32 = 5;
+const INTERFACE: u32 = 6;
 
 #[pymodule]
 fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -39,8 +39,10 @@ fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<decoders::ProtobufDecoder>()?;
     module.add_class::<decoders::JsonDecoder>()?;
     module.add_class::<decoders::DecodedValues>()?;
-    module.add_class::<avro_encoder::AvroEncoder>()?;
-    module.add_class::<avro_encoder::EncodedValues>()?;
+    module.add_class::<encoders::AvroEncoder>()?;
+    module.add_class::<encoders::ProtobufEncoder>()?;
+    module.add_class::<encoders::JsonEncoder>()?;
+    module.add_class::<encoders::EncodedValues>()?;
     module.add_function(wrap_pyfunction!(scan::headers, module)?)?;
     errors::add_to(module)
 }

@@ -1,4 +1,4 @@
-"""Protobuf values are decoded into columns, equal to what Google's runtime makes of the same bytes."""
+"""Protobuf values are decoded into columns, and columns encoded, equal to what Google's runtime makes of the same bytes."""
 
 from __future__ import annotations
 
@@ -117,6 +117,14 @@ def test_random_messages_are_read_as_google_reads_them(seed: int) -> None:
         assert decoded.bad == []
         found = [shown(row, decoder) for row in rows_of(decoded, kind)]
         assert repr(found) == repr([shown(row, decoder) for row in expected])
+    # The same messages come back, but for values of enums that have no symbol.
+    known = [row for row, value in enumerate(expected) if "UNKNOWN_ENUM_VALUE" not in repr(value)]
+    part = pa.array(of_text.decode(column(*[values[row] for row in known])))
+    for schema in (drawn.text, drawn.descriptors):
+        encoder = native.ProtobufEncoder(schema, schema_id=None, message=drawn.message.DESCRIPTOR.full_name)
+        encoder.check(part.type)
+        again = [row_of(drawn.message.FromString(value)) for value in pa.array(encoder.encode(part)).to_pylist()]
+        assert repr([shown(row, of_text) for row in again]) == repr([shown(expected[row], of_text) for row in known])
     # Some of the fields, in another order.
     chosen = rng.sample([one.name for one in kind], rng.randrange(1, len(kind) + 1))
     fewer = native.ProtobufDecoder(drawn.text, fields=chosen, framing="none")
@@ -172,6 +180,45 @@ def test_the_message_indexes_name_the_message_and_ids_are_mixed() -> None:
     ]
     assert "indexes" in reasons[3]
     assert "indexes" in reasons[4]
+
+
+def test_a_written_message_has_the_schemas_id_and_its_indexes() -> None:
+    row = pa.array([{"ID": 5}, None], pa.struct([("ID", pa.int32())]))
+    for name, indexes in (("shop.v1.Order", b"\0"), ("shop.v1.Refund", b"\2\2")):
+        encoder = native.ProtobufEncoder(ORDER, schema_id=258, message=name)
+        assert pa.array(encoder.encode(row)).to_pylist() == [b"\0\0\0\1\2" + indexes + b"\x08\x05", None]
+    line = pa.array([{"item": "", "count": -1}], pa.struct([("item", pa.string()), ("count", pa.int32())]))
+    encoder = native.ProtobufEncoder(ORDER, schema_id=1, message="shop.v1.Order.Line")
+    # What is the default of a field without presence is left out.
+    written = b"\0\0\0\0\1\x04\0\0\x10\xff\xff\xff\xff\x0f"
+    assert pa.array(encoder.encode(line)).to_pylist() == [written]
+    other = 'syntax = "proto3"; message Other { int32 n = 1; }'
+    imports = {"other.proto": other}
+    imported = 'syntax = "proto3"; import "other.proto"; message M { Other o = 1; }'
+    with pytest.raises(ValueError, match="message Other is in a file that the schema imports"):
+        native.ProtobufEncoder(imported, schema_id=1, imports=imports, message="Other")
+    native.ProtobufEncoder(imported, schema_id=None, imports=imports, message="Other")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind", "said"),
+    [
+        ("state", "hunter2", pa.string(), "field state: the string is none of the symbols"),
+        ("deltas", [1, None], pa.list_(pa.int32()), r"field deltas\[\]: the value is null"),
+        ("tags", [("hunter2", None)], pa.map_(pa.string(), pa.int32()), r"field tags\{\}: the value is null"),
+        ("lines", [{"count": 2**32}], pa.list_(pa.struct([("count", pa.int64())])), r"field lines\[\]\.count: the number"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named_by_row_and_path_and_not_shown(
+    name: str, value: object, kind: pa.DataType, said: str
+) -> None:
+    rows = pa.array([{name: None}, {name: value}], pa.struct([(name, kind)]))
+    with pytest.raises(native.UnfitValue, match=said) as failed:
+        native.ProtobufEncoder(ORDER, schema_id=None).encode(rows)
+    assert (failed.value.row, "hunter2" in str(failed.value)) == (1, False)
+    both = pa.array([{"email": "hunter2", "phone": 1}], pa.struct([("email", pa.string()), ("phone", pa.int64())]))
+    with pytest.raises(native.UnfitValue, match="several of the fields email, phone are set"):
+        native.ProtobufEncoder(ORDER, schema_id=None).encode(both)
 
 
 def test_types_are_those_of_spark_protobuf_and_what_a_record_lacks_has_its_default() -> None:
@@ -238,6 +285,12 @@ def test_proto2_has_defaults_required_fields_groups_and_closed_enums() -> None:
     part = {"n": 5, "more": [1, 2]}
     assert rows == [first, {**first, "part": part, "kinds": ["A", "B", "A"]}, None, None]
     assert bad[0][2] == "field must: the required field is missing"
+    again = native.ProtobufEncoder(schema, schema_id=None).encode(pa.array(decoder.decode(column(b"\x08\x01", b"\x10\x01"))))
+    assert pa.array(again).to_pylist() == [b"\x08\x01\x12\x06nobody\x18\x02", None]
+    with pytest.raises(ValueError, match="field must: the column does not have it, and the message requires it"):
+        native.ProtobufEncoder(schema, schema_id=None).check(pa.struct([("none", pa.int32())]))
+    with pytest.raises(native.UnfitValue, match="field must: the value is null, and the message requires it"):
+        native.ProtobufEncoder(schema, schema_id=None).encode(pa.array([{"must": None}], pa.struct([("must", pa.int32())])))
     assert len(bad) == 2
     assert not pa.field(decoder).type.field("must").nullable
 

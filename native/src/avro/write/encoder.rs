@@ -1,13 +1,13 @@
 //! Encodes the rows of an array, each as a value of one schema.
 
-use arrow_buffer::{Buffer, NullBufferBuilder};
 use arrow_data::ArrayData;
-use arrow_schema::{ArrowError, DataType};
+use arrow_schema::DataType;
 
-use super::cells::Cells;
 use super::fit::fit;
-use super::run::{Stop, Writer};
+use super::run::Writer;
 use crate::avro::schema::Schema;
+use crate::values::cells::Cells;
+use crate::values::encode::{Encode, Failure, encode_rows, head};
 use crate::values::fault::Fault;
 
 /// Encodes values of a schema.
@@ -18,64 +18,22 @@ pub struct Encoder {
     head: Vec<u8>,
 }
 
-#[derive(Debug)]
-pub enum Failure {
-    /// The array's type does not fit the schema.
-    Type(Fault),
-    /// The value of a row does not fit.
-    Value { row: usize, fault: Fault },
-    /// The offsets of the array point outside its buffers.
-    Outside,
-    /// The values have more than 2^31 bytes.
-    TooLarge,
-    /// A bug of this crate.
-    Arrow(ArrowError),
-}
-
-/// Bytes of a value for which memory is taken before it is known.
-const EXPECTED: usize = 64;
-
 impl Encoder {
     /// Makes an encoder. `id`: the schema's id in a registry, for Confluent's framing; None: no framing.
     pub fn new(schema: &str, id: Option<u32>) -> Result<Self, Fault> {
         let schema = Schema::parse(schema)?;
-        let head = id.map_or_else(Vec::new, |id| [&[0], &id.to_be_bytes()[..]].concat());
-        Ok(Self { schema, head })
+        Ok(Self { schema, head: head(id) })
     }
+}
 
-    /// Checks whether arrays of this type can be encoded.
-    pub fn check(&self, kind: &DataType) -> Result<(), Fault> {
+impl Encode for Encoder {
+    fn check(&self, kind: &DataType) -> Result<(), Fault> {
         fit(kind, &self.schema).map(|_| ())
     }
 
-    /// Encodes all rows; a null row stays null.
-    pub fn encode(&self, cells: &Cells<'_>, rows: usize) -> Result<ArrayData, Failure> {
+    fn encode(&self, cells: &Cells<'_>, rows: usize) -> Result<ArrayData, Failure> {
         let slot = fit(cells.kind, &self.schema).map_err(Failure::Type)?;
-        let writer = Writer::new(cells, &slot, Some(rows)).map_err(|_| Failure::Outside)?;
-        let mut out: Vec<u8> = Vec::with_capacity(rows.saturating_mul(EXPECTED + self.head.len()));
-        let mut ends: Vec<i32> = Vec::with_capacity(rows + 1);
-        ends.push(0);
-        let mut nulls = NullBufferBuilder::new(rows);
-        for row in 0..rows {
-            if writer.is_null(row).map_err(|_| Failure::Outside)? {
-                nulls.append_null();
-            } else {
-                nulls.append_non_null();
-                out.extend_from_slice(&self.head);
-                writer.write(row, &mut out).map_err(|stop| match stop {
-                    Stop::Unfit(fault) => Failure::Value { row, fault },
-                    Stop::Outside => Failure::Outside,
-                })?;
-            }
-            ends.push(i32::try_from(out.len()).map_err(|_| Failure::TooLarge)?);
-        }
-        ArrayData::builder(DataType::Binary)
-            .len(rows)
-            .add_buffer(Buffer::from_vec(ends))
-            .add_buffer(Buffer::from_vec(out))
-            .nulls(nulls.finish())
-            .build()
-            .map_err(Failure::Arrow)
+        encode_rows(&self.head, rows, &Writer::new(cells, &slot, Some(rows))?)
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Fields, TimeUnit};
 
-use super::spark_names;
 use crate::avro::defaults;
 use crate::avro::schema::{Field, Id, Kind, Logical, Schema};
 use crate::avro::shape::{Choice, choice};
+use crate::values::encode::field_of;
 use crate::values::fault::Fault;
+use crate::values::spark_names;
 use crate::varint::put;
 
 /// How a column becomes values of an Avro type.
@@ -123,7 +124,7 @@ fn members_of<'a>(kind: &'a DataType, members: &[Id]) -> Option<Vec<(&'a Arc<arr
 }
 
 fn unfit(kind: &DataType, schema: &Schema, id: Id) -> Fault {
-    let (column, wanted) = (spark_names::of_column(kind), spark_names::of_type(schema, id));
+    let (column, wanted) = (spark_names::of_column(kind), name_of(schema, id));
     Fault::new(format!("the column has {column}, which cannot be written as {wanted} of the schema"))
 }
 
@@ -180,7 +181,7 @@ fn record(parts: &Fields, fields: &[Field], schema: &Schema, id: Id) -> Result<V
     let mut sources: Vec<Option<usize>> = vec![None; fields.len()];
     for (i, part) in parts.iter().enumerate() {
         let name: Arc<str> = part.name().as_str().into();
-        let field = field_of(part.name(), fields).map_err(|reason| {
+        let field = field_of(part.name(), fields.iter().map(|field| &*field.name)).map_err(|reason| {
             Fault::new(format!("{} of the schema has {reason}", schema.describe(id))).within(&name)
         })?;
         if let Some(source) = sources.get_mut(field)
@@ -202,20 +203,6 @@ fn record(parts: &Fields, fields: &[Field], schema: &Schema, id: Id) -> Result<V
     Ok(steps)
 }
 
-/// Returns the field of a record that has the name of a column: the same name, or the only one in another case.
-fn field_of(name: &str, fields: &[Field]) -> Result<usize, &'static str> {
-    if let Some(same) = fields.iter().position(|field| *field.name == *name) {
-        return Ok(same);
-    }
-    let wanted = name.to_lowercase();
-    let mut alike = fields.iter().enumerate().filter(|(_, field)| field.name.to_lowercase() == wanted).map(|(i, _)| i);
-    match (alike.next(), alike.next()) {
-        (Some(one), None) => Ok(one),
-        (Some(_), Some(_)) => Err("several fields of this name, in other cases"),
-        (None, _) => Err("no field of this name"),
-    }
-}
-
 /// Returns what is written for a field that the column does not have: its default, or else null.
 fn missing(field: &Field, schema: &Schema) -> Result<Vec<u8>, Fault> {
     if let Some(json) = &field.default {
@@ -230,13 +217,28 @@ fn missing(field: &Field, schema: &Schema) -> Result<Vec<u8>, Fault> {
     match null {
         Some(branch) => put(&mut bytes, branch as i64),
         None => {
-            let wanted = spark_names::of_type(schema, field.kind);
+            let wanted = name_of(schema, field.kind);
             return Err(Fault::new(format!(
                 "the column does not have it, and the schema needs it: {wanted}, without a default"
             )));
         }
     }
     Ok(bytes)
+}
+
+/// Returns the name of an Avro type.
+fn name_of(schema: &Schema, id: Id) -> String {
+    let logical = match schema.get(id).logical {
+        None => return schema.describe(id),
+        Some(Logical::Date) => "date".into(),
+        Some(Logical::TimestampMillis) => "timestamp-millis".into(),
+        Some(Logical::TimestampMicros) => "timestamp-micros".into(),
+        Some(Logical::LocalTimestampMillis) => "local-timestamp-millis".into(),
+        Some(Logical::LocalTimestampMicros) => "local-timestamp-micros".into(),
+        Some(Logical::Decimal { precision, scale }) => format!("decimal({precision},{scale})"),
+        Some(Logical::LargeDecimal { precision }) => format!("decimal of {precision} digits"),
+    };
+    format!("{} ({logical})", schema.describe(id))
 }
 
 #[cfg(test)]

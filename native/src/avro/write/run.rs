@@ -3,43 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_schema::DataType;
-
-use super::cells::{Cells, Lists, Texts};
 use super::fit::{Form, Null, Slot, Source};
 use crate::arrays::{Outside, Validity};
+use crate::values::cells::{Cells, Lists, Texts, Whole};
+use crate::values::encode::{Stop, WriteRow, utf8};
 use crate::values::fault::Fault;
 use crate::varint::put;
-
-/// Why a row cannot be written.
-#[derive(Debug)]
-pub enum Stop {
-    Unfit(Fault),
-    /// The offsets of the array point outside its buffers, or the array does not have the type that was planned.
-    Outside,
-}
-
-impl From<Outside> for Stop {
-    fn from(_: Outside) -> Self {
-        Self::Outside
-    }
-}
-
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
-        Self::Unfit(fault)
-    }
-}
-
-impl Stop {
-    #[cold]
-    fn within(self, name: &Arc<str>) -> Self {
-        match self {
-            Self::Unfit(fault) => Self::Unfit(fault.within(name)),
-            Self::Outside => Self::Outside,
-        }
-    }
-}
 
 /// A column with how it is written.
 #[derive(Debug)]
@@ -55,11 +24,8 @@ pub struct Writer<'a> {
 enum Op<'a> {
     Null,
     Boolean(&'a [u8]),
-    Byte(&'a [u8]),
-    Short(&'a [[u8; 2]]),
-    Int(&'a [[u8; 4]]),
-    Long(&'a [[u8; 8]]),
-    Millis(&'a [[u8; 8]]),
+    Whole(Whole<'a>),
+    Millis(Whole<'a>),
     Float(&'a [[u8; 4]]),
     FloatAsDouble(&'a [[u8; 4]]),
     Double(&'a [[u8; 8]]),
@@ -88,13 +54,8 @@ impl<'a> Writer<'a> {
         let op = match &slot.form {
             Form::Null => Op::Null,
             Form::Boolean => Op::Boolean(values),
-            Form::Whole => match cells.kind {
-                DataType::Int8 => Op::Byte(values),
-                DataType::Int16 => Op::Short(values.as_chunks().0),
-                DataType::Int64 | DataType::Timestamp(..) => Op::Long(values.as_chunks().0),
-                _ => Op::Int(values.as_chunks().0),
-            },
-            Form::Millis => Op::Millis(values.as_chunks().0),
+            Form::Whole => Op::Whole(cells.whole()),
+            Form::Millis => Op::Millis(cells.whole()),
             Form::Float => Op::Float(values.as_chunks().0),
             Form::FloatAsDouble => Op::FloatAsDouble(values.as_chunks().0),
             Form::Double => Op::Double(values.as_chunks().0),
@@ -136,16 +97,17 @@ impl<'a> Writer<'a> {
         };
         Ok(Self { validity: cells.validity, first: cells.first, branch: slot.branch, null: &slot.null, op })
     }
+}
 
-    /// Returns whether a row is null.
-    pub fn is_null(&self, row: usize) -> Result<bool, Stop> {
+impl WriteRow for Writer<'_> {
+    fn is_null(&self, row: usize) -> Result<bool, Outside> {
         // A column of nulls has no validity.
         Ok(matches!(self.op, Op::Null) || !self.validity.is_set(self.first + row)?)
     }
 
-    /// Appends the value of a row.
+    /// Appends the value of a row, or the null of the schema's type.
     #[inline]
-    pub fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<(), Stop> {
+    fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<(), Stop> {
         let at = self.first + row;
         if !self.validity.is_set(at)? {
             return self.write_null(out);
@@ -156,11 +118,8 @@ impl<'a> Writer<'a> {
         match &self.op {
             Op::Null => {}
             Op::Boolean(bits) => out.push(bits.get(at / 8).ok_or(Outside)? >> (at % 8) & 1),
-            Op::Byte(values) => put(out, i64::from(*values.get(at).ok_or(Outside)? as i8)),
-            Op::Short(values) => put(out, i16::from_le_bytes(*values.get(at).ok_or(Outside)?).into()),
-            Op::Int(values) => put(out, i32::from_le_bytes(*values.get(at).ok_or(Outside)?).into()),
-            Op::Long(values) => put(out, i64::from_le_bytes(*values.get(at).ok_or(Outside)?)),
-            Op::Millis(values) => put(out, i64::from_le_bytes(*values.get(at).ok_or(Outside)?).div_euclid(1000)),
+            Op::Whole(values) => put(out, values.get(at)?),
+            Op::Millis(values) => put(out, values.get(at)?.div_euclid(1000)),
             Op::Float(values) => out.extend_from_slice(values.get(at).ok_or(Outside)?),
             Op::Double(values) => out.extend_from_slice(values.get(at).ok_or(Outside)?),
             Op::FloatAsDouble(values) => {
@@ -171,7 +130,7 @@ impl<'a> Writer<'a> {
                 decimal(i128::from_le_bytes(*values.get(at).ok_or(Outside)?), *precision, *size, out)?;
             }
             Op::Bytes(values) => prefixed(values.get(at)?, out),
-            Op::Text(values) => text(values.get(at)?, out)?,
+            Op::Text(values) => prefixed(utf8(values.get(at)?)?, out),
             Op::Fixed(values, size) => {
                 let value = values.get(at)?;
                 if value.len() != *size {
@@ -194,7 +153,7 @@ impl<'a> Writer<'a> {
                     if !validity.is_set(first + entry)? {
                         return Err(Fault::new("a key of the map is null").into());
                     }
-                    text(keys.get(first + entry)?, out)?;
+                    prefixed(utf8(keys.get(first + entry)?)?, out);
                     values.write(entry, out).map_err(|stop| stop.within(&"{}".into()))
                 })?;
             }
@@ -210,7 +169,9 @@ impl<'a> Writer<'a> {
         }
         Ok(())
     }
+}
 
+impl<'a> Writer<'a> {
     fn write_null(&self, out: &mut Vec<u8>) -> Result<(), Stop> {
         match *self.null {
             Null::Nothing => {}
@@ -263,15 +224,6 @@ fn block(
 fn prefixed(bytes: &[u8], out: &mut Vec<u8>) {
     put(out, bytes.len() as i64);
     out.extend_from_slice(bytes);
-}
-
-#[inline(always)]
-fn text(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Stop> {
-    if std::str::from_utf8(bytes).is_err() {
-        return Err(Fault::new("the string is not UTF-8").into());
-    }
-    prefixed(bytes, out);
-    Ok(())
 }
 
 /// Appends the two's complement of a decimal, most significant byte first: as few bytes as it needs, or those of a fixed.

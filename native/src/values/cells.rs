@@ -32,7 +32,26 @@ pub enum Lists<'a> {
     Large(&'a [[u8; 8]]),
 }
 
+/// Whole numbers, dates or times, by their positions in the buffers.
+#[derive(Clone, Copy, Debug)]
+pub enum Whole<'a> {
+    Byte(&'a [u8]),
+    Short(&'a [[u8; 2]]),
+    Int(&'a [[u8; 4]]),
+    Long(&'a [[u8; 8]]),
+}
+
 impl<'a> Cells<'a> {
+    /// Returns the values of a column of whole numbers of up to 64 bits, or of one that is stored as such.
+    pub fn whole(&self) -> Whole<'a> {
+        match self.kind.primitive_width() {
+            Some(1) => Whole::Byte(self.values),
+            Some(2) => Whole::Short(self.values.as_chunks().0),
+            Some(4) => Whole::Int(self.values.as_chunks().0),
+            _ => Whole::Long(self.values.as_chunks().0),
+        }
+    }
+
     pub fn texts(&self) -> Texts<'a> {
         let all = Validity(None);
         match self.kind {
@@ -67,6 +86,19 @@ impl<'a> Texts<'a> {
             Self::Small(texts) => texts.are_ascii(first, rows),
             Self::Large(texts) => texts.are_ascii(first, rows),
         }
+    }
+}
+
+impl Whole<'_> {
+    #[inline(always)]
+    pub fn get(self, at: usize) -> Result<i64, Outside> {
+        match self {
+            Self::Byte(values) => values.get(at).map(|&value| i64::from(value as i8)),
+            Self::Short(values) => values.get(at).map(|&value| i16::from_le_bytes(value).into()),
+            Self::Int(values) => values.get(at).map(|&value| i32::from_le_bytes(value).into()),
+            Self::Long(values) => values.get(at).map(|&value| i64::from_le_bytes(value)),
+        }
+        .ok_or(Outside)
     }
 }
 

@@ -1,8 +1,6 @@
-//! The names of types in messages: of Arrow types as Spark's SQL has them, of Avro types with their logical types.
+//! The names of Arrow types in messages, as Spark's SQL has them.
 
 use arrow_schema::{DataType, TimeUnit};
-
-use crate::avro::schema::{Id, Logical, Schema};
 
 /// Returns the name in Spark's SQL of an Arrow type that Spark makes.
 pub fn of_column(kind: &DataType) -> String {
@@ -20,6 +18,7 @@ pub fn of_column(kind: &DataType) -> String {
         DataType::Date32 => "date".into(),
         DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => "timestamp".into(),
         DataType::Timestamp(TimeUnit::Microsecond, None) => "timestamp_ntz".into(),
+        DataType::Duration(TimeUnit::Microsecond) => "interval day to second".into(),
         DataType::Decimal128(precision, scale) => format!("decimal({precision},{scale})"),
         DataType::List(item) | DataType::LargeList(item) => format!("array<{}>", of_column(item.data_type())),
         DataType::Map(entries, _) => match entries.data_type() {
@@ -36,19 +35,4 @@ pub fn of_column(kind: &DataType) -> String {
         }
         other => other.to_string(),
     }
-}
-
-/// Returns the name of an Avro type.
-pub fn of_type(schema: &Schema, id: Id) -> String {
-    let logical = match schema.get(id).logical {
-        None => return schema.describe(id),
-        Some(Logical::Date) => "date".into(),
-        Some(Logical::TimestampMillis) => "timestamp-millis".into(),
-        Some(Logical::TimestampMicros) => "timestamp-micros".into(),
-        Some(Logical::LocalTimestampMillis) => "local-timestamp-millis".into(),
-        Some(Logical::LocalTimestampMicros) => "local-timestamp-micros".into(),
-        Some(Logical::Decimal { precision, scale }) => format!("decimal({precision},{scale})"),
-        Some(Logical::LargeDecimal { precision }) => format!("decimal of {precision} digits"),
-    };
-    format!("{} ({logical})", schema.describe(id))
 }

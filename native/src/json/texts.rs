@@ -1,0 +1,252 @@
+//! The texts that Spark's `to_json` writes for numbers, dates, times, strings and bytes.
+
+use std::fmt::{LowerExp, Write as _};
+use std::io::Write as _;
+
+const MICROS_OF_DAY: i64 = 86_400_000_000;
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Appends a string in quotation marks. Other characters than these, `\` and control characters are as they are.
+pub fn string(mut text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    let is_special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+    while let Some((plain, [special, rest @ ..])) = text.iter().position(is_special).map(|at| text.split_at(at)) {
+        out.extend_from_slice(plain);
+        let short = match special {
+            b'"' | b'\\' => Some(*special),
+            8 => Some(b'b'),
+            9 => Some(b't'),
+            10 => Some(b'n'),
+            12 => Some(b'f'),
+            13 => Some(b'r'),
+            _ => None,
+        };
+        match short {
+            Some(letter) => out.extend_from_slice(&[b'\\', letter]),
+            None => {
+                out.extend_from_slice(b"\\u00");
+                out.extend([special >> 4, special & 15].iter().filter_map(|&half| HEX.get(usize::from(half))));
+            }
+        }
+        text = rest;
+    }
+    out.extend_from_slice(text);
+    out.push(b'"');
+}
+
+pub fn whole(value: i64, out: &mut Vec<u8>) {
+    put(out, format_args!("{value}"));
+}
+
+pub fn double(value: f64, out: &mut Vec<u8>) {
+    if value.is_finite() {
+        float(value, value != 0.0 && value.abs() < f64::MIN_POSITIVE, out);
+    } else {
+        not_finite(value, out);
+    }
+}
+
+pub fn single(value: f32, out: &mut Vec<u8>) {
+    if value.is_finite() {
+        float(value, value != 0.0 && value.abs() < f32::MIN_POSITIVE, out);
+    } else {
+        not_finite(value.into(), out);
+    }
+}
+
+/// What JSON has no number for is a string.
+fn not_finite(value: f64, out: &mut Vec<u8>) {
+    let name = if value.is_nan() {
+        "NaN"
+    } else if value > 0.0 {
+        "Infinity"
+    } else {
+        "-Infinity"
+    };
+    string(name.as_bytes(), out);
+}
+
+/// Appends a number as Java's `Double.toString` does (from JDK 19 on): the fewest digits that name it, at least one of them
+/// after the point, and an exponent below 10^-3 and from 10^7 on. `tiny`: it is so small that a digit more is nearer.
+fn float(value: impl LowerExp, tiny: bool, out: &mut Vec<u8>) {
+    let mut text = String::with_capacity(32);
+    // Writing to a string does not fail.
+    let _ = write!(text, "{value:e}");
+    if tiny && !text.contains('.') {
+        text.clear();
+        let _ = write!(text, "{value:.1e}");
+    }
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |digits| ("-", digits));
+    let (first, rest) = digits.split_once('.').unwrap_or((digits, ""));
+    out.extend_from_slice(sign.as_bytes());
+    match exponent.parse::<i32>().unwrap_or(0) {
+        before @ 0..7 => {
+            let point = before as usize;
+            let (whole, fraction) = rest.split_at_checked(point).unwrap_or((rest, ""));
+            put(out, format_args!("{first}{whole:0<point$}.{}", if fraction.is_empty() { "0" } else { fraction }));
+        }
+        after @ -3..0 => put(out, format_args!("0.{:0>zeros$}{rest}", first, zeros = after.unsigned_abs() as usize)),
+        exponent => put(out, format_args!("{first}.{}E{exponent}", if rest.is_empty() { "0" } else { rest })),
+    }
+}
+
+/// Appends a decimal as Java's `BigDecimal.toString` does.
+pub fn decimal(value: i128, scale: i8, out: &mut Vec<u8>) {
+    let (scale, digits) = (i32::from(scale), value.unsigned_abs().to_string());
+    if value < 0 {
+        out.push(b'-');
+    }
+    let exponent = digits.len() as i32 - 1 - scale;
+    if scale >= 0 && exponent >= -6 {
+        let scale = scale as usize;
+        let padded = format!("{digits:0>width$}", width = scale + 1);
+        let (whole, fraction) = padded.split_at_checked(padded.len() - scale).unwrap_or((&padded, ""));
+        put(out, format_args!("{whole}{}{fraction}", if scale == 0 { "" } else { "." }));
+        return;
+    }
+    let (first, rest) = digits.split_at_checked(1).unwrap_or((&digits, ""));
+    put(out, format_args!("{first}{}{rest}E{exponent:+}", if rest.is_empty() { "" } else { "." }));
+}
+
+/// Appends the date of so many days since 1970, in quotation marks.
+pub fn date(days: i64, out: &mut Vec<u8>) {
+    out.push(b'"');
+    calendar(days, out);
+    out.push(b'"');
+}
+
+/// Appends the time of so many microseconds since 1970, in quotation marks; an instant is one of UTC.
+///
+/// Spark cuts the microseconds off. Here they are written where they are not 0.
+pub fn timestamp(micros: i64, utc: bool, out: &mut Vec<u8>) {
+    out.push(b'"');
+    calendar(micros.div_euclid(MICROS_OF_DAY), out);
+    let of_day = micros.rem_euclid(MICROS_OF_DAY);
+    let (seconds, fraction) = (of_day / 1_000_000, of_day % 1_000_000);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    put(out, format_args!("T{hour:02}:{minute:02}:{second:02}"));
+    if fraction % 1000 == 0 {
+        put(out, format_args!(".{:03}", fraction / 1000));
+    } else {
+        put(out, format_args!(".{fraction:06}"));
+    }
+    out.extend_from_slice(if utc { b"Z\"" } else { b"\"" });
+}
+
+/// Appends `2026-11-26`. Years after 9999 have a sign.
+fn calendar(days: i64, out: &mut Vec<u8>) {
+    // The year begins in March, so that the leap day is its last; 400 years have 146,097 days.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let (month, day) = ((from_march + 2) % 12 + 1, day_of_year - (153 * from_march + 2) / 5 + 1);
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    let sign = if year < 0 {
+        "-"
+    } else if year > 9999 {
+        "+"
+    } else {
+        ""
+    };
+    put(out, format_args!("{sign}{:04}-{month:02}-{day:02}", year.unsigned_abs()));
+}
+
+/// Appends bytes in Base64 with padding, in quotation marks.
+pub fn base64(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for group in bytes.chunks(3) {
+        let bits = (0..3).fold(0u32, |bits, i| bits << 8 | u32::from(group.get(i).copied().unwrap_or(0)));
+        for i in 0..4 {
+            let letter = BASE64.get((bits >> (18 - 6 * i) & 63) as usize).copied();
+            out.push(letter.filter(|_| i <= group.len()).unwrap_or(b'='));
+        }
+    }
+    out.push(b'"');
+}
+
+fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    // Writing to memory does not fail.
+    let _ = out.write_fmt(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = vec![];
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn floats_are_those_of_java() {
+        for (value, text) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (-12.5, "-12.5"),
+            (123_456.75, "123456.75"),
+            (9_999_999.0, "9999999.0"),
+            (1e7, "1.0E7"),
+            (0.001, "0.001"),
+            (0.0123, "0.0123"),
+            (0.00099, "9.9E-4"),
+            (1e300, "1.0E300"),
+            (5e-324, "4.9E-324"),
+            (f64::NAN, "\"NaN\""),
+            (f64::NEG_INFINITY, "\"-Infinity\""),
+        ] {
+            assert_eq!(written(|out| double(value, out)), text);
+        }
+        assert_eq!(written(|out| single(0.1, out)), "0.1");
+        assert_eq!(written(|out| single(f32::from_bits(1), out)), "1.4E-45");
+    }
+
+    #[test]
+    fn decimals_are_those_of_java() {
+        for (value, scale, text) in [
+            (0, 0, "0"),
+            (0, 2, "0.00"),
+            (0, 18, "0E-18"),
+            (-1234, 2, "-12.34"),
+            (5, 6, "0.000005"),
+            (5, 7, "5E-7"),
+            (-123, 10, "-1.23E-8"),
+            (7, -2, "7E+2"),
+        ] {
+            assert_eq!(written(|out| decimal(value, scale, out)), text);
+        }
+    }
+
+    #[test]
+    fn dates_and_times_have_the_calendar_of_today() {
+        for (days, text) in [
+            (0, "1970-01-01"),
+            (20_783, "2026-11-26"),
+            (11_016, "2000-02-29"),
+            (-719_162, "0001-01-01"),
+            (-719_163, "0000-12-31"),
+            (-719_529, "-0001-12-31"),
+            (2_932_897, "+10000-01-01"),
+        ] {
+            assert_eq!(written(|out| date(days, out)), format!("\"{text}\""));
+        }
+        assert_eq!(written(|out| timestamp(-1, true, out)), "\"1969-12-31T23:59:59.999999Z\"");
+        assert_eq!(written(|out| timestamp(1_500_000, false, out)), "\"1970-01-01T00:00:01.500\"");
+    }
+
+    #[test]
+    fn strings_and_bytes_are_escaped() {
+        assert_eq!(written(|out| string("a\"\\/\n\u{1f}größe".as_bytes(), out)), r#""a\"\\/\n\u001Fgröße""#);
+        for (bytes, text) in
+            [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"\xff\xfe\xfd", "//79")]
+        {
+            assert_eq!(written(|out| base64(bytes, out)), format!("\"{text}\""));
+        }
+    }
+}
