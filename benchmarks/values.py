@@ -1,7 +1,7 @@
 """Avro values read as columns, beside raw bytes, ready-made columns, and the JVM's connector with `from_avro`.
 
-The same rows as Protobuf, and as JSON beside the JVM's connector with `from_json`. Then columns written as Avro values,
-beside the JVM's connector with `to_avro`.
+The same rows as Protobuf, and as JSON beside the JVM's connector with `from_json`. Then columns written as Avro,
+Protobuf and JSON values, beside the JVM's connector with `to_avro` and `to_json`.
 
     ./run bench values [--records 4000000] [--rounds 5]
 
@@ -31,7 +31,7 @@ import pyspark
 from confluent_kafka import Producer
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, expr, from_json
+from pyspark.sql.functions import col, expr, from_json, to_json
 
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Comparison, Figures, in_turns
@@ -53,6 +53,7 @@ AVRO, MIXED, FEWER, RAW, READY, JVM, JVM_TUNED = (
 )
 PROTOBUF, JSON, FROM_JSON = "protobuf", "json", "from_json"
 WRITE, JVM_WRITE = "write avro", "to_avro"
+WRITE_PROTOBUF, WRITE_JSON, TO_JSON = "write protobuf", "write json", "to_json"
 FIELDS = {
     "id": "long",
     "customer": "string",
@@ -185,9 +186,9 @@ def seconds(frame: Callable[[], DataFrame]) -> float:
 
 
 def writing(
-    spark: SparkSession, servers: str, registry: str, schema_id: int, records: int, *, with_jvm: bool
+    spark: SparkSession, servers: str, registry: str, ids: dict[str, int], records: int, *, with_jvm: bool
 ) -> dict[str, Callable[[], float]]:
-    """Return the writes of the same rows by us and, if it is there, by the JVM's sink."""
+    """Return the writes of the same rows by us, and by the JVM's sink; `ids` are those of the schemas, by format."""
     rows = spark.range(0, records, 1, PARTITIONS).selectExpr(f"struct({MADE}) AS value").cache()
     rows.count()
 
@@ -197,14 +198,20 @@ def writing(
         writer.option("kafka.bootstrap.servers", servers).save()
         return time.perf_counter() - started
 
-    options = {"value.format": "avro", "schema.registry.url": registry, "value.schema.id": str(schema_id)}
-    contestants: dict[str, Callable[[], float]] = {WRITE: partial(written, rows, "kafkagroup", options)}
+    def ours(value_format: str) -> Callable[[], float]:
+        options = {"value.format": value_format}
+        if value_format in ids:
+            options |= {"schema.registry.url": registry, "value.schema.id": str(ids[value_format])}
+        return partial(written, rows, "kafkagroup", options)
+
+    contestants = {WRITE: ours("avro"), WRITE_PROTOBUF: ours("protobuf"), WRITE_JSON: ours("json")}
+    contestants[TO_JSON] = partial(written, rows.select(to_json("value").alias("value")), "kafka", {})
     if with_jvm:
         from pyspark.sql.avro.functions import to_avro
         from pyspark.sql.functions import concat, unhex
         from pyspark.sql.functions import lit as literal
 
-        head = unhex(literal(f"00{schema_id:08x}"))
+        head = unhex(literal(f"00{ids['avro']:08x}"))
         framed = concat(head, to_avro("value", json.dumps(schema(extra=False)))).alias("value")
         contestants[JVM_WRITE] = partial(written, rows.select(framed), "kafka", {})
     return contestants
@@ -285,8 +292,13 @@ def main() -> None:
         in_turns(figures, {name: partial(seconds, frame) for name, frame in frames.items()}, given.rounds)
         for name in ("kafkagroup", "kafka"):
             kafka.create_topic(f"written-{name}", PARTITIONS)
-        writes = writing(spark, servers, registry.url, one, given.records, with_jvm=with_jvm)
-        comparisons = (Comparison(WRITE, JVM_WRITE, 2.0),)
+        ids = {"avro": one, "protobuf": as_message}
+        writes = writing(spark, servers, registry.url, ids, given.records, with_jvm=with_jvm)
+        comparisons = (
+            Comparison(WRITE, JVM_WRITE, 2.0),
+            Comparison(WRITE_PROTOBUF, WRITE),
+            Comparison(WRITE_JSON, TO_JSON),
+        )
         in_turns(Figures("values, written", comparisons=comparisons), writes, given.rounds)
 
 

@@ -44,8 +44,7 @@ _SPARK_TYPES: dict[pa.DataType, DataType] = {
 }
 
 _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
-    # Nothing is written with a duration.
-    **{type(spark): arrow for arrow, spark in _SPARK_TYPES.items() if not pa.types.is_duration(arrow)},
+    **{type(spark): arrow for arrow, spark in _SPARK_TYPES.items()},
     ByteType: pa.int8(),
     ShortType: pa.int16(),
 }
@@ -69,10 +68,10 @@ def arrow_type(kind: DataType, path: str = "") -> pa.DataType:
 
     Args:
         kind: Its type in Spark.
-        path: The path of the field within the column `value`, for errors.
+        path: The path of the field within the column, for errors.
 
     Raises:
-        InvalidConfigurationError: Avro has no such type; names the path.
+        InvalidConfigurationError: No format has such a type; names the path.
     """
     if isinstance(kind, StructType):
         fields = kind.fields
@@ -88,5 +87,5 @@ def arrow_type(kind: DataType, path: str = "") -> pa.DataType:
     for known, found in _ARROW_TYPES.items():
         if isinstance(kind, known):
             return found
-    place = f"Field {path} of the column value" if path else "The column value"
-    raise InvalidConfigurationError(f"{place} has the type {kind.simpleString()}, which cannot be written as Avro.")
+    place = f"Field {path} of the column" if path else "The column"
+    raise InvalidConfigurationError(f"{place} has the type {kind.simpleString()}, which cannot be encoded.")

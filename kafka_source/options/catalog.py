@@ -32,7 +32,7 @@ from kafka_source.options.kinds import (
     TimestampStrategy,
     TransactionalOnLost,
 )
-from kafka_source.options.values import ColumnOptions, ValueOptions
+from kafka_source.options.values import ValueOptions
 
 MIB = 1024 * 1024
 
@@ -505,11 +505,6 @@ class ReadOptions(ValueOptions):
         return self.in_group and self.assign is None
 
     @property
-    def decoded(self) -> tuple[ColumnOptions, ...]:
-        """The options of the columns that the tasks make from the bytes that are fetched."""
-        return tuple(one for one in (self.of_value, self.of_key) if one.is_decoded)
-
-    @property
     def goes_on_after_bad_values(self) -> bool:
         """Whether values that cannot be decoded do not end the query, so that their records are counted."""
         return bool(self.decoded) and self.mode != "FAILFAST"
@@ -572,8 +567,9 @@ class SinkOptions(ValueOptions):
     auto_register_schemas: bool = option(
         "auto.register.schemas",
         kinds.BOOLEAN,
-        "With `value.format=avro`: register the schema of the values before a batch is written, which is the one of "
-        "`value.schema`, or the one that Spark's `to_avro` makes of the column. If false, the registry must have it.",
+        "Register the schema of the values before a batch is written: the one of `value.schema`, or the one of the "
+        "column, with `avro` as Spark's `to_avro` makes it. With `protobuf` `value.schema` is needed. If false, the "
+        "registry must have it.",
         default=False,
         where=Where.SINK,
     )

@@ -146,7 +146,6 @@ def option_of_key(of_value: _T) -> _T:
         name=declared.name.replace("value.", "key.", 1),
         doc=f"What `{declared.name}` is for values, for keys.",
         default_text=declared.default_text.replace("value", "key"),
-        where=Where.READ,
     )
     return cast("_T", field(default=made.default, metadata={_METADATA: made}))
 

@@ -561,13 +561,15 @@ def _refuse_unused(
         name, what = option.name.lower(), option.name.lower().removeprefix(f"{own}.")
         if name not in names or not name.startswith(prefix) or what == "format":
             continue
-        if column.format == "json" and what != "schema":
+        if column.format == "json" and "json" not in formats and what != "schema":
             problem = f"Remove the option {option.name}: JSON {own}s are read by {own}.schema, without a registry"
-        elif column.format == "avro" and what in _OF_PROTOBUF:
+        elif column.is_decoded and column.format != "protobuf" and what in _OF_PROTOBUF:
             problem = f"Option {option.name} is for Protobuf {own}s: set {own}.format to protobuf, or remove it"
         elif not column.is_decoded:
             words = " or ".join(formats)
             problem = f"Option {option.name} is for {own}s with a schema: set {own}.format to {words}, or remove it"
+        elif column.format == "json" and prefix == REGISTRY_PREFIX:
+            problem = f"Remove the option {option.name}: with {own}.framing=none JSON {own}s have no schema"
         else:
             continue
         raise OptionError(option.name, HIDDEN, problem=problem)
@@ -598,32 +600,67 @@ def _check_dead_letters(options: ReadOptions) -> None:
 
 def _check_encoding(options: SinkOptions, given: Mapping[str, str]) -> None:
     names = {name.lower() for name in given}
-    if options.value_format == "json":
-        problem = "Remove value.format=json: a sink does not encode JSON; write the column `to_json(value)`"
-        raise OptionError("value.format", "json", problem=problem)
-    if options.value_format == "protobuf":
-        problem = "Remove value.format=protobuf: a sink does not encode Protobuf; write the column `to_protobuf(value)`"
-        raise OptionError("value.format", "protobuf", problem=problem)
-    value = options.of_value
-    for prefix in () if value.has_schema else ("value.", REGISTRY_PREFIX):
-        _refuse_unused(value, names, prefix, ("avro",))
-    if not value.has_schema:
-        if options.auto_register_schemas:
-            problem = "Option auto.register.schemas is for Avro values: set value.format to avro, or remove it"
-            raise OptionError("auto.register.schemas", "true", problem=problem)
-        return
-    others = [one for one in ("value.schema", "value.subject", "auto.register.schemas") if one in names]
-    if options.value_schema_id is not None and others:
-        problem = f"Keep one of the options value.schema.id and {others[0]}: the id says which schema the values have"
-        raise OptionError("value.schema.id", str(options.value_schema_id), problem=problem)
-    if options.auto_register_schemas and options.value_framing == "none":
-        problem = "Remove auto.register.schemas: with value.framing=none the values have no id of a schema"
+    columns = (options.of_value, options.of_key)
+    url, with_id = options.schema_registry_url, list[ColumnOptions]()
+    for column in columns:
+        _refuse_unused(column, names, f"{column.column}.", DECODED_FORMATS)
+        if column.is_plain_json(url):
+            _check_plain_json(column, names)
+        elif column.is_decoded:
+            _check_writer_schema(options, column, names)
+            with_id += [column] if column.framing != "none" else []
+    if options.auto_register_schemas and not with_id:
+        problem = (
+            "Remove auto.register.schemas: nothing is written with the id of a schema. That needs value.format or "
+            "key.format, schema.registry.url, and not value.framing=none"
+        )
         raise OptionError("auto.register.schemas", "true", problem=problem)
-    _check_registry(options, (value,))
-    needs_subject = options.value_schema_id is None and options.schema_registry_url is not None
-    if needs_subject and options.value_subject is None and options.topic is None:
-        problem = "Set value.subject or value.schema.id: without the option topic, rows may go to several topics"
-        raise OptionError("value.subject", None, problem=problem)
+    if any(column.format == "json" for column in with_id):
+        return
+    if any(column.has_schema for column in columns):
+        _check_registry(options, columns)
+    else:
+        _refuse_unused(options.of_value, names, REGISTRY_PREFIX, DECODED_FORMATS)
+
+
+def _check_plain_json(column: ColumnOptions, names: Collection[str]) -> None:
+    own = column.column
+    if found := [name for name in (f"{own}.{one}" for one in _SOURCES) if name in names]:
+        how = f"set schema.registry.url without {own}.framing=none, or remove {found[0]}"
+        problem = f"Without the id of a schema JSON {own}s have no schema: {how}"
+        raise OptionError(found[0], HIDDEN, problem=problem)
+
+
+def _check_writer_schema(options: SinkOptions, column: ColumnOptions, names: Collection[str]) -> None:
+    own, file = column.column, column.descriptor_file
+    others = [one for one in (f"{own}.schema", f"{own}.subject", "auto.register.schemas") if one in names]
+    if column.schema_id is not None and others:
+        problem = f"Keep one of the options {own}.schema.id and {others[0]}: the id says which schema the {own}s have"
+        raise OptionError(f"{own}.schema.id", str(column.schema_id), problem=problem)
+    sources = [one for one in (f"{own}.schema", f"{own}.schema.id", f"{own}.subject") if one in names]
+    if file is not None and column.framing != "none":
+        problem = (
+            f"Set {own}.schema to the text of the .proto file in place of {own}.descriptor.file, which a registry does "
+            f"not take, or set {own}.framing=none"
+        )
+        raise OptionError(f"{own}.descriptor.file", file, problem=problem)
+    if file is not None and sources:
+        problem = (
+            f"Keep one of the options {own}.descriptor.file and {sources[0]}: each says which schema the {own}s have"
+        )
+        raise OptionError(f"{own}.descriptor.file", file, problem=problem)
+    if column.framing == "none" and column.has_own_schema:
+        return
+    if options.auto_register_schemas and column.format == "protobuf" and column.schema is None:
+        problem = (
+            f"Set {own}.schema to the text of a .proto file, or remove auto.register.schemas: the numbers of fields "
+            "must stay the same, and a column does not have them"
+        )
+        raise OptionError(f"{own}.schema", None, problem=problem)
+    has_subject = column.subject is not None or options.topic is not None
+    if column.schema_id is None and options.schema_registry_url is not None and not has_subject:
+        problem = f"Set {own}.subject or {own}.schema.id: without the option topic, rows may go to several topics"
+        raise OptionError(f"{own}.subject", None, problem=problem)
 
 
 def _check_registry(options: ValueOptions, columns: Sequence[ColumnOptions]) -> None:

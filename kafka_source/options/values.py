@@ -35,7 +35,7 @@ class ColumnOptions:
 
     @property
     def is_decoded(self) -> bool:
-        """Whether tasks make the column from the bytes that are fetched."""
+        """Whether tasks decode the column from bytes, or encode it."""
         return self.format in kinds.DECODED_FORMATS
 
     @property
@@ -53,10 +53,14 @@ class ColumnOptions:
         """Whether the registry is asked for the schema of the column or of a value."""
         return self.has_schema and not (self.framing == "none" and self.has_own_schema)
 
+    def is_plain_json(self, registry_url: str | None) -> bool:
+        """Whether a sink writes the column as JSON without the id of a schema."""
+        return self.format == "json" and (registry_url is None or self.framing == "none")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ValueOptions(CommonOptions):
-    """How the values and keys of a read are decoded, and the values of a sink encoded.
+    """How the values and keys of a read are decoded, and those of a sink encoded.
 
     Attributes:
         registry: All options with the prefix `schema.registry.`, without it.
@@ -69,7 +73,7 @@ class ValueOptions(CommonOptions):
         kinds.VALUE_FORMAT,
         "What the column `value` is: the bytes, a `string` of UTF-8, or the fields of `avro`, `protobuf` or `json` "
         "values as a struct. A read decodes each Avro value by the schema with which it was written. A sink encodes "
-        "the struct as Avro, and needs no option for bytes and strings. All but bytes and strings need the package "
+        "the struct, and needs no option for bytes and strings. All but bytes and strings need the package "
         "kafkagroup-native.",
         default="binary",
         where=Where.ALL,
@@ -79,8 +83,8 @@ class ValueOptions(CommonOptions):
         kinds.TEXT,
         "The schema of the column `value`: with `avro` as JSON, with `protobuf` the text of a `.proto` file, "
         "with `json`, where it is required, a type as `from_json` takes it, `id bigint, tags array<string>`. A read "
-        "resolves Avro values of other schemas to it, by Avro's rules. A sink writes with it: the registry must have "
-        "it, or `auto.register.schemas` registers it.",
+        "resolves Avro values of other schemas to it, by Avro's rules. A sink writes with it, and with `json` and a "
+        "registry it is a JSON Schema: the registry must have it, or `auto.register.schemas` registers it.",
         default_text="with `avro` and `protobuf` the newest schema of `value.subject`",
         where=Where.ALL,
     )
@@ -106,19 +110,22 @@ class ValueOptions(CommonOptions):
         kinds.TEXT,
         "With `protobuf`: the full name of the message that the column is, `shop.v1.Order`.",
         default_text="the first message of the schema",
+        where=Where.ALL,
     )
     value_descriptor_file: str | None = option(
         "value.descriptor.file",
         kinds.TEXT,
         "With `protobuf`: a file of the driver with the schema, as `protoc --include_imports --descriptor_set_out` "
-        "writes it. The first message is that of its last file.",
+        "writes it. The first message is that of its last file. A sink takes it with `value.framing=none`.",
+        where=Where.ALL,
     )
     value_framing: ValueFraming = option(
         "value.framing",
         kinds.VALUE_FRAMING,
         "What precedes the Avro datum or the Protobuf message. `confluent`: a zero byte and the id of the schema in 4 "
         "bytes, as the serializers of Confluent, Karapace and Redpanda write it; with Protobuf the message indexes "
-        "too. `none`: nothing; then all values have the column's schema.",
+        "too. `none`: nothing; then all values have the column's schema. A sink writes JSON with the id if "
+        "`schema.registry.url` is set, and else without.",
         default="confluent",
         where=Where.ALL,
     )
@@ -210,3 +217,8 @@ class ValueOptions(CommonOptions):
             self.key_descriptor_file,
             self.key_framing,
         )
+
+    @property
+    def decoded(self) -> tuple[ColumnOptions, ...]:
+        """The options of the columns that tasks decode from bytes, or encode."""
+        return tuple(one for one in (self.of_value, self.of_key) if one.is_decoded)

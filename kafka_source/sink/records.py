@@ -5,7 +5,7 @@ The rules of the schema are those of Spark's own Kafka sink. Error texts are Spa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from kafka_source.values.encoding import ValueEncoding
+    from kafka_source.values.encoding import ColumnEncoding
 
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.record_columns import COLUMN_TYPES
+from kafka_source.options.kinds import DecodedColumn
 from kafka_source.produce.records import HEADERS, Records
 
 _ROWS = 1000
 
 
 def from_arrow(
-    batch: pa.RecordBatch, columns: SinkColumns, topic: str | None, encoding: ValueEncoding | None = None
+    batch: pa.RecordBatch, columns: SinkColumns, topic: str | None, encodings: Sequence[ColumnEncoding] = ()
 ) -> Records:
     """Return the records of an Arrow batch.
 
@@ -31,53 +32,58 @@ def from_arrow(
         batch: The rows.
         columns: Where the parts of a record are.
         topic: The option `topic`.
-        encoding: How the values are encoded; None: they are bytes or strings.
+        encodings: How keys and values are encoded; those without one are bytes or strings.
 
     Raises:
-        InvalidConfigurationError: A row has no topic, a negative partition, a header without a key, or a value that
-            cannot be encoded.
+        InvalidConfigurationError: A row has no topic, a negative partition, a header without a key, or a value or key
+            that cannot be encoded.
     """
-    if encoding is not None:
-        from kafka_source.values.encoding import encode
-
-        topics = batch.column(columns.topic) if topic is None and columns.topic is not None else topic
-        values = encode(batch.column(columns.value), topics, encoding)
-        batch = pa.RecordBatch.from_arrays(
-            [values if i == columns.value else column for i, column in enumerate(batch.columns)],
-            [str(i) for i in range(batch.num_columns)],
-        )
+    by_position = _by_position(encodings, columns)
 
     def column(position: int | None, kind: pa.DataType) -> pa.Array | None:
         if position is None:
             return None
         given = batch.column(position)
+        if position in by_position:
+            from kafka_source.values.encoding import encode
+
+            topics = batch.column(columns.topic) if topic is None and columns.topic is not None else topic
+            return encode(given, topics, by_position[position])
         return _named_headers(given).cast(kind) if kind == HEADERS else given.cast(kind)
 
     return _records(column, columns, topic)
 
 
 def from_rows(
-    rows: Iterator[Sequence[Any]], columns: SinkColumns, topic: str | None, encoding: ValueEncoding | None = None
+    rows: Iterator[Sequence[Any]], columns: SinkColumns, topic: str | None, encodings: Sequence[ColumnEncoding] = ()
 ) -> Iterator[Records]:
     """Yield the records of rows, 1,000 rows at a time, for Spark versions that write streams row by row.
 
     Raises:
         InvalidConfigurationError: As `from_arrow`.
     """
+    by_position = _by_position(encodings, columns)
     while chunk := list(islice(rows, _ROWS)):
 
         def column(position: int | None, kind: pa.DataType, chunk: list[Sequence[Any]] = chunk) -> pa.Array | None:
             if position is None:
                 return None
             values = [row[position] for row in chunk]
-            if encoding is not None and position == columns.value:
+            if position in by_position:
                 from kafka_source.values.encoding import column_of, encode
 
+                encoding = by_position[position]
                 topics = pa.array([row[columns.topic] for row in chunk]) if columns.topic is not None else topic
                 return encode(column_of(values, encoding.type), topics, encoding)
             return pa.array([_headers(value) for value in values] if kind == HEADERS else values, kind)
 
         yield _records(column, columns, topic)
+
+
+def _by_position(encodings: Sequence[ColumnEncoding], columns: SinkColumns) -> dict[int, ColumnEncoding]:
+    positions = {"key": columns.key, "value": columns.value}
+    named = ((positions[one.schema.column], one) for one in encodings)
+    return {position: one for position, one in named if position is not None}
 
 
 def _headers(headers: Sequence[Any] | None) -> list[dict[str, Any]] | None:
@@ -171,29 +177,30 @@ class SinkColumns:
     headers: int | None = None
 
 
-def sink_columns(fields: Sequence[tuple[str, str]], topic: str | None, *, encoded: bool = False) -> SinkColumns:
+def sink_columns(
+    fields: Sequence[tuple[str, str]], topic: str | None, *, encoded: Collection[DecodedColumn] = ()
+) -> SinkColumns:
     """Find and check the columns of a record. Other columns are ignored, as in Spark's own sink.
 
     Args:
         fields: For each column of the rows its name, and the name of its type in Spark's SQL.
         topic: The option `topic`.
-        encoded: Whether the values are encoded, so that the column `value` may have any type.
+        encoded: The columns that are encoded, so that they may have any type; each must be there.
 
     Raises:
         InvalidConfigurationError: A column is missing or has a wrong type; names it and its allowed types.
     """
-    allowed = {name: kinds for name, kinds in _ALLOWED.items() if name != "value" or not encoded}
+    allowed = {name: kinds for name, kinds in _ALLOWED.items() if name not in encoded}
     wanted = [name for name in _ALLOWED if name != "topic" or topic is None]
     found = {name: _position(fields, name, allowed.get(name)) for name in wanted}
     if topic is None and found["topic"] is None:
         raise InvalidConfigurationError(
             "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
         )
-    value = found["value"]
-    if value is None:
-        raise InvalidConfigurationError(
-            f"Required attribute 'value' not found among the columns {', '.join(name for name, _ in fields)}."
-        )
+    value, missing = found["value"], [name for name in ("value", *encoded) if found[name] is None]
+    if value is None or missing:
+        there = ", ".join(name for name, _ in fields)
+        raise InvalidConfigurationError(f"Required attribute '{missing[0]}' not found among the columns {there}.")
     return SinkColumns(value, found["key"], found.get("topic"), found["partition"], found["headers"])
 
 
@@ -207,6 +214,10 @@ def _position(fields: Sequence[tuple[str, str]], name: str, allowed: tuple[str, 
     if actual.split(" collate ")[0].lower() not in allowed:
         raise InvalidConfigurationError(
             f"{name} attribute unsupported type {actual}. {name} must be a(n) {' or '.join(allowed)}."
-            + (" With value.format=avro a value may be a struct." if name == "value" else "")
+            + (
+                f" With {name}.format=avro, protobuf or json a {name} may be a struct."
+                if name in ("key", "value")
+                else ""
+            )
         )
     return position

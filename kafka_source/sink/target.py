@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafka_source.values.encoding import ValueEncoding
+    from kafka_source.values.encoding import ColumnEncoding
 
 from kafka_source.client_config import Settings
 from kafka_source.options import SinkOptions
@@ -41,7 +41,7 @@ class Target:
         exactly_once: Settings of an exactly-once sink; None for an at-least-once sink.
         quota: The query's quota; None for no quota.
         name: Hash of the options, which tells this write's quota from those of the driver's other writes.
-        encoding: How values are encoded; None: they are bytes or strings, or this writer only commits.
+        encodings: How values and keys are encoded that are no bytes or strings; none if this writer only commits.
     """
 
     options: SinkOptions
@@ -49,7 +49,7 @@ class Target:
     exactly_once: ExactlyOnce | None
     quota: QuotaSettings | None
     name: str
-    encoding: ValueEncoding | None = None
+    encodings: tuple[ColumnEncoding, ...] = ()
 
     @property
     def settings(self) -> Settings:

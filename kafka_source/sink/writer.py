@@ -82,8 +82,8 @@ class _Writer:
 
     def _write_arrow(self, batches: Iterator[pa.RecordBatch]) -> CommitMessage:
         target = self._target
-        topic, encoding = target.options.topic, target.encoding
-        return self._write(from_arrow(batch, target.columns, topic, encoding) for batch in batches)
+        topic, encodings = target.options.topic, target.encodings
+        return self._write(from_arrow(batch, target.columns, topic, encodings) for batch in batches)
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> int:
         """Commit the batch, and return its number of records."""
@@ -145,7 +145,7 @@ class RowStreamWriter(_StreamWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write a task's rows; return when all of its records are acknowledged."""
         target = self._target
-        return self._write(from_rows(iterator, target.columns, target.options.topic, target.encoding))
+        return self._write(from_rows(iterator, target.columns, target.options.topic, target.encodings))
 
 
 if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
@@ -202,7 +202,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
         raise InvalidConfigurationError(
             "Save mode overwrite not allowed for Kafka: records can only be appended to a topic. Use mode append."
         )
-    return BatchWriter(_with_encoding(_checked(_target(options, schema, write_id=uuid.uuid4().hex)), schema))
+    return BatchWriter(_with_encodings(_checked(_target(options, schema, write_id=uuid.uuid4().hex)), schema))
 
 
 def stream_writer(
@@ -214,7 +214,7 @@ def stream_writer(
         options: The user's options.
         schema: The stream's schema.
         overwrite: Whether the output mode is `complete`; ignored.
-        commits: Whether the writer only commits or aborts a micro-batch, so that it needs no schema of the values.
+        commits: Whether the writer only commits or aborts a micro-batch, so that it needs no schema of its columns.
 
     Raises:
         OptionError: An option is wrong.
@@ -222,7 +222,7 @@ def stream_writer(
         KafkaGroupError: See `values.writer_schema.writer_schema`.
     """
     target = _checked(_target(options, schema))
-    return StreamWriter(target if commits else _with_encoding(target, schema))
+    return StreamWriter(target if commits else _with_encodings(target, schema))
 
 
 def _checked(target: Target) -> Target:
@@ -246,21 +246,24 @@ def _target(given: Mapping[str, str], schema: StructType, write_id: str | None =
     if exactly_once is not None:
         check_transactional(options.settings)
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-    columns = sink_columns(fields, options.topic, encoded=options.value_format == "avro")
+    columns = sink_columns(fields, options.topic, encoded=[one.column for one in options.decoded])
     return Target(options, columns, exactly_once, QuotaSettings.of(options), _name(given))
 
 
-def _with_encoding(target: Target, schema: StructType) -> Target:
-    """Return the target with the schema of the values: errors of the registry come before any task starts."""
-    if target.options.value_format != "avro":
+def _with_encodings(target: Target, schema: StructType) -> Target:
+    """Return the target with the schemas of values and keys: errors of the registry come before any task starts."""
+    if not target.options.decoded:
         return target
     # Import it late: most sinks do not need it.
     from kafka_source.spark_types import arrow_type
-    from kafka_source.values.encoding import ValueEncoding
+    from kafka_source.values.encoding import ColumnEncoding
     from kafka_source.values.writer_schema import writer_schema
 
-    kind = arrow_type(schema.fields[target.columns.value].dataType)
-    return replace(target, encoding=ValueEncoding(writer_schema(target.options, kind), kind))
+    encodings = []
+    for column in target.options.decoded:
+        kind = arrow_type(schema[column.column].dataType)
+        encodings.append(ColumnEncoding(writer_schema(target.options, column, kind), kind))
+    return replace(target, encodings=tuple(encodings))
 
 
 def _exactly_once(options: SinkOptions, write_id: str | None) -> ExactlyOnce | None:

@@ -1,4 +1,7 @@
-"""The Avro schema of a column: what Spark's `SchemaConverters.toAvroType` makes of its type."""
+"""The schema of a column that is written: of Avro, as Spark's `SchemaConverters.toAvroType` makes it, or a JSON Schema.
+
+There is none of Protobuf: the numbers of its fields must stay the same, and a column does not have them.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,22 @@ _SIMPLE: dict[pa.DataType, _Json] = {
 }
 
 
-def derived_schema(kind: pa.DataType) -> str:
-    """Return the schema of a column of this type, as JSON.
+_JSON_TYPES: dict[pa.DataType, dict[str, object]] = {
+    pa.null(): {"type": "null"},
+    pa.bool_(): {"type": "boolean"},
+    **{kind: {"type": "integer"} for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
+    **{kind: {"type": "number"} for kind in (pa.float32(), pa.float64())},
+    pa.string(): {"type": "string"},
+    pa.binary(): {"type": "string", "contentEncoding": "base64"},
+    pa.date32(): {"type": "string", "format": "date"},
+    pa.timestamp("us", tz="UTC"): {"type": "string", "format": "date-time"},
+    # A date-time has an offset from UTC.
+    pa.timestamp("us"): {"type": "string"},
+}
+
+
+def avro_schema(kind: pa.DataType) -> str:
+    """Return the Avro schema of a column of this type, as JSON.
 
     Args:
         kind: The type, which may have timestamps in UTC only.
@@ -97,6 +114,41 @@ def _bytes_of(precision: int) -> int:
     return (largest.bit_length() + 8) // 8
 
 
+def json_schema(kind: pa.DataType) -> str:
+    """Return the JSON Schema of the texts that are written of a column of this type.
+
+    An object has no other properties than these. Registries take a new property that is not required as a compatible
+    change only if it is so.
+
+    Raises:
+        InvalidConfigurationError: JSON has no such type; names the path.
+    """
+    return json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **_json_type(kind, "")})
+
+
+def _json_type(kind: pa.DataType, path: str) -> dict[str, object]:
+    if pa.types.is_struct(kind):
+        properties = {f.name: _json_type(f.type, f"{path}.{f.name}" if path else f.name) for f in kind}
+        # A null is left out.
+        required = [field.name for field in kind if not field.nullable]
+        closed: dict[str, object] = {"type": "object", "properties": properties, "additionalProperties": False}
+        return closed | ({"required": required} if required else {})
+    if pa.types.is_list(kind):
+        return {"type": "array", "items": _or_null(kind.value_field, f"{path}[]")}
+    if pa.types.is_map(kind):
+        return {"type": "object", "additionalProperties": _or_null(kind.item_field, f"{path}{{}}")}
+    if pa.types.is_decimal(kind):
+        return {"type": "number"}
+    if kind not in _JSON_TYPES:
+        raise _refused(path, f"there is no JSON type for {kind}")
+    return _JSON_TYPES[kind]
+
+
+def _or_null(field: pa.Field, path: str) -> dict[str, object]:
+    made = _json_type(field.type, path)
+    return {"oneOf": [{"type": "null"}, made]} if field.nullable else made
+
+
 def _refused(path: str, why: str) -> InvalidConfigurationError:
-    place = f"Field {path} of the column value" if path else "The column value"
-    return InvalidConfigurationError(f"{place} has no Avro schema: {why}.")
+    place = f"Field {path} of the column" if path else "The column"
+    return InvalidConfigurationError(f"{place} has no schema: {why}.")

@@ -1,4 +1,4 @@
-"""Encode the values of record batches, in tasks: a column of any type -> bytes, each with the id of the schema.
+"""Encode the values and keys of record batches, in tasks: a column of any type -> bytes, with the id of the schema.
 
 A null stays null, which is a tombstone.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from kafkagroup_native import AvroEncoder
+    from kafkagroup_native import AvroEncoder, JsonEncoder, ProtobufEncoder
 
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.runtime.process_cache import ProcessCache
@@ -21,11 +21,11 @@ from kafka_source.values.writer_schema import WriterSchema
 
 
 @dataclass(frozen=True, slots=True)
-class ValueEncoding:
-    """How a sink encodes its values; sent to every task.
+class ColumnEncoding:
+    """How a sink encodes a column; sent to every task.
 
     Attributes:
-        schema: The schema of the values.
+        schema: The schema of the column, with its format.
         type: The type of the column.
     """
 
@@ -33,11 +33,11 @@ class ValueEncoding:
     type: pa.DataType
 
 
-def encode(values: pa.Array, topics: pa.Array | str | None, encoding: ValueEncoding) -> pa.Array:
+def encode(values: pa.Array, topics: pa.Array | str | None, encoding: ColumnEncoding) -> pa.Array:
     """Return the values as binary.
 
     Args:
-        values: The column `value`.
+        values: The column.
         topics: The topic of each row, or of all, for errors.
         encoding: How to encode.
 
@@ -50,9 +50,10 @@ def encode(values: pa.Array, topics: pa.Array | str | None, encoding: ValueEncod
         return pa.array(_encoders.of(encoding.schema).encode(values))
     except UnfitValue as problem:
         topic = topics[problem.row].as_py() if isinstance(topics, pa.Array) else topics
+        what = f"A {encoding.schema.column} for topic {topic}"
         raise InvalidConfigurationError(
-            f"A value for topic {topic} cannot be written with {encoding.schema}: {problem}. Correct the rows, or "
-            "write with another schema."
+            f"{what} cannot be written with {encoding.schema}: {problem}. Correct the rows, or write with another "
+            "schema."
         ) from None
 
 
@@ -78,7 +79,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def _encoder(schema: WriterSchema) -> AvroEncoder:
+def _encoder(schema: WriterSchema) -> AvroEncoder | ProtobufEncoder | JsonEncoder:
     return schema.encoder()
 
 

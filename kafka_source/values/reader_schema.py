@@ -111,8 +111,7 @@ def reader_schema(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
     check_value_kernel(f"{name}.format={column.format}")
     message = ProtobufMessage(column.message_name) if column.format == "protobuf" else None
     if column.descriptor_file is not None:
-        described = _described(column.descriptor_file, f"{name}.descriptor.file", column.message_name)
-        return ReaderSchema("", protobuf=described, column=name)
+        return ReaderSchema("", protobuf=described(column, column.descriptor_file), column=name)
     if column.schema is not None:
         return ReaderSchema(column.schema, protobuf=message, column=name)
     if column.schema_id is not None:
@@ -160,10 +159,16 @@ def _usable(
     return ReaderSchema(found.text, found.id, protobuf=protobuf, column=column)
 
 
-def _described(path: str, option: str, name: str | None) -> ProtobufMessage:
+def described(column: ColumnOptions, path: str) -> ProtobufMessage:
+    """Return the message of the descriptor file of a column.
+
+    Raises:
+        InvalidConfigurationError: The file cannot be read.
+    """
     try:
-        return ProtobufMessage(name, descriptors=Path(path).read_bytes())
+        return ProtobufMessage(column.message_name, descriptors=Path(path).read_bytes())
     except OSError as problem:
+        option = f"{column.column}.descriptor.file"
         raise InvalidConfigurationError(
             f"The file of option {option}, {path}, cannot be read on the driver: {problem.strerror}."
         ) from None

@@ -79,9 +79,10 @@ class RegisteredSchema:
 
     def check_kind(self, value_format: str) -> RegisteredSchema | Unusable:
         """Return the schema, if it is one of this format."""
-        if self.kind == value_format.upper():
+        wanted = value_format.upper()
+        if self.kind == wanted:
             return self
-        return Unusable(f"the schema with id {self.id} is of type {self.kind}, and not {value_format.capitalize()}")
+        return Unusable(f"the schema with id {self.id} is of type {self.kind}, and not {wanted}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,23 +215,28 @@ class Registry:
         _put(self._newest, subject, found)
         return found
 
-    def register(self, subject: str, text: str) -> int:
+    def register(self, subject: str, text: str, kind: str) -> int:
         """Register a schema, if the registry does not have it, and return its id.
+
+        Args:
+            subject: The subject of which it becomes a version.
+            text: The schema.
+            kind: The registry's word for what it is: AVRO, PROTOBUF or JSON.
 
         Raises:
             InvalidConfigurationError: The registry refuses it; with the registry's own words.
             AuthenticationError: The registry refuses the credentials.
             RetriableError: The registry does not answer.
         """
-        what = f"the schema of the values as a version of subject {subject}"
+        what = f"the schema as a version of subject {subject}"
         path = f"/subjects/{quote(subject, safe='')}/versions"
-        return self._id(subject, text, _Request(path, what, "register", _posted(text), int))
+        return self._id(subject, text, _Request(path, what, "register", _posted(text, kind), int))
 
-    def id_of(self, subject: str, text: str) -> int:
+    def id_of(self, subject: str, text: str, kind: str) -> int:
         """Return the id of a schema that a subject has; raises as `register`, and if it does not have it."""
-        what = f"the schema of option value.schema among the versions of subject {subject}"
+        what = f"the given schema among the versions of subject {subject}"
         path = f"/subjects/{quote(subject, safe='')}"
-        return self._id(subject, text, _Request(path, what, "find", _posted(text), int))
+        return self._id(subject, text, _Request(path, what, "find", _posted(text, kind), int))
 
     def _id(self, subject: str, text: str, request: _Request) -> int:
         if (subject, text) not in self._ids:
@@ -481,8 +487,9 @@ def _object(body: bytes, asked: _Request, url: _Url) -> dict[str, Any]:
     return answer
 
 
-def _posted(text: str) -> bytes:
-    return json.dumps({"schema": text}).encode()
+def _posted(text: str, kind: str) -> bytes:
+    # Old registries know no types.
+    return json.dumps({"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})).encode()
 
 
 _KeyT = TypeVar("_KeyT")

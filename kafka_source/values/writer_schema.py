@@ -1,112 +1,155 @@
-"""The schema with which a sink writes its values: given, known to the registry by its id or subject, or registered.
+"""The schema with which a sink writes a column: given, known to the registry by its id or subject, or registered.
 
-It is looked up in the driver, at the start of each batch. The tasks do not ask the registry.
+It is looked up in the driver, at the start of each batch. The tasks do not ask the registry. JSON needs no schema: one
+says what values may be, and not how they are written.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from kafkagroup_native import AvroEncoder
+    from kafkagroup_native import AvroEncoder, JsonEncoder, ProtobufEncoder
 
 from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.options import SinkOptions
-from kafka_source.values.derived_schema import derived_schema
-from kafka_source.values.registry import Unusable, registry_of
+from kafka_source.options.kinds import DecodedColumn, ValueFormat
+from kafka_source.options.values import ColumnOptions
+from kafka_source.values.derived_schema import avro_schema, json_schema
+from kafka_source.values.reader_schema import ProtobufMessage, described
+from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
 
 
 @dataclass(frozen=True, slots=True)
 class WriterSchema:
-    """The Avro schema of the values that a sink writes.
+    """The schema of a column that a sink writes.
 
     Attributes:
-        text: The schema as JSON.
+        format: What the values are.
+        text: The Avro or JSON Schema as JSON, or the text of a `.proto` file; empty: JSON values without a schema.
         id: Its id in the registry, which precedes each value; None: nothing does.
+        protobuf: The message of the schema, if the values are Protobuf.
+        column: The column.
     """
 
+    format: ValueFormat
     text: str
     id: int | None = None
+    protobuf: ProtobufMessage | None = None
+    column: DecodedColumn = "value"
 
     def __str__(self) -> str:
-        return "the schema of option value.schema" if self.id is None else f"schema {self.id}"
+        if self.id is not None:
+            return f"schema {self.id}"
+        if self.format == "json":
+            return f"{self.column}.format=json"
+        is_file = self.protobuf is not None and self.protobuf.descriptors is not None
+        return f"the schema of option {self.column}.{'descriptor.file' if is_file else 'schema'}"
 
-    def encoder(self) -> AvroEncoder:
+    def encoder(self) -> AvroEncoder | ProtobufEncoder | JsonEncoder:
         """Return an encoder of the kernel.
 
         Raises:
             InvalidConfigurationError: The schema is not valid.
         """
-        from kafkagroup_native import AvroEncoder
+        from kafkagroup_native import AvroEncoder, JsonEncoder, ProtobufEncoder
 
+        message = self.protobuf
         try:
-            return AvroEncoder(self.text, schema_id=self.id)
+            if self.format == "json":
+                return JsonEncoder(schema_id=self.id)
+            if message is None:
+                return AvroEncoder(self.text, schema_id=self.id)
+            schema = self.text if message.descriptors is None else message.descriptors
+            return ProtobufEncoder(schema, schema_id=self.id, imports=dict(message.imports), message=message.name)
         except ValueError as problem:
-            raise _unfit(str(self), problem) from None
+            raise _unfit(self, problem) from None
+
+    def check(self, column: pa.DataType) -> None:
+        """Check that a column of this type can be written.
+
+        Raises:
+            InvalidConfigurationError: It cannot; names the path. Or the schema is not valid.
+        """
+        try:
+            self.encoder().check(column)
+        except ValueError as problem:
+            raise _unfit(self, problem) from None
 
 
-def writer_schema(options: SinkOptions, column: pa.DataType) -> WriterSchema:
-    """Return the schema of the values of a batch.
+def writer_schema(options: SinkOptions, column: ColumnOptions, kind: pa.DataType) -> WriterSchema:
+    """Return the schema with which a column of a batch is written.
 
     Args:
-        options: The options of the sink, with `value.format=avro`.
-        column: The type of the column `value`.
+        options: The options of the sink.
+        column: Those of the column, which is of a format that is encoded.
+        kind: The type of the column.
 
     Raises:
         InvalidConfigurationError: The column does not fit the schema; the registry does not have it, or refuses it.
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.
     """
-    check_value_kernel()
-    text = options.value_schema
-    if text is None and options.auto_register_schemas:
-        text = derived_schema(column)
-    if text is not None:
+    check_value_kernel(f"{column.column}.format={column.format}")
+    schema = _given(options, column, kind)
+    if schema is not None:
         # Before it is registered, which cannot be undone.
-        _check(WriterSchema(text), column, "the schema of option value.schema" if options.value_schema else "it")
-        return WriterSchema(text, _id_of(options, text))
-    found = _known(options)
-    _check(found, column, str(found))
-    return found if options.value_framing == "confluent" else WriterSchema(found.text)
+        schema.check(kind)
+        return replace(schema, id=_id_of(options, column, schema))
+    schema = _known(options, column)
+    schema.check(kind)
+    return replace(schema, id=None) if column.framing == "none" else schema
 
 
-def _id_of(options: SinkOptions, text: str) -> int | None:
-    """Return the id of the schema of `value.schema`, or of the column."""
-    if options.value_framing == "none":
+def _given(options: SinkOptions, column: ColumnOptions, kind: pa.DataType) -> WriterSchema | None:
+    """Return the schema that the options or the column's type say; None: the registry has it."""
+    text, protobuf = column.schema, None
+    if column.descriptor_file is not None:
+        text, protobuf = "", described(column, column.descriptor_file)
+    elif column.is_plain_json(options.schema_registry_url):
+        text = ""
+    elif text is None and options.auto_register_schemas and column.framing != "none":
+        text = json_schema(kind) if column.format == "json" else avro_schema(kind)
+    if text is None:
         return None
-    registry, subject = registry_of(options.registry), _subject(options)
-    return registry.register(subject, text) if options.auto_register_schemas else registry.id_of(subject, text)
+    if column.format == "protobuf" and protobuf is None:
+        protobuf = ProtobufMessage(column.message_name)
+    return WriterSchema(column.format, text, protobuf=protobuf, column=column.column)
 
 
-def _known(options: SinkOptions) -> WriterSchema:
+def _id_of(options: SinkOptions, column: ColumnOptions, schema: WriterSchema) -> int | None:
+    """Return the id of a schema that is given."""
+    if column.framing == "none" or options.schema_registry_url is None:
+        return None
+    registry = registry_of(options.registry)
+    find = registry.register if options.auto_register_schemas else registry.id_of
+    return find(_subject(options, column), schema.text, schema.format.upper())
+
+
+def _known(options: SinkOptions, column: ColumnOptions) -> WriterSchema:
     """Return the schema that the registry has."""
-    registry, number = registry_of(options.registry), options.value_schema_id
+    registry, number, own = registry_of(options.registry), column.schema_id, column.column
+    found: RegisteredSchema | Unusable
     if number is None:
-        advice = "register one, set auto.register.schemas=true, or set value.subject, value.schema.id or value.schema"
-        newest = registry.newest(_subject(options), advice, or_known=True)
-        found = newest.check_kind("avro")
+        advice = f"register one, set auto.register.schemas=true, or set {own}.subject, {own}.schema.id or {own}.schema"
+        found = registry.newest(_subject(options, column), advice, or_known=True)
     else:
-        by_id = registry.by_id(number)
-        found = by_id if isinstance(by_id, Unusable) else by_id.check_kind("avro")
+        found = registry.by_id(number)
+    if isinstance(found, RegisteredSchema):
+        found = found.check_kind(column.format)
     if isinstance(found, Unusable):
-        raise InvalidConfigurationError(f"The column value cannot be written: {found.reason}.")
-    return WriterSchema(found.text, found.id)
+        raise InvalidConfigurationError(f"The column {own} cannot be written: {found.reason}.")
+    protobuf = ProtobufMessage(column.message_name, found.imports) if column.format == "protobuf" else None
+    return WriterSchema(column.format, found.text, found.id, protobuf, own)
 
 
-def _subject(options: SinkOptions) -> str:
-    return options.value_subject or f"{options.topic}-value"
+def _subject(options: SinkOptions, column: ColumnOptions) -> str:
+    return column.subject or f"{options.topic}-{column.column}"
 
 
-def _check(schema: WriterSchema, column: pa.DataType, name: str) -> None:
-    try:
-        schema.encoder().check(column)
-    except ValueError as problem:
-        raise _unfit(name, problem) from None
-
-
-def _unfit(name: str, problem: ValueError) -> InvalidConfigurationError:
-    return InvalidConfigurationError(f"The column value cannot be written with {name}: {problem}.")
+def _unfit(schema: WriterSchema, problem: ValueError) -> InvalidConfigurationError:
+    return InvalidConfigurationError(f"The column {schema.column} cannot be written with {schema}: {problem}.")

@@ -1,20 +1,24 @@
-"""JSON values read as columns, without a registry; and compared with what Spark's `from_json` makes of them."""
+"""JSON values read as columns, compared with Spark's `from_json`, and written, compared with `to_json`."""
 
 from __future__ import annotations
 
 import random
+import re
+import struct
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from itertools import product
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from pyspark.sql.functions import from_json
+from pyspark.sql.functions import col, from_json, to_json
 
 from kafka_source.json_type import json_column_type
 from tests.support.native import kernel
 from tests.support.records import reader
 
-JsonDecoder = kernel().JsonDecoder
+JsonDecoder, JsonEncoder = kernel().JsonDecoder, kernel().JsonEncoder
 
 SCHEMA = "id bigint, amount double, placed_at timestamp, tags array<string>"
 
@@ -148,3 +152,80 @@ def test_values_are_those_of_from_json(spark):
             wrong.append((row, mine, same[number]))
     assert not wrong, wrong[:5]
     assert 500 < len(bad) < len(rows) - 150
+
+
+NUMBER = re.compile(r'"any":([^",}]+)')
+INNER = pa.struct([("n", pa.int32()), ("t", pa.string()), ("of", pa.list_(pa.float32()))])
+WRITTEN = pa.struct(
+    {
+        **{"b": pa.bool_(), "i8": pa.int8(), "i16": pa.int16(), "i": pa.int32(), "l": pa.int64(), "f": pa.float32()},
+        **{"d": pa.float64(), "any": pa.float64(), "small": pa.decimal128(7, 7), "sum": pa.decimal128(38, 18)},
+        **{"whole": pa.decimal128(20, 0), "day": pa.date32(), "at": pa.timestamp("us", tz="UTC"), "t": pa.string()},
+        **{
+            "local": pa.timestamp("us"),
+            "raw": pa.binary(),
+            "inner": INNER,
+            "list": pa.list_(INNER),
+            'a "b"': pa.bool_(),
+        },
+        **{"map": pa.map_(pa.string(), INNER), "lists": pa.list_(pa.list_(pa.timestamp("us", tz="UTC")))},
+    }
+)
+TEXT = ("", "x", "größe", 'a"\\/\n\t\x1f\x7f', "\U0001f600\u2028")
+FLOATS = (0.0, -0.0, 1.0, -12.375, 9999999.0, 1e7, 0.001, 0.0009765625, 1e30, float("inf"), float("-inf"))
+
+
+def drawn(rng: random.Random, kind: pa.DataType) -> object:
+    if rng.random() < 0.2:
+        return None
+    if pa.types.is_struct(kind):
+        return {one.name: drawn(rng, one.type) for one in kind}
+    if pa.types.is_map(kind):
+        return [(key, drawn(rng, kind.item_type)) for key in rng.sample(TEXT, rng.randrange(3))]
+    if pa.types.is_list(kind):
+        return [drawn(rng, kind.value_type) for _ in range(rng.randrange(3))]
+    if pa.types.is_boolean(kind):
+        return rng.random() < 0.5
+    if pa.types.is_integer(kind):
+        return rng.randrange(-(1 << kind.bit_width - 1), 1 << kind.bit_width - 1)
+    if pa.types.is_floating(kind):
+        return rng.choice(FLOATS)
+    if pa.types.is_decimal(kind):
+        value = rng.choice([0, rng.randrange(10**kind.precision), rng.randrange(1000)])
+        return Decimal((rng.randrange(2), tuple(map(int, str(value))), -kind.scale))
+    if pa.types.is_date(kind):
+        return date(1, 1, 1) + timedelta(days=rng.randrange(3_650_000))
+    if pa.types.is_timestamp(kind):
+        # Spark cuts microseconds off.
+        return datetime(1, 1, 2) + timedelta(milliseconds=rng.randrange(315_000_000_000_000))
+    return rng.choice(TEXT) if pa.types.is_string(kind) else rng.choice(TEXT).encode()
+
+
+def test_structs_are_written_as_to_json_writes_them_and_read_back(spark):
+    rng = random.Random(11)
+    rows = [drawn(rng, WRITTEN) or {} for _ in range(500)]
+    for row in rows:
+        assert isinstance(row, dict)
+        (row["any"],) = struct.unpack("d", rng.randbytes(8))
+    column = pa.array(rows, WRITTEN)
+    ours = [value.decode() for value in pa.array(JsonEncoder(schema_id=None).encode(column)).to_pylist()]
+    frame = spark.createDataFrame(pa.table({"value": column}))
+    # Spark makes an instant of a local time.
+    value = col("value").withField("local", col("value.local").cast("timestamp_ntz"))
+    texts = frame.coalesce(1).select(to_json(value, {"timeZone": "UTC"})).toArrow().column(0).to_pylist()
+
+    def shown(text):
+        # The Java of before 19 does not always find the shortest text of a number.
+        return NUMBER.sub(lambda found: f'"any":{float(found[1])!r}', text)
+
+    wrong = [(mine, their) for mine, their in zip(ours, texts, strict=True) if shown(mine) != shown(their)]
+    assert not wrong, wrong[:3]
+    # What is read has no integers of less than 32 bits.
+    kind = pa.struct([(one.name, pa.int32() if one.name in ("i8", "i16") else one.type) for one in WRITTEN])
+    decoded = JsonDecoder(kind).decode(pa.array([text.encode() for text in ours], pa.binary()))
+    assert decoded.bad == []
+    assert repr(pa.array(decoded).to_pylist()) == repr(column.to_pylist())
+    at = pa.array([{"at": 1_500_001}], pa.struct([("at", pa.timestamp("us", tz="UTC"))]))
+    assert pa.array(JsonEncoder(schema_id=7).encode(at)).to_pylist() == [
+        b'\0\0\0\0\7{"at":"1970-01-01T00:00:01.500001Z"}'
+    ]

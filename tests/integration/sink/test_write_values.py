@@ -1,4 +1,4 @@
-"""Structs written as Avro: a real topic, a real Spark, a real registry, and one that answers as the test says."""
+"""Structs written as Avro, Protobuf and JSON: a real topic, Spark and registry, and one that answers as told."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.request import Request, urlopen
 
 import fastavro
 import pytest
+from pyspark.sql.functions import struct as struct_of
 
 from tests.support.avro import record
 from tests.support.native import kernel
@@ -134,7 +135,7 @@ def test_what_does_not_fit_ends_the_write_before_the_first_record(spark, kafka, 
         writer(orders(spark), kafka, registry.url, name, **login).save()
     assert SECRET not in str(failed.value)
     registry.answers[f"/subjects/{name}-value"] = 404, {}, b'{"error_code":40403,"message":"Schema not found"}'
-    with pytest.raises(Exception, match=r"value\.schema among the versions of subject .*: register it, or set auto"):
+    with pytest.raises(Exception, match=r"the given schema among the versions of subject .*: register it, or set auto"):
         writer(orders(spark), kafka, registry.url, name, **{"value.schema": json.dumps(ORDER)}).save()
     assert rows(spark, kafka, name) == []
 
@@ -151,3 +152,73 @@ def test_a_value_that_does_not_fit_names_topic_and_path_and_is_not_shown(spark, 
     writer(orders(spark, 1), kafka, "", name, **options).save()
     (value,) = rows(spark, kafka, name)
     assert datum(io.BytesIO(value))["id"] == 0
+
+
+PROTO = """syntax = "proto3"; package shop; import "google/protobuf/timestamp.proto";
+message Refund { int64 id = 1; }
+message Order { int64 id = 1; repeated Line lines = 2; google.protobuf.Timestamp at = 3; optional string note = 4;
+  message Line { string item = 1; uint32 count = 2; } }"""
+LINES = (
+    "named_struct('ID', CAST(id AS int), 'at', timestamp_millis(1500 + id), 'note', IF(id = 1, NULL, 'n'), "
+    "'lines', array(named_struct('count', id, 'item', 'x')))"
+)
+
+
+def test_a_struct_is_written_as_protobuf_and_its_key_as_avro_and_read_back(
+    spark, kafka, topic, kafkagroup_schema_registry
+):
+    registry, name = kafkagroup_schema_registry, topic("protobuf-values", partitions=1)
+    options = {"value.format": "protobuf", "value.message.name": "shop.Order", "key.format": "avro"}
+    frame = orders(spark, 4, f"IF(id = 2, NULL, {LINES})").withColumn("key", struct_of("key"))
+    given = {**options, "value.schema": PROTO}
+    with pytest.raises(Exception, match=r"does not have .* subject .*: register it, or set auto\.register\.schemas"):
+        writer(frame, kafka, registry.url, name, **given).save()
+    writer(frame, kafka, registry.url, name, **given, **{"auto.register.schemas": "true"}).save()
+    # Now the subject has it.
+    writer(frame.limit(1), kafka, registry.url, name, **options).save()
+    values = rows(spark, kafka, name)
+    # After the id come the indexes of the message, which is the second one of the file.
+    assert [value and value[5:7] for value in values] == [b"\2\2", b"\2\2", b"\2\2", None, b"\2\2"]
+    read = reader(spark, kafka, name, **options, **{"schema.registry.url": registry.url}).load()
+    found = (
+        read.orderBy("key")
+        .selectExpr("key.key AS k", "value.*")
+        .selectExpr("k", "id", "lines", "unix_micros(at)", "note")
+    )
+    assert [tuple(row) for row in found.collect()[1:]] == [
+        ("0", 0, [("x", 0)], 1_500_000, "n"),
+        ("1", 1, [("x", 1)], 1_501_000, None),
+        ("2", None, None, None, None),
+        ("3", 3, [("x", 3)], 1_503_000, "n"),
+    ]
+    wrong = orders(spark, 1, "named_struct('id', id, 'lines', array(named_struct('price', 1)))")
+    with pytest.raises(Exception, match=r"column key cannot be written with schema \d+: the column has string, which"):
+        writer(orders(spark, 1, LINES), kafka, registry.url, name, **options).save()
+    options["key.format"] = "string"
+    with pytest.raises(Exception, match=r"schema \d+: field lines\[\]\.price: message shop\.Order\.Line has no field"):
+        writer(wrong, kafka, registry.url, name, **options).save()
+
+
+def test_a_struct_is_written_as_json_with_the_id_of_its_schema_or_without(spark, kafka, topic, registry):
+    plain, framed_name = topic("json-values", partitions=1), topic("json-schema-values", partitions=1)
+    frame = orders(spark, 3, f"IF(id = 2, NULL, {LINES})")
+    writer(frame, kafka, "", plain, **{"value.format": "json"}).save()
+    texts = [row.text and row.text.encode() for row in frame.selectExpr("to_json(value) AS text").collect()]
+    assert rows(spark, kafka, plain) == texts
+    schema = "id bigint, at timestamp, note string, lines array<struct<count: bigint, item: string>>"
+    read = reader(spark, kafka, plain, **{"value.format": "json", "value.schema": schema}).load().orderBy("key")
+    assert [row.value and row.value.lines for row in read.collect()] == [[(0, "x")], [(1, "x")], None]
+    registry.answers[f"/subjects/{framed_name}-value/versions"] = 200, {}, b'{"id": 9}'
+    options = {"value.format": "json", "auto.register.schemas": "true"}
+    writer(frame, kafka, registry.url, framed_name, **options).save()
+    (posted,) = registry.posted
+    assert (posted["schemaType"], list(json.loads(posted["schema"])["properties"])) == (
+        "JSON",
+        ["ID", "at", "note", "lines"],
+    )
+    values = rows(spark, kafka, framed_name)
+    assert [value and value[:5] for value in values] == [b"\0\0\0\0\x09", b"\0\0\0\0\x09", None]
+    assert [value and value[5:] for value in values] == texts
+    text = orders(spark, 1, "to_json(named_struct('id', id))")
+    with pytest.raises(Exception, match="the column has string, and JSON is written of a struct, an array or a map"):
+        writer(text, kafka, "", plain, **{"value.format": "json"}).save()

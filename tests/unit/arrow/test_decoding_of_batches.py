@@ -68,7 +68,7 @@ def test_the_registry_says_that_a_schema_is_of_protobuf(registry: RegistryServer
     )
     (notes,) = decode_values([batch(note)], {"url": registry.url}, schema_id=3)
     assert (orders["value"].to_pylist(), notes["value"].to_pylist()) == ([{"id": 5}], [{"text": "x"}])
-    with pytest.raises(InvalidConfigurationError, match="of type AVRO, and not Protobuf"):
+    with pytest.raises(InvalidConfigurationError, match="of type AVRO, and not PROTOBUF"):
         list(decode_values([], {"url": registry.url}, schema_id=2, message="shop.Order"))
 
 

@@ -7,6 +7,7 @@ import pytest
 from kafka_source.errors import OptionError
 from kafka_source.options import OPTIONS, check_load, check_read, check_sink
 from kafka_source.options.declaration import Where
+from kafka_source.options.kinds import DECODED_FORMATS
 from kafka_source.options.validation import subject_of_topic
 
 BASE = {"kafka.bootstrap.servers": "here:1", "subscribe": "orders"}
@@ -154,26 +155,42 @@ def test_options_of_keys_that_contradict_each_other_are_refused(changed, said):
 
 SINK = {"kafka.bootstrap.servers": "here:1", "topic": "orders"}
 WRITE_AVRO = {**SINK, "value.format": "avro", "schema.registry.url": "http://there"}
+UNFRAMED: dict[str, str | None] = {"value.format": "protobuf", "value.framing": "none", "schema.registry.url": None}
+JSON_TEXT: dict[str, str | None] = {"value.format": "json", "schema.registry.url": None}
 
 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"value.format": "binary"}, r"registry\.url is for values with a schema: set value\.format to avro, or"),
-        ({"value.format": "protobuf"}, "a sink does not encode Protobuf"),
+        (
+            {"value.format": "binary"},
+            r"registry\.url is for values with a schema: set value\.format to avro or protobuf",
+        ),
+        ({"value.message.name": "M"}, r"value\.message\.name is for Protobuf values"),
+        ({"value.format": "protobuf", "auto.register.schemas": "true"}, r"Set value\.schema to the text of a \.proto"),
+        ({"value.format": "protobuf", "value.descriptor.file": "d"}, r"set value\.framing=none"),
+        (
+            {**UNFRAMED, "value.descriptor.file": "d", "value.schema": "message M {}"},
+            r"Keep one of .* value\.descriptor\.file and value\.schema",
+        ),
+        ({**JSON_TEXT, "value.schema.id": "7"}, r"set schema\.registry\.url .* or remove value\.schema\.id"),
+        ({**JSON_TEXT, "auto.register.schemas": "true"}, r"Remove auto\.register\.schemas: nothing"),
+        ({"value.format": "json", "value.framing": "none"}, r"Remove the option schema\.registry\.url"),
         ({"schema.registry.url": None}, r"schema\.registry\.url"),
         ({"topic": None}, r"Set value\.subject or value\.schema\.id"),
         ({"value.schema.id": "7", "value.subject": "s"}, r"value\.schema\.id and value\.subject"),
         ({"value.schema.id": "7", "auto.register.schemas": "true"}, r"value\.schema\.id and auto\.register\.schemas"),
         ({"value.framing": "none", "auto.register.schemas": "true"}, r"Remove auto\.register\.schemas"),
         ({"value.framing": "none", "value.schema": '"long"'}, r"Remove schema\.registry\.url"),
+        ({"key.schema": '"long"'}, r"key\.schema is for keys with a schema: set key\.format to avro or protobuf or"),
+        ({"key.format": "avro", "topic": None, "value.subject": "s"}, r"Set key\.subject or key\.schema\.id"),
     ],
 )
 def test_options_of_a_sink_that_contradict_each_other_are_refused(changed, said):
     given = {name: text for name, text in {**WRITE_AVRO, **changed}.items() if text is not None}
     with pytest.raises(OptionError, match=said):
         check_sink(given)
-    with pytest.raises(OptionError, match="is for Avro values"):
+    with pytest.raises(OptionError, match=r"Remove auto\.register\.schemas: nothing is written with the id"):
         check_sink({**SINK, "auto.register.schemas": "true"})
 
 
@@ -184,11 +201,22 @@ def test_options_of_a_sink_that_contradict_each_other_are_refused(changed, said)
         {"value.schema": '"long"', "value.subject": "s", "auto.register.schemas": "true"},
         {"topic": None, "value.schema.id": "7"},
         {"topic": None, "value.schema": '"long"', "value.framing": "none", "schema.registry.url": None},
+        {"value.format": "protobuf", "value.schema": "message M {}", "auto.register.schemas": "true"},
+        {**UNFRAMED, "topic": None, "value.descriptor.file": "d", "value.message.name": "M"},
+        {**JSON_TEXT, "topic": None, "value.framing": "none"},
+        {"value.format": "json", "auto.register.schemas": "true"},
+        {"key.format": "json", "key.framing": "none"},
+        {
+            "key.format": "protobuf",
+            "key.schema": "message M {}",
+            "key.framing": "none",
+            "auto.register.schemas": "true",
+        },
     ],
 )
 def test_a_sink_takes_a_schema_from_one_place(changed):
     given = {name: text for name, text in {**WRITE_AVRO, **changed}.items() if text is not None}
-    assert check_sink(given).options.value_format == "avro"
+    assert check_sink(given).options.value_format in DECODED_FORMATS
 
 
 JSON = {**BASE, "value.format": "json", "value.schema": "id bigint"}
@@ -214,8 +242,3 @@ def test_options_beside_json_that_have_no_effect_are_refused(changed, said):
     given = {name: text for name, text in {**JSON, **changed}.items() if text is not None}
     with pytest.raises(OptionError, match=said):
         check_load(given)
-
-
-def test_a_sink_does_not_encode_json():
-    with pytest.raises(OptionError, match=r"to_json\(value\)"):
-        check_sink({**SINK, "value.format": "json"})

@@ -1,4 +1,4 @@
-"""The schema that a column gets is the one of Spark's `SchemaConverters.toAvroType`."""
+"""The Avro schema that a column gets is the one of Spark's `SchemaConverters.toAvroType`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.values.derived_schema import derived_schema
+from kafka_source.values.derived_schema import avro_schema, json_schema
 
 SCALARS: dict[str, pa.DataType] = {
     **{"s": pa.string(), "t": pa.int8(), "b": pa.binary(), "d": pa.decimal128(9, 2), "e": pa.decimal128(38, 10)},
@@ -58,14 +58,38 @@ FROM_SPARK = [
 
 @pytest.mark.parametrize(("kind", "text"), FROM_SPARK)
 def test_it_is_sparks(kind: pa.DataType, text: str) -> None:
-    assert json.loads(derived_schema(kind)) == json.loads(text)
+    assert json.loads(avro_schema(kind)) == json.loads(text)
 
 
 def test_what_avro_cannot_have_is_named_by_its_path() -> None:
     nested = pa.struct([("items", pa.list_(pa.struct([("net price", pa.float64())])))])
     with pytest.raises(InvalidConfigurationError, match=r"Field items\[\]\.net price .* another name"):
-        derived_schema(nested)
+        avro_schema(nested)
     with pytest.raises(InvalidConfigurationError, match="keys of a map"):
-        derived_schema(pa.struct([("m", pa.map_(pa.int32(), pa.int32()))]))
+        avro_schema(pa.struct([("m", pa.map_(pa.int32(), pa.int32()))]))
     with pytest.raises(InvalidConfigurationError, match=r"Field t .* time64"):
-        derived_schema(pa.struct([("t", pa.time64("ns"))]))
+        avro_schema(pa.struct([("t", pa.time64("ns"))]))
+
+
+def test_a_json_schema_says_what_is_written_of_each_column() -> None:
+    inner = pa.struct([pa.field("n", pa.int16(), nullable=False), ("at", pa.timestamp("us", tz="UTC"))])
+    items = pa.list_(pa.field("element", inner, nullable=False))
+    kind = pa.struct([pa.field("items", items, nullable=False), ("more", pa.map_(pa.string(), pa.decimal128(9, 2)))])
+    written = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "at": {"type": "string", "format": "date-time"}},
+        "additionalProperties": False,
+        "required": ["n"],
+    }
+    assert json.loads(json_schema(kind)) == {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {
+            "items": {"type": "array", "items": written},
+            "more": {"type": "object", "additionalProperties": {"oneOf": [{"type": "null"}, {"type": "number"}]}},
+        },
+        "additionalProperties": False,
+        "required": ["items"],
+    }
+    with pytest.raises(InvalidConfigurationError, match=r"Field t .* no JSON type for duration"):
+        json_schema(pa.struct([("t", pa.duration("us"))]))

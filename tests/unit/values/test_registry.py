@@ -212,7 +212,7 @@ def test_a_schema_of_protobuf_comes_with_the_files_that_it_imports(server: Regis
     imports = (("shop/money.proto", "message Money {}"), ("unit.proto", "message Unit {}"))
     assert found == RegisteredSchema(3, "message Order {}", "PROTOBUF", imports)
     assert found.check_kind("protobuf") is found
-    assert found.check_kind("avro") == Unusable("the schema with id 3 is of type PROTOBUF, and not Avro")
+    assert found.check_kind("avro") == Unusable("the schema with id 3 is of type PROTOBUF, and not AVRO")
 
 
 def test_a_type_of_its_own_is_not_replaced() -> None:
@@ -228,21 +228,23 @@ def answer(status: int, **body: object) -> tuple[int, dict[str, str], bytes]:
 def test_a_schema_is_registered_once_in_a_process(server: RegistryServer) -> None:
     server.answers["/subjects/a%2Fb-value/versions"] = answer(200, id=9)
     registry = client(server)
-    assert [registry.register("a/b-value", '"long"') for _ in range(3)] == [9, 9, 9]
-    assert server.posted == [{"schema": '"long"'}]
+    assert [registry.register("a/b-value", '"long"', "AVRO") for _ in range(3)] == [9, 9, 9]
+    registry.register("a/b-value", "{}", "JSON")
+    # Registries that know one type only know no name of it.
+    assert server.posted == [{"schema": '"long"'}, {"schema": "{}", "schemaType": "JSON"}]
 
 
 def test_what_the_registry_says_of_a_schema_is_shown(server: RegistryServer) -> None:
     server.answers["/subjects/s/versions"] = answer(409, error_code=409, message="Schema being registered\nis wrong: x")
     said = r"refuses to register the schema .* subject s \(HTTP 409\)\. It says: Schema being registered is wrong: x"
     with pytest.raises(InvalidConfigurationError, match=said):
-        client(server).register("s", '"long"')
+        client(server).register("s", '"long"', "AVRO")
     with pytest.raises(
-        InvalidConfigurationError, match=r"value\.schema .* subject s: register it, or set auto\.register"
+        InvalidConfigurationError, match=r"the given schema .* subject s: register it, or set auto\.register"
     ):
-        client(server).id_of("s", '"long"')
+        client(server).id_of("s", '"long"', "AVRO")
     server.answers["/subjects/s"] = answer(200, subject="s", id=5, version=1, schema='"long"')
-    assert client(server).id_of("s", '"long"') == 5
+    assert client(server).id_of("s", '"long"', "AVRO") == 5
 
 
 def test_a_sink_goes_on_with_the_newest_schema_that_it_knows(server: RegistryServer) -> None:
