@@ -53,7 +53,7 @@ def copy():
 
 # As on the page docs/guides/stream.md.
 CHANGES = """
-from pyspark.sql.functions import expr, from_json
+from pyspark.sql.functions import col, expr, from_json
 
 ROW = "STRUCT<id INT, name STRING>"
 CHANGE = f"before {ROW}, after {ROW}, op STRING, source STRUCT<lsn BIGINT>"
@@ -63,7 +63,7 @@ CHANGE = f"before {ROW}, after {ROW}, op STRING, source STRUCT<lsn BIGINT>"
 def customer_changes():
     records = spark.readStream.format("kafkagroup").options(**CUSTOMERS).load()
     # A delete is followed by a record without a value, for the compaction of the topic.
-    change = records.where("value IS NOT NULL").select(from_json(records.value.cast("string"), CHANGE).alias("change"))
+    change = records.where("value IS NOT NULL").select(from_json(col("value").cast("string"), CHANGE).alias("change"))
     row = "coalesce(change.after, change.before) AS row"
     return change.selectExpr(row, "change.op", "change.source.lsn").select("row.*", "op", "lsn")
 
