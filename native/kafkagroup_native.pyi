@@ -482,7 +482,8 @@ class ProtobufDecoder:
 
         Args:
             schema: The schema of the column: the text of a `.proto` file, or a `FileDescriptorSet` with all imports.
-            imports: The texts of the files that the text imports, by name. Those of `google/protobuf` are known.
+            imports: The texts of the files that the text imports, by name. Those that Confluent's
+                registry knows need none: `google/protobuf/…`, `google/type/…`, `confluent/…`. Custom options are ignored.
             message: The full name of the message; None: the first one of the schema.
             fields: The fields of the message that are decoded, in this order; None: all.
             framing: What precedes a message, as in `AvroDecoder`. After an id come the message indexes of Confluent's

@@ -204,7 +204,7 @@ def scalar(rng: random.Random, one: FieldDescriptor) -> Any:
     kind = next(name for name, number in _NUMBERS.items() if number == one.type)
     if one.name == "nanos":
         return rng.randrange(1_000_000_000)
-    if one.name == "seconds":
+    if one.name == "seconds" and kind == "int64":
         return rng.randrange(-(10**9), 10**11)
     if kind in ("double", "float"):
         return rng.choice([0.0, -0.0, 1.5, -2.25, 1e30, float("inf")])

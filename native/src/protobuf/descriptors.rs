@@ -3,8 +3,12 @@
 use std::collections::HashMap;
 
 use protox::file::{File, FileResolver, GoogleFileResolver};
-use protox::prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor, prost_types::DescriptorProto};
+use protox::prost_reflect::prost_types::{
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, UninterpretedOption,
+};
+use protox::prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
 
+use super::well_known;
 use crate::values::fault::Fault;
 
 /// The name of the file whose text is given, which no import has.
@@ -32,8 +36,8 @@ struct Imports {
 
 impl FileResolver for Imports {
     fn open_file(&self, name: &str) -> Result<File, protox::Error> {
-        match self.texts.get(name) {
-            Some(text) => File::from_source(name, text),
+        match self.texts.get(name).map(String::as_str).or_else(|| well_known::text_of(name)) {
+            Some(text) => Ok(without_custom_options(File::from_source(name, text)?)),
             None => self.google.open_file(name),
         }
     }
@@ -48,7 +52,7 @@ impl Descriptors {
     }
 
     /// Compiles the text of a `.proto` file. `imports`: the texts of others, by the name with which they are imported;
-    /// Google's need none.
+    /// those that are well known need none.
     fn compile(text: &str, imports: HashMap<String, String>) -> Result<Self, Fault> {
         let mut texts = imports;
         texts.insert(ROOT.to_owned(), text.to_owned());
@@ -109,6 +113,60 @@ fn add_names(messages: &[DescriptorProto], above: &[i64], outer: &str, names: &m
         let name = if outer.is_empty() { message.name().to_owned() } else { format!("{outer}.{}", message.name()) };
         names.push((path.clone(), name.clone()));
         add_names(&message.nested_type, &path, &name, names);
+    }
+}
+
+/// Leaves out options that are extensions, such as Confluent's `field_meta`. No column depends on them, and their own
+/// declarations have other fields in each version.
+fn without_custom_options(file: File) -> File {
+    let mut proto = file.file_descriptor_proto().clone();
+    let before = proto.clone();
+    strip_file(&mut proto);
+    // A file that is parsed has the lines of its text, for errors.
+    if proto == before { file } else { File::from_file_descriptor_proto(proto) }
+}
+
+fn strip_file(file: &mut FileDescriptorProto) {
+    strip(file.options.as_mut().map(|options| &mut options.uninterpreted_option));
+    file.message_type.iter_mut().for_each(strip_message);
+    file.enum_type.iter_mut().for_each(strip_enum);
+    file.extension.iter_mut().for_each(strip_field);
+    for service in &mut file.service {
+        strip(service.options.as_mut().map(|options| &mut options.uninterpreted_option));
+        for method in &mut service.method {
+            strip(method.options.as_mut().map(|options| &mut options.uninterpreted_option));
+        }
+    }
+}
+
+fn strip_message(message: &mut DescriptorProto) {
+    strip(message.options.as_mut().map(|options| &mut options.uninterpreted_option));
+    message.field.iter_mut().for_each(strip_field);
+    message.extension.iter_mut().for_each(strip_field);
+    message.nested_type.iter_mut().for_each(strip_message);
+    message.enum_type.iter_mut().for_each(strip_enum);
+    for group in &mut message.oneof_decl {
+        strip(group.options.as_mut().map(|options| &mut options.uninterpreted_option));
+    }
+    for range in &mut message.extension_range {
+        strip(range.options.as_mut().map(|options| &mut options.uninterpreted_option));
+    }
+}
+
+fn strip_field(field: &mut FieldDescriptorProto) {
+    strip(field.options.as_mut().map(|options| &mut options.uninterpreted_option));
+}
+
+fn strip_enum(kind: &mut EnumDescriptorProto) {
+    strip(kind.options.as_mut().map(|options| &mut options.uninterpreted_option));
+    for value in &mut kind.value {
+        strip(value.options.as_mut().map(|options| &mut options.uninterpreted_option));
+    }
+}
+
+fn strip(options: Option<&mut Vec<UninterpretedOption>>) {
+    if let Some(options) = options {
+        options.retain(|option| !option.name.first().is_some_and(|part| part.is_extension));
     }
 }
 

@@ -10,5 +10,6 @@ pub mod decoder;
 pub mod descriptors;
 mod plan;
 mod run;
+mod well_known;
 mod wire;
 pub mod write;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import struct
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -318,6 +320,57 @@ def test_what_a_schema_may_not_have_is_refused() -> None:
     other = 'syntax = "proto3"; message Other { int32 n = 1; }'
     decoder = native.ProtobufDecoder(imported, imports={"other.proto": other}, framing="none")
     assert decode(decoder, b"\x0a\x02\x08\x03")[0] == [{"o": {"n": 3}}]
+
+
+# The files of `google/type` that Confluent's registry knows.
+WELL_KNOWN = (
+    *("calendar_period", "color", "date", "datetime", "dayofweek", "expr", "fraction", "latlng", "money", "month"),
+    *("postal_address", "quaternion", "timeofday"),
+)
+
+
+def test_files_that_confluents_registry_knows_are_imported_without_a_text_and_are_those_of_google() -> None:
+    rng = random.Random(1)
+    for name in WELL_KNOWN:
+        file = importlib.import_module(f"google.type.{name}_pb2").DESCRIPTOR
+        head = f'syntax = "proto3"; import "google/type/{name}.proto"; message M'
+        for kind in file.message_types_by_name.values():
+            decoder = native.ProtobufDecoder(f"{head} {{ {kind.full_name} it = 1; }}", framing="none")
+            made = [GetMessageClass(kind)() for _ in range(20)]
+            for message in made:
+                fill(rng, message)
+            raw = [message.SerializeToString() for message in made]
+            values = [b"\x0a" + bytes([len(one) & 0x7F | 0x80, len(one) >> 7]) + one for one in raw]
+            decoded = decoder.decode(column(*values))
+            assert decoded.bad == []
+            found = [shown(row, decoder) for row in rows_of(decoded, pa.field(decoder).type)]
+            assert repr(found) == repr([shown({"it": row_of(message)}, decoder) for message in made])
+        for enum in file.enum_types_by_name.values():
+            decoder = native.ProtobufDecoder(f"{head} {{ {enum.full_name} it = 1; }}", framing="none")
+            found, _ = decode(decoder, *(bytes([8, value.number]) for value in enum.values))
+            assert found == [{"it": value.name} for value in enum.values]
+
+
+def test_custom_options_are_left_out_whatever_is_in_them() -> None:
+    text = """syntax = "proto3";
+import "confluent/meta.proto";
+import "confluent/type/decimal.proto";
+import "confluent/type/variant.proto";
+option (confluent.file_meta).doc = "orders";
+message Order {
+  option (confluent.message_meta) = {doc: "an order", rules: [{name: "r", expr: "this.id > 0"}]};
+  int64 id = 1 [deprecated = true, (confluent.field_meta) = {tags: ["PII"], of_tomorrow: {a: 1}}];
+  oneof way { option (shop.way) = true; State state = 2 [(confluent.field_meta).doc = "x"]; }
+  confluent.type.Decimal price = 3;
+  confluent.type.Variant note = 4;
+  enum State { option (confluent.enum_meta).doc = "x"; NEW = 0; PAID = 1 [(confluent.enum_value_meta).doc = "x"]; }
+}"""
+    decoder = native.ProtobufDecoder(text, framing="none")
+    price, note = {"value": b"\x04\xd2", "precision": 9, "scale": 2}, {"metadata": b"m", "value": b"v"}
+    value = b"\x08\x05\x10\x01\x1a\x08\x0a\x02\x04\xd2\x10\x09\x18\x02\x22\x06\x0a\x01m\x12\x01v"
+    assert decode(decoder, value) == ([{"id": 5, "state": "PAID", "price": price, "note": note}], [])
+    with pytest.raises(ValueError, match="Missing"):
+        native.ProtobufDecoder(text.replace("State state", "Missing state"))
 
 
 def test_items_and_fields_that_come_again_are_bounded() -> None:
