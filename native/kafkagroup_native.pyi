@@ -413,7 +413,8 @@ class AvroDecoder:
             fields: The fields of the record that are decoded, in this order; None: all. Others are checked and skipped.
             framing: What precedes a datum. `confluent`: a zero byte and the schema id of 4 bytes. `apicurio`: a zero byte
                 and the id of 8 bytes. `single-object`: C3 01 and the CRC-64-AVRO fingerprint of the schema, which is its
-                id. `none`: nothing; the id of the writer schema is 0. Ids are unsigned.
+                id. `glue`: a byte 3, the compression (0, or 5 for zlib) and a UUID of 16 bytes; `none`: nothing; in both
+                the id of the writer schema is 0. Ids are unsigned.
             recursive_depth: How often a record may contain itself, from 1 to 15, as Spark's `recursiveFieldMaxDepth`;
                 fields below are left out. With less, a recursive schema is refused.
 

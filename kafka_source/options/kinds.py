@@ -38,7 +38,7 @@ DecodedColumn = Literal["key", "value"]
 """A column that may be more than bytes."""
 
 ValueFormat = Literal["binary", "string", "avro", "protobuf", "json"]
-ValueFraming = Literal["confluent", "none"]
+ValueFraming = Literal["confluent", "confluent-header", "apicurio", "single-object", "glue", "none"]
 Mode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
 
 _Word = TypeVar("_Word", bound=str)
@@ -312,6 +312,11 @@ FORMATS_WITH_SCHEMA = ("avro", "protobuf")
 """Those whose values have a schema in a registry."""
 
 VALUE_FORMAT: Kind[ValueFormat] = word("binary", "string", "avro", "protobuf", "json")
-VALUE_FRAMING: Kind[ValueFraming] = word("confluent", "none")
+VALUE_FRAMING: Kind[ValueFraming] = word("confluent", "confluent-header", "apicurio", "single-object", "glue", "none")
+FRAMINGS_OF_SINKS: tuple[ValueFraming, ...] = ("confluent", "none")
+FRAMINGS_OF_PROTOBUF: tuple[ValueFraming, ...] = ("confluent", "confluent-header", "none")
+
+FRAMINGS_WITHOUT_REGISTRY: tuple[ValueFraming, ...] = ("single-object", "glue", "none")
+"""With these no value has an id of the registry: all have the schema of the column."""
 MODE: Kind[Mode] = word("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 SCHEMA_ID = integer(0, _MAX_INT)

@@ -23,6 +23,8 @@ from kafka_source.options.declaration import KAFKA_PREFIX, NotTakenError, Option
 from kafka_source.options.kinds import (
     DECODED_FORMATS,
     FORMATS_WITH_SCHEMA,
+    FRAMINGS_OF_PROTOBUF,
+    FRAMINGS_OF_SINKS,
     EndingWord,
     PartitionValues,
     StartingValues,
@@ -581,6 +583,8 @@ def _check_reader_schema(options: ReadOptions, column: ColumnOptions, names: Col
     if len(sources) > 1:
         problem = f"Keep one of the options {' and '.join(sources)}: each says which schema the column {own[:-1]} has"
         raise OptionError(sources[-1], None, problem=problem)
+    if column.format == "protobuf" and column.framing not in FRAMINGS_OF_PROTOBUF:
+        raise OptionError(f"{own}framing", column.framing, f"{', '.join(FRAMINGS_OF_PROTOBUF)} with Protobuf")
     if not sources and subject_of_topic(options, column) is None:
         problem = f"Set {own}subject, {own}schema.id or {own}schema: several topics may have several subjects"
         raise OptionError(f"{own}subject", None, problem=problem)
@@ -604,6 +608,9 @@ def _check_encoding(options: SinkOptions, given: Mapping[str, str]) -> None:
     url, with_id = options.schema_registry_url, list[ColumnOptions]()
     for column in columns:
         _refuse_unused(column, names, f"{column.column}.", DECODED_FORMATS)
+        if column.is_decoded and column.framing not in FRAMINGS_OF_SINKS:
+            takes = f"{' or '.join(FRAMINGS_OF_SINKS)} in a sink"
+            raise OptionError(f"{column.column}.framing", column.framing, takes)
         if column.is_plain_json(url):
             _check_plain_json(column, names)
         elif column.is_decoded:
@@ -677,8 +684,9 @@ def _check_registry(options: ValueOptions, columns: Sequence[ColumnOptions]) -> 
         takes = f"the URL of the schema registry, where the schemas of the {own}s are{hint}"
         raise OptionError("schema.registry.url", None, takes)
     if asking is None and options.schema_registry_url is not None:
-        own = next(one.column for one in columns if one.has_schema)
-        problem = f"Remove schema.registry.url: with {own}.framing=none and {own}.schema no registry is asked"
+        known = next(one for one in columns if one.has_schema)
+        why = f"with {known.column}.framing={known.framing} and {known.column}.schema no registry is asked"
+        problem = f"Remove schema.registry.url: {why}"
         raise OptionError("schema.registry.url", HIDDEN, problem=problem)
 
 

@@ -51,7 +51,7 @@ class ColumnOptions:
     @property
     def asks_registry(self) -> bool:
         """Whether the registry is asked for the schema of the column or of a value."""
-        return self.has_schema and not (self.framing == "none" and self.has_own_schema)
+        return self.has_schema and not (self.framing in kinds.FRAMINGS_WITHOUT_REGISTRY and self.has_own_schema)
 
     def is_plain_json(self, registry_url: str | None) -> bool:
         """Whether a sink writes the column as JSON without the id of a schema."""
@@ -124,8 +124,9 @@ class ValueOptions(CommonOptions):
         kinds.VALUE_FRAMING,
         "What precedes the Avro datum or the Protobuf message. `confluent`: a zero byte and the id of the schema in 4 "
         "bytes, as the serializers of Confluent, Karapace and Redpanda write it; with Protobuf the message indexes "
-        "too. `none`: nothing; then all values have the column's schema. A sink writes JSON with the id if "
-        "`schema.registry.url` is set, and else without.",
+        "too. `none`: nothing; then all values have the column's schema. Reads know "
+        "[others](guides/schema-registry.md#framings) too. A sink writes JSON with the id if `schema.registry.url` is "
+        "set, and else without.",
         default="confluent",
         where=Where.ALL,
     )

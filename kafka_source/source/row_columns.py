@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _CARRIER = Column("partition")
 
 # What is fetched to decode a record: where it is, for errors.
-_FOR_ERRORS = ("topic", "partition", "offset")
+_FOR_ERRORS = ["topic", "partition", "offset"]
 # And to write it to another topic if it is bad.
-_FOR_DEAD_LETTERS = ("key", "value", "headers")
+_FOR_DEAD_LETTERS = ["key", "value", "headers"]
 
 
 def columns_to_fetch(
@@ -40,7 +40,8 @@ def columns_to_fetch(
     fetched = tuple(column for column in columns if column.name != REPLICA and column.made is None)
     if decoding is not None:
         needed = [*(one.reader.column for one in decoding.columns), *_FOR_ERRORS]
-        needed += _FOR_DEAD_LETTERS if dead_letters else ()
+        needed += ["headers"] if any(one.has_ids_in_headers for one in decoding.columns) else []
+        needed += _FOR_DEAD_LETTERS if dead_letters else []
         named = {column.name for column in fetched}
         fetched += tuple(Column(name) for name in dict.fromkeys(needed) if name not in named)
     return fetched or (_CARRIER,)

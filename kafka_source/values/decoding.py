@@ -22,16 +22,18 @@ from kafkagroup_native import DecodedValues, JsonDecoder
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import UnreadableRecordError
-from kafka_source.options.kinds import DecodedColumn, Mode, ValueFraming
+from kafka_source.options.kinds import FRAMINGS_WITHOUT_REGISTRY, DecodedColumn, Mode, ValueFraming
 from kafka_source.runtime.process_cache import ProcessCache
+from kafka_source.values.fingerprint import fingerprint
+from kafka_source.values.header_ids import HeaderIds
 from kafka_source.values.reader_schema import ReaderSchema
 from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
 from kafka_source.values.schema_of_then import column_of_now
 
 log = logging.getLogger(__name__)
 
-# The kernel's id of the writer schema of values without framing.
-_UNFRAMED = 0
+# The kernel's id of the writer schema of values that name none.
+_UNNAMED = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ class ColumnDecoding:
     framing: ValueFraming
     corrupt: str
     registry: Settings
+
+    @property
+    def has_ids_in_headers(self) -> bool:
+        """Whether the headers are needed to decode the column."""
+        return self.framing == "confluent-header"
 
     @property
     def fields(self) -> tuple[str, ...] | None:
@@ -121,7 +128,8 @@ def decode(
         name = column.reader.column
         raw, then = batch.column(name), (planned or {}).get(name, column.reader)
         now = None if then == column.reader else column.reader
-        made[name], bad = _decoders.of((replace(column, reader=then), now)).decode(raw)
+        headers = batch.column("headers") if column.has_ids_in_headers else None
+        made[name], bad = _decoders.of((replace(column, reader=then), now)).decode(raw, headers)
         for one in bad:
             reasons.setdefault(one.row, []).append(one.reason(name))
         if decoding.mode == "PERMISSIVE":
@@ -167,7 +175,7 @@ class _JsonDecoder:
     def __init__(self, decoding: ColumnDecoding) -> None:
         self._type, self._kernel = decoding.type, JsonDecoder(decoding.type)
 
-    def decode(self, raw: pa.Array) -> tuple[pa.Array, list[_Bad]]:
+    def decode(self, raw: pa.Array, _: pa.Array | None = None) -> tuple[pa.Array, list[_Bad]]:
         """See `_SchemaDecoder`; JSON values have no schema id."""
         decoded = self._kernel.decode(raw)
         return pa.array(_Typed(decoded, self._type)), [_Bad(*bad) for bad in decoded.bad]
@@ -184,37 +192,60 @@ class _SchemaDecoder:
         decoding, now = key
         self._decoding, self._type = decoding, decoding.type
         fields = decoding.fields if now is None else None
-        self._kernel = decoding.reader.decoder(framing=decoding.framing, fields=fields)
+        self._header_ids = HeaderIds(decoding.reader.column) if decoding.has_ids_in_headers else None
+        framing = "confluent" if decoding.has_ids_in_headers else decoding.framing
+        self._kernel = decoding.reader.decoder(framing=framing, fields=fields)
         self._into_now: Callable[[pa.Array], pa.Array] | None = None
         if now is not None:
             self._into_now = column_of_now(decoding.reader, now, decoding.fields)
-        if decoding.framing == "none" and decoding.reader.protobuf is None:
-            self._kernel.add_writer_schema(_UNFRAMED, decoding.reader.text)
+        if decoding.framing in FRAMINGS_WITHOUT_REGISTRY and decoding.reader.protobuf is None:
+            text = decoding.reader.text
+            self._kernel.add_writer_schema(fingerprint(text) if decoding.framing == "single-object" else _UNNAMED, text)
         # The kernel's decoder is for one thread at a time.
         self._lock = threading.Lock()
 
-    def decode(self, raw: pa.Array) -> tuple[pa.Array, list[_Bad]]:
+    def decode(self, raw: pa.Array, headers: pa.Array | None = None) -> tuple[pa.Array, list[_Bad]]:
         """Return the column, and its bad values."""
         with self._lock:
-            missing = self._kernel.missing_ids(raw)
-            # Without framing there is no registry, and nothing is missing.
-            found = registry_of(self._decoding.registry).by_ids(missing) if missing else {}
-            problems = {schema_id: self._learn(schema) for schema_id, schema in found.items()}
+            if self._header_ids is not None and headers is not None:
+                raw = self._header_ids.framed(raw, headers)
+            found = self._find(self._kernel.missing_ids(raw))
+            problems = {number: self._learn(number, schema) for number, schema in found.items()}
             decoded = self._kernel.decode(raw)
-        bad = [_Bad(row, n, (n is not None and problems.get(n)) or why) for row, n, why in decoded.bad]
+        bad = [self._bad(row, n, (n is not None and problems.get(n)) or why) for row, n, why in decoded.bad]
         if self._into_now is None:
             return pa.array(_Typed(decoded, self._type)), bad
         column = self._into_now(pa.array(decoded))
         return pa.array(_Typed(column, self._type)), bad
 
-    def _learn(self, found: RegisteredSchema | Unusable) -> str:
+    def _find(self, missing: Sequence[int]) -> Mapping[int, RegisteredSchema | Unusable]:
+        """Return the writer schemas of these numbers of the kernel."""
+        if not missing:
+            return {}
+        if self._decoding.framing == "single-object":
+            another = Unusable(f"its schema has another fingerprint than {self._decoding.reader}")
+            return dict.fromkeys(missing, another)
+        names = {number: self._guid(number) or number for number in missing}
+        found = registry_of(self._decoding.registry).by_ids(names.values())
+        return {number: found[name] for number, name in names.items()}
+
+    def _bad(self, row: int, number: int | None, why: str) -> _Bad:
+        guid = None if number is None else self._guid(number)
+        if guid is not None:
+            return _Bad(row, None, f"its schema has the GUID {guid}; {why}")
+        return _Bad(row, None if self._decoding.framing in FRAMINGS_WITHOUT_REGISTRY else number, why)
+
+    def _guid(self, number: int) -> str | None:
+        return None if self._header_ids is None else self._header_ids.guid(number)
+
+    def _learn(self, number: int, found: RegisteredSchema | Unusable) -> str:
         """Add a writer schema; return why it cannot be used, empty if it can."""
         if isinstance(found, RegisteredSchema):
             found = found.check_kind(self._decoding.reader.format)
         if isinstance(found, Unusable):
             return found.reason
         try:
-            self._kernel.add_writer_schema(found.id, found.text)
+            self._kernel.add_writer_schema(number, found.text)
         except ValueError as problem:
             return f"no value of it can be read with {self._decoding.reader}: {problem}"
         return ""

@@ -66,7 +66,7 @@ class RegisteredSchema:
     """A schema of the registry.
 
     Attributes:
-        id: Its number in the registry, which records have in front.
+        id: Its number in the registry, which records have in front; -1: the registry does not say it.
         text: The schema. One of Avro includes the schemas that it refers to.
         kind: The registry's word for what it is: AVRO, PROTOBUF or JSON.
         imports: The names and texts of the files that a Protobuf schema imports.
@@ -82,7 +82,8 @@ class RegisteredSchema:
         wanted = value_format.upper()
         if self.kind == wanted:
             return self
-        return Unusable(f"the schema with id {self.id} is of type {self.kind}, and not {wanted}")
+        name = "the schema" if self.id < 0 else f"the schema with id {self.id}"
+        return Unusable(f"{name} is of type {self.kind}, and not {wanted}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +141,8 @@ class Registry:
         self._patience = settings.seconds("timeout.ms", _DEFAULT_TIMEOUT_MS)
         # One lookup at a time: tasks of one process that meet the same id send one request.
         self._asking = threading.Lock()
-        self._known: dict[int, RegisteredSchema] = {}
-        self._unusable: dict[int, tuple[Unusable, float]] = {}
+        self._known: dict[int | str, RegisteredSchema] = {}
+        self._unusable: dict[int | str, tuple[Unusable, float]] = {}
         self._newest: dict[str, RegisteredSchema] = {}
         # By subject and text. They never change.
         self._ids: dict[tuple[str, str], int] = {}
@@ -149,8 +150,11 @@ class Registry:
     def __repr__(self) -> str:
         return f"Registry({', '.join(url.address for url in self._urls)})"
 
-    def by_id(self, schema_id: int) -> RegisteredSchema | Unusable:
+    def by_id(self, schema_id: int | str) -> RegisteredSchema | Unusable:
         """Return a schema, with its references.
+
+        Args:
+            schema_id: Its id, or as a text its GUID.
 
         Raises:
             AuthenticationError: The registry refuses the credentials.
@@ -165,20 +169,21 @@ class Registry:
             unusable, until = self._unusable.get(schema_id, (None, 0.0))
             if unusable is not None and time.monotonic() < until:
                 return unusable
-            what = f"the schema with id {schema_id}"
+            kind, path = ("GUID", "guids") if isinstance(schema_id, str) else ("id", "ids")
+            what = f"the schema with {kind} {schema_id}"
             try:
-                found = self._schema(f"/schemas/ids/{schema_id}", what, Deadline(self._patience))
+                found = self._schema(f"/schemas/{path}/{schema_id}", what, Deadline(self._patience))
             except _UnusableError as problem:
                 return self._keep_unusable(schema_id, Unusable(str(problem)))
-            return self._keep(replace(found, id=schema_id))
+            return self._keep(schema_id, found if isinstance(schema_id, str) else replace(found, id=schema_id))
 
-    def by_ids(self, schema_ids: Iterable[int]) -> dict[int, RegisteredSchema | Unusable]:
+    def by_ids(self, schema_ids: Iterable[int | str]) -> dict[int | str, RegisteredSchema | Unusable]:
         """Return schemas; raises as `by_id`.
 
         Those that the registry does not have are asked for once more, a moment later: a producer may have registered
         its schema with another node, and a record that is taken for a bad one may be left out for good.
         """
-        found = {}
+        found: dict[int | str, RegisteredSchema | Unusable] = {}
         late = []
         for schema_id in schema_ids:
             is_new = schema_id not in self._unusable
@@ -211,7 +216,7 @@ class Registry:
                 raise
             log.warning("%s Until it does, the newest schema of subject %s is %d.", away, subject, known.id)
             return known
-        self._keep(found)
+        self._keep(found.id, found)
         _put(self._newest, subject, found)
         return found
 
@@ -248,11 +253,11 @@ class Registry:
             _put(self._ids, (subject, text), int(answer["id"]))
         return self._ids[subject, text]
 
-    def _keep(self, found: RegisteredSchema) -> RegisteredSchema:
-        _put(self._known, found.id, found)
+    def _keep(self, schema_id: int | str, found: RegisteredSchema) -> RegisteredSchema:
+        _put(self._known, schema_id, found)
         return found
 
-    def _keep_unusable(self, schema_id: int, unusable: Unusable) -> Unusable:
+    def _keep_unusable(self, schema_id: int | str, unusable: Unusable) -> Unusable:
         _put(self._unusable, schema_id, (unusable, time.monotonic() + _UNKNOWN_SECONDS))
         return unusable
 

@@ -110,6 +110,7 @@ pub fn rows_of_texts(
     let rows = |check_texts| {
         rows_of(values, slot, |row, value, column| {
             let (id, datum) = framing.split(value).map_err(|fault| (None, fault))?;
+            let datum = &*framing.unpack(value, datum).map_err(|fault| (None, fault))?;
             let mut done = decode(id, datum, column, check_texts);
             if done.is_err() && !check_texts {
                 // Find the first fault of the record, whatever the other records are.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import uuid
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
@@ -38,10 +39,10 @@ def registry():
         yield server
 
 
-def write(kafka, topic, *values, partition=0, key=b"k"):
+def write(kafka, topic, *values, partition=0, key=b"k", headers=None):
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for value in values:
-        producer.produce(topic, value, key=key, partition=partition)
+        producer.produce(topic, value, key=key, partition=partition, headers=headers)
     assert producer.flush(60) == 0
 
 
@@ -66,12 +67,16 @@ def test_each_value_is_read_by_its_own_schema_however_the_ids_are_mixed(spark, k
     written = [framed(1, OLD, {"id": 7}), framed(2, NOW, {"id": 8, "amount": 2.5}), None]
     written.append(framed(3, NEWER, {"id": 9, "amount": 3.5, "currency": "CHF"}))
     write(kafka, name, *written * 50)
-    frame = loaded(spark, kafka, name, registry, engine=engine, includeHeaders="true")
+    # And by its GUID in a header, as Confluent's newer serializers name it.
+    guid = uuid.UUID(int=7)
+    registry.answers[f"/schemas/guids/{guid}"] = registry.answers["/schemas/ids/1"]
+    write(kafka, name, datum(OLD, {"id": 6}), headers=[("__value_schema_id", b"\x01" + guid.bytes)])
+    frame = loaded(spark, kafka, name, registry, engine=engine, value_framing="confluent-header")
     assert frame.schema["value"].dataType.simpleString() == "struct<id:bigint,amount:double>"
     assert not frame.schema["value"].dataType["id"].nullable
     rows = frame.orderBy("offset").collect()
     # A record without a value is no bad record.
-    assert [row.value for row in rows] == [(7, 0.0), (8, 2.5), None, (9, 3.5)] * 50
+    assert [row.value for row in rows] == [*[(7, 0.0), (8, 2.5), None, (9, 3.5)] * 50, (6, 0.0)]
     assert [(bytes(row.key), row.topic, row.offset) for row in rows[:2]] == [(b"k", name, 0), (b"k", name, 1)]
     assert registry.asked.count(f"/subjects/{name}-value/versions/latest") == 1
     # Spark may sort and read in several workers: none asks twice.

@@ -90,7 +90,9 @@ def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
             {"value.format": "protobuf", "value.framing": "none", "value.descriptor.file": "d"},
             "Remove schema.registry.url",
         ),
-        ({"value.framing": "glue"}, "one of confluent, none"),
+        ({"value.framing": "avro"}, "one of confluent, confluent-header, apicurio, single-object, glue, none"),
+        ({"value.framing": "glue", "value.schema": '"long"'}, "with value.framing=glue and value.schema no registry"),
+        ({"value.framing": "glue", "value.format": "protobuf"}, "confluent, confluent-header, none with Protobuf"),
         ({"mode": "SKIP"}, "one of FAILFAST, PERMISSIVE, DROPMALFORMED"),
         ({"columnNameOfCorruptRecord": "bad"}, "only with mode=PERMISSIVE"),
         ({"columnNameOfCorruptRecord": "offset", "mode": "permissive"}, "a name that is none of key"),
@@ -184,6 +186,7 @@ JSON_TEXT: dict[str, str | None] = {"value.format": "json", "schema.registry.url
         ({"value.framing": "none", "value.schema": '"long"'}, r"Remove schema\.registry\.url"),
         ({"key.schema": '"long"'}, r"key\.schema is for keys with a schema: set key\.format to avro or protobuf or"),
         ({"key.format": "avro", "topic": None, "value.subject": "s"}, r"Set key\.subject or key\.schema\.id"),
+        ({"value.framing": "apicurio"}, "confluent or none in a sink"),
     ],
 )
 def test_options_of_a_sink_that_contradict_each_other_are_refused(changed, said):

@@ -1,0 +1,61 @@
+"""The schemas that are named in the headers of records, by their GUIDs, as Confluent's serializers write them there.
+
+The header has a byte 1, the GUID of 16 bytes and, with Protobuf, the indexes of the message. A record without it has
+the id of its schema in front of the value, as Confluent's deserializers read it.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_source.options.kinds import DecodedColumn
+
+_GUID_FOLLOWS = 1
+_INDEXES_AT = 17
+
+# A number that stands for a GUID. An id of the registry has 31 bits.
+_FIRST = 1 << 31
+
+
+class HeaderIds:
+    """Puts the ids that are in headers where they are in Confluent's other framing, each GUID as a number.
+
+    Args:
+        column: The column.
+    """
+
+    def __init__(self, column: DecodedColumn) -> None:
+        self._header = f"__{column}_schema_id"
+        self._guids: list[str] = []
+        self._heads: dict[bytes | None, bytes] = {}
+
+    def framed(self, raw: pa.Array, headers: pa.Array) -> pa.Array:
+        """Return the values with a zero byte and 4 bytes in front of each that has the header."""
+        entries, rows = headers.flatten(), pc.list_parent_indices(headers)
+        is_id = pc.equal(entries.field("key"), self._header)
+        # Of several headers the last one counts, as for Java's deserializers.
+        found = dict(zip(rows.filter(is_id).to_pylist(), entries.field("value").filter(is_id).to_pylist(), strict=True))
+        if not found:
+            return raw
+        heads = [self._head(found.get(row)) for row in range(len(raw))]
+        return pc.binary_join_element_wise(pa.array(heads, pa.binary()), raw, pa.scalar(b"", pa.binary()))
+
+    def guid(self, number: int) -> str | None:
+        """Return the GUID for which a number stands; None: it is an id of the registry."""
+        return self._guids[number - _FIRST] if _FIRST <= number < _FIRST + len(self._guids) else None
+
+    def _head(self, header: bytes | None) -> bytes:
+        if header not in self._heads:
+            self._heads[header] = self._made(header)
+        return self._heads[header]
+
+    def _made(self, header: bytes | None) -> bytes:
+        if header is None or len(header) < _INDEXES_AT or header[0] != _GUID_FOLLOWS:
+            return b""
+        # Headers with other message indexes have numbers of their own; the registry's client knows their GUID already.
+        number = _FIRST + len(self._guids)
+        self._guids.append(str(UUID(bytes=header[1:_INDEXES_AT])))
+        return b"\0" + number.to_bytes(4, "big") + header[_INDEXES_AT:]

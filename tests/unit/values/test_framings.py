@@ -1,0 +1,143 @@
+"""What may precede a value: bytes as each specification has them, and which schema they mean."""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+import zlib
+
+import fastavro.schema
+import pyarrow as pa
+import pytest
+
+from kafka_source.client_config import Settings
+from kafka_source.source.row_columns import columns_to_fetch
+from kafka_source.values.fingerprint import canonical_form, fingerprint
+from kafka_source.values.reader_schema import ProtobufMessage, ReaderSchema
+from tests.support.avro import datum, framed, record
+from tests.support.native import kernel
+from tests.support.registry_server import RegistryServer
+
+kernel()
+
+from kafka_source.values.decoding import ColumnDecoding, Decoding, decode  # noqa: E402
+
+ORDER = record("shop.Order", {"name": "id", "type": "long"})
+OLD = record("shop.Order", {"name": "id", "type": "int"})
+FIVE = {"id": 5}
+BODY = datum(ORDER, FIVE)
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+GUID = uuid.UUID("cc0e0e0e-53c1-4a1a-8f1a-000000000001")
+
+
+@pytest.fixture
+def registry():
+    with RegistryServer() as server:
+        yield server
+
+
+def decoding(framing, registry=None, reader=None):
+    reader = reader or ReaderSchema(json.dumps(ORDER))
+    settings = Settings({"url": registry.url, "timeout.ms": "300"} if registry else {})
+    column = ColumnDecoding(reader, reader.column_type(), framing, "_corrupt_record", settings)
+    return Decoding((column,), "PERMISSIVE")
+
+
+def read(how, *values, headers=None):
+    """The values, and why those are bad that are."""
+    rows = len(values)
+    columns = {
+        "value": pa.array(values, pa.binary()),
+        "topic": ["orders"] * rows,
+        "partition": pa.array([0] * rows, pa.int32()),
+        "offset": range(rows),
+        "headers": pa.array(headers or [None] * rows, HEADERS),
+    }
+    why: list[str] = []
+    _, made = decode(pa.record_batch(columns), how, None, lambda _, reasons: why.extend(reasons))
+    bad = [value for value in made["_corrupt_record"].to_pylist() if value is not None]
+    assert len(bad) == len(why)
+    return made["value"].to_pylist(), why
+
+
+def test_the_fingerprint_is_that_of_the_specification():
+    # Of share/test/data/schema-tests.txt in Avro.
+    assert (fingerprint('"int"'), fingerprint('{"type": "null"}')) == (0x7275D51A3F395C8F, 0x63DD24E7CC258F8A)
+    fields = [
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}, "default": 1, "doc": "x"},
+        {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"], "default": "A"}, "aliases": ["f"]},
+        {"name": "f", "type": ["null", {"type": "fixed", "name": "other.F", "size": 4}, "E", "other.F"]},
+        {"name": "m", "type": {"type": "map", "values": {"type": "array", "items": "R"}}},
+        {"name": "g", "type": {"type": "record", "name": "G", "namespace": "", "fields": []}},
+    ]
+    schema = {"type": "record", "name": "a.b.R", "doc": "x", "fields": fields}
+    of_fastavro = fastavro.schema.to_parsing_canonical_form(fastavro.schema.parse_schema(schema))
+    assert canonical_form(json.dumps(schema)) == of_fastavro
+    crc = fastavro.schema.fingerprint(of_fastavro, "CRC-64-AVRO")
+    assert fingerprint(json.dumps(schema)).to_bytes(8, "little").hex() == crc
+
+
+def test_single_objects_have_the_fingerprint_of_the_column_or_are_bad():
+    def single(schema, value):
+        return b"\xc3\x01" + struct.pack("<Q", fingerprint(json.dumps(schema))) + datum(schema, value)
+
+    found, why = read(decoding("single-object"), single(ORDER, FIVE), None, single(OLD, FIVE), BODY)
+    assert found == [FIVE, None, None, None]
+    assert why[0] == "its schema has another fingerprint than the schema of option value.schema"
+    assert "C3 01" in why[1]
+
+
+def test_glues_values_have_the_schema_of_the_column_compressed_or_not():
+    head = GUID.bytes + BODY, GUID.bytes + zlib.compress(BODY)
+    found, why = read(decoding("glue"), b"\x03\x00" + head[0], b"\x03\x05" + head[1], b"\x03\x05" + head[0], BODY)
+    assert found == [FIVE, FIVE, None, None]
+    assert ("zlib" in why[0], "AWS Glue" in why[1]) == (True, True)
+
+
+def test_apicurios_ids_have_eight_bytes(registry):
+    registry.add(7, OLD)
+    found, why = read(decoding("apicurio", registry), struct.pack(">bq", 0, 7) + datum(OLD, FIVE), b"\0" + BODY)
+    assert (found, registry.asked) == ([FIVE, None], ["/schemas/ids/7"])
+    assert "8 bytes" in why[0]
+
+
+def test_a_header_names_the_schema_by_its_guid_and_without_it_the_id_is_in_front(registry):
+    registry.add(7, ORDER)
+    registry.answers[f"/schemas/guids/{GUID}"] = 200, {}, json.dumps({"schema": json.dumps(OLD)}).encode()
+    unknown = uuid.UUID(int=9)
+
+    def named(guid, name="__value_schema_id"):
+        return [{"key": "trace", "value": None}, {"key": name, "value": b"\x01" + guid.bytes}]
+
+    how = decoding("confluent-header", registry)
+    cases = [
+        (datum(OLD, FIVE), named(unknown) + named(GUID), FIVE),
+        (framed(7, ORDER, FIVE), None, FIVE),
+        (framed(7, ORDER, FIVE), named(unknown, "__key_schema_id"), FIVE),
+        (None, named(GUID), None),
+        (BODY, named(unknown), None),
+        (b"", named(GUID), None),
+        (BODY, [{"key": "__value_schema_id", "value": b"\x01"}], None),
+    ]
+    values, headers, expected = zip(*cases, strict=True)
+    for _ in range(2):
+        found, why = read(how, *values, headers=list(headers))
+        assert found == list(expected)
+        assert why[0].startswith(f"its schema has the GUID {unknown}; the schema registry")
+        assert why[1].startswith(f"its schema has the GUID {GUID}; field id: ")
+        assert "Confluent's framing" in why[2]
+    assert registry.asked.count(f"/schemas/guids/{GUID}") == 1
+    fetched = [column.name for column in columns_to_fetch((), how)]
+    assert fetched == ["value", "topic", "partition", "offset", "headers"]
+
+
+def test_the_header_has_the_message_indexes_of_protobuf(registry):
+    text = 'syntax = "proto3"; message Note { string text = 1; } message Order { int64 id = 1; }'
+    answer = json.dumps({"schema": text, "schemaType": "PROTOBUF"}).encode()
+    registry.answers[f"/schemas/guids/{GUID}"] = 200, {}, answer
+    reader = ReaderSchema(text, 1, protobuf=ProtobufMessage("Order"))
+    orders = [[{"key": "__value_schema_id", "value": b"\x01" + GUID.bytes + end}] for end in (b"\x02\x02", b"\0")]
+    found, why = read(decoding("confluent-header", registry, reader), b"\x08\x05", b"\x0a\x01x", headers=orders)
+    assert found == [FIVE, None]
+    assert why == [f"its schema has the GUID {GUID}; the record is a message Note, and the column Order"]
