@@ -75,7 +75,7 @@ class MicroBatches(StreamPlanner):
             planned = self._remaining(planned, end.stream or "")
         elif is_replay and self._options.commit == "task":
             planned = self._without_rewound(planned)
-            uncommitted = self._committed_further(planned)
+            uncommitted = self._of_others(planned)
         cluster = self._cluster.cluster_id()
         begins = self._options.group_start == "starting" and self._options.commit == "task" and not start.partitions
         before = self._owner.committed(sorted(end.partitions)) if begins else {}
@@ -155,10 +155,18 @@ class MicroBatches(StreamPlanner):
         kept = [(one, tuple(r for r in one.ranges if r.topic_partition not in rewound)) for one in planned]
         return [one._replace(ranges=ranges) for one, ranges in kept if ranges]
 
-    def _committed_further(self, planned: Iterable[PlannedInput]) -> frozenset[TopicPartition]:
-        """Return the partitions of a replayed batch in which others have read on: its tasks commit nothing there."""
+    def _of_others(self, planned: Iterable[PlannedInput]) -> frozenset[TopicPartition]:
+        """Return the partitions of a replayed batch in which its tasks commit nothing.
+
+        Others have read on there, or own them now and may do so before the tasks commit. The coordinator would take the
+        tasks' commits nevertheless: it asks for a member of this generation, and not for the owner of the partition.
+        """
         ends = _ends_of(planned)
-        return frozenset(tp for tp, entry in self._owner.committed(sorted(ends)).items() if entry.offset > ends[tp])
+        owned = self._owner.commit_and_rejoin({})
+        committed = self._owner.committed(sorted(ends))
+        return frozenset(
+            tp for tp, end in ends.items() if tp not in owned.slots or (tp in committed and committed[tp].offset > end)
+        )
 
 
 def _ends_of(planned: Iterable[PlannedInput]) -> dict[TopicPartition, int]:

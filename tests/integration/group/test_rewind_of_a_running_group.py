@@ -215,6 +215,24 @@ def test_a_replayed_batch_whose_tasks_commit_leaves_rewound_partitions_to_the_ne
         again.close()
 
 
+def test_a_replayed_batch_whose_tasks_commit_commits_nothing_of_partitions_that_others_own(name, planner, run):
+    first = planner(commit="task")
+    end = StreamOffset.from_json(first.next(StreamOffset(), limited=True).to_json())
+    first.close()
+    other = run(commit="none")
+    wait_until(lambda: other.read, "the other query")
+    again = planner(commit="task")
+    try:
+        tasks = [task for bundle in again.tasks(StreamOffset(), end) for task in bundle.tasks]
+        owned = {tp for task in tasks if task.credentials for tp in task.credentials.partitions}
+        others = set(everything(name, PARTITIONS)) - owned
+        assert owned
+        assert others
+        assert set().union(*(task.uncommitted for task in tasks)) == others
+    finally:
+        again.close()
+
+
 def refused(settings: Settings, group: str, name: str, told: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=f"(?s)Group {group} .*{told}"):
         rewind_running_group(settings, group, {TopicPartition(name, 0): 0}, timeout=30)
