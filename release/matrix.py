@@ -83,7 +83,10 @@ CELLS = (
     *(replace(BASE, axis="pyspark", name=minor, pyspark=f"=={minor}.*") for minor in ("4.0", "4.1", "4.2")),
     # The newest Spark needs Python 3.11: an older Python gets the newest one that it can have.
     *(replace(BASE, axis="python", name=minor, python=minor) for minor in ("3.10", "3.12", "3.13", "3.14")),
-    *(replace(BASE, axis="kafka", name=version, kafka=version) for version in ("2.8.2", "3.3.2", "3.9.1", "4.0.1")),
+    *(
+        replace(BASE, axis="kafka", name=version, kafka=version)
+        for version in ("2.8.2", "3.3.2", "3.9.1", "4.0.1", "4.4.0")
+    ),
     # Our floor needs a Spark that accepts it.
     replace(BASE, axis="pyarrow", name="15", pyspark="==4.0.*", pyarrow="==15.*"),
     replace(BASE, axis="pyarrow", name="18", pyarrow="==18.*"),

@@ -238,8 +238,8 @@ def format_storage(
     first.mkdir(parents=True, exist_ok=True)
     run_tool("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", str(first_config))
     for node_id, folder in others:
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(first / "bootstrap.checkpoint", folder / "bootstrap.checkpoint")
+        # All but the node's own id: `bootstrap.checkpoint`, or from Kafka 4.4 on a snapshot of the metadata's log.
+        shutil.copytree(first, folder, ignore=shutil.ignore_patterns("meta.properties"), dirs_exist_ok=True)
         (folder / "meta.properties").write_text(
             f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={new_uuid()}\n"
         )
