@@ -86,7 +86,7 @@ class Handoff:
 
     def end_of(self, tp: TopicPartition, metadata: str) -> CommitOffset:
         """Return the end of a partition's range as it is committed."""
-        return CommitOffset(self.ranges[tp][1], self.epochs.get(tp, -1), metadata)
+        return CommitOffset(self.ranges[tp][1], self.epochs.get(tp, -1), metadata, self.topic_ids.get(tp.topic))
 
     def published_end_of(self, tp: TopicPartition, metadata: str) -> CommitOffset:
         """Return the end of a partition's range as it is published, beyond the log: lag monitors see no lag."""

@@ -32,7 +32,9 @@ from kafka_source.kafka_client import (
     check_commits,
     check_coordinator,
     coordinator_call,
+    topic_id_of,
 )
+from kafka_source.kafka_client.messages.codec import NO_UUID
 from kafka_source.kafka_client.messages.group import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -229,9 +231,11 @@ def _partitions(assignment: ConsumerGroupDescribeResponse.Assignment) -> tuple[T
     return tuple(TopicPartition(t.topic_name, n) for t in assignment.topic_partitions for n in t.partitions)
 
 
-# Later versions have other layouts: OffsetFetch 8 takes many groups, and version 10 of both identifies topics by id.
+# OffsetFetch 8 has another layout: it takes many groups.
 _FETCH_VERSION = 7
-_COMMIT_VERSION = 9
+# The last version that names topics by name. The next one names them by id (KIP-516, Kafka 4.1): a coordinator refuses
+# the offset of a topic that was created again since.
+_COMMIT_BY_NAME = 9
 # The maximum number of partitions that an error names.
 _MAX_NAMED = 10
 
@@ -357,6 +361,9 @@ async def _commit_part(
 ) -> list[str]:
     """Commit what one request can hold; return the partitions of unknown topics, as `check_commits` does."""
     unanswered = False
+    ids = {tp.topic: topic_id for tp, entry in part.items() if (topic_id := topic_id_of(entry.topic_id)) is not None}
+    names = {topic_id: name for name, topic_id in ids.items()}
+    by_id = all(tp.topic in ids for tp in part)
     request = OffsetCommitRequest(
         group_id=credentials.group,
         generation_id_or_member_epoch=credentials.generation,
@@ -364,7 +371,9 @@ async def _commit_part(
         group_instance_id=credentials.instance_id,
         topics=[
             OffsetCommitRequest.OffsetCommitRequestTopic(
-                name=topic, partitions=[_commit(part[TopicPartition(topic, n)], n) for n in numbers]
+                name=topic,
+                topic_id=ids.get(topic, NO_UUID),
+                partitions=[_commit(part[TopicPartition(topic, n)], n) for n in numbers],
             )
             for topic, numbers in numbers_by_topic(sorted(part)).items()
         ],
@@ -376,7 +385,12 @@ async def _commit_part(
         unanswered = True
 
     def read(answer: OffsetCommitResponse) -> list[str]:
-        return check_commits(client, credentials.group, answer, f"{what} failed", skip_unknown=skip_unknown)
+        outcomes = (
+            (f"{topic.name or names.get(topic.topic_id, topic.topic_id)}-{p.partition_index}", p.error_code)
+            for topic in answer.topics
+            for p in topic.partitions
+        )
+        return check_commits(client, credentials.group, outcomes, f"{what} failed", skip_unknown=skip_unknown)
 
     try:
         return await coordinator_call(
@@ -386,7 +400,7 @@ async def _commit_part(
             request,
             deadline,
             read,
-            max_version=_COMMIT_VERSION,
+            max_version=None if by_id else _COMMIT_BY_NAME,
             on_lost=note_lost,
         )
     except RetriableError as error:

@@ -18,7 +18,7 @@ from kafka_source.kafka_client.coordinator_requests import (
     to_coordinator,
 )
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
-from kafka_source.kafka_client.metadata import Broker, PartitionMetadata, Snapshot, TopicMetadata
+from kafka_source.kafka_client.metadata import Broker, PartitionMetadata, Snapshot, TopicMetadata, topic_id_of
 from kafka_source.kafka_client.rebootstrap import Recovery
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint, parse_servers
 from kafka_source.runtime.deadline import Deadline
@@ -52,4 +52,5 @@ __all__ = [
     "parse_servers",
     "poll_readable",
     "to_coordinator",
+    "topic_id_of",
 ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import error_for_code
@@ -11,11 +11,6 @@ from kafka_source.kafka_client.client import GROUP, KafkaClient
 from kafka_source.kafka_client.connection import ConnectionLost
 from kafka_source.kafka_client.messages import Request
 from kafka_source.runtime.deadline import Deadline
-
-if TYPE_CHECKING:
-    # Their modules take time to load, and not every process needs them.
-    from kafka_source.kafka_client.messages.group import OffsetCommitResponse
-    from kafka_source.kafka_client.messages.transaction import TxnOffsetCommitResponse
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
@@ -102,7 +97,7 @@ def check_coordinator(client: KafkaClient, kind: int, key: str, code: int, what:
 def check_commits(
     client: KafkaClient,
     group: str,
-    answer: OffsetCommitResponse | TxnOffsetCommitResponse,
+    outcomes: Iterable[tuple[str, int]],
     failed: str,
     *,
     skip_unknown: bool,
@@ -112,17 +107,15 @@ def check_commits(
     Args:
         client: The client that sent the request.
         group: The group.
-        answer: The response to OffsetCommit or TxnOffsetCommit.
+        outcomes: Each partition, for the text, and its error code in the response to OffsetCommit or TxnOffsetCommit.
         failed: The beginning of the error text.
-        skip_unknown: Return the partitions with UNKNOWN_TOPIC_OR_PARTITION instead of raising this error, which is
-            retriable. Without it the list is empty.
+        skip_unknown: Return the partitions of unknown topics instead of raising their errors, which are retriable.
+            Without it the list is empty.
     """
     unknown = []
-    for topic in answer.topics:
-        for p in topic.partitions:
-            where = f"{topic.name}-{p.partition_index}"
-            if skip_unknown and p.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                unknown.append(where)
-            else:
-                check_coordinator(client, GROUP, group, p.error_code, f"{failed} for {where}")
+    for where, code in outcomes:
+        if skip_unknown and code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+            unknown.append(where)
+        else:
+            check_coordinator(client, GROUP, group, code, f"{failed} for {where}")
     return unknown

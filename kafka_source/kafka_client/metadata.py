@@ -46,6 +46,17 @@ class TopicMetadata:
         return None if self.topic_id is None else base64.b64encode(self.topic_id.bytes).decode().rstrip("=")
 
 
+def topic_id_of(text: str | None) -> uuid.UUID | None:
+    """Return the id that `TopicMetadata.id_text` gives as this text; None for a text of anything else."""
+    if text is None:
+        return None
+    try:
+        # Kafka's own tools write it with the other two signs of base64.
+        return uuid.UUID(bytes=base64.b64decode(text.replace("-", "+").replace("_", "/") + "=="))
+    except ValueError:
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The cluster as one broker described it.

@@ -22,11 +22,13 @@ class CommitOffset:
         offset: The next offset to read.
         leader_epoch: The epoch of a leader whose log had everything before the offset; -1 if it is not known (KIP-320).
         metadata: A text of the application's own.
+        topic_id: The id of the topic whose offset it is, which brokers from 4.1 on check; None: unknown.
     """
 
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
+    topic_id: str | None = None
 
 
 _REWOUND = "kafkagroup:rewound:"
@@ -71,6 +73,7 @@ def with_notes(
     rewinds: Mapping[TopicPartition, str],
     stream: str | None,
     epochs: Mapping[TopicPartition, int] | None = None,
+    topic_ids: Mapping[str, str] | None = None,
 ) -> dict[TopicPartition, CommitOffset]:
     """Return offsets to commit, each with the stream's id and the mark of its partition's rewind, if there was one.
 
@@ -79,10 +82,13 @@ def with_notes(
         rewinds: The id of the rewind of each partition that was rewound.
         stream: The stream's id.
         epochs: The leader epoch of each offset, as far as it is known.
+        topic_ids: The ids of the topics, as far as they are known.
     """
-    epochs = epochs or {}
+    epochs, topic_ids = epochs or {}, topic_ids or {}
     return {
-        tp: CommitOffset(offset, epochs.get(tp, -1), OffsetNote(stream, rewinds.get(tp)).metadata)
+        tp: CommitOffset(
+            offset, epochs.get(tp, -1), OffsetNote(stream, rewinds.get(tp)).metadata, topic_ids.get(tp.topic)
+        )
         for tp, offset in offsets.items()
     }
 

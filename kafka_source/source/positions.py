@@ -305,9 +305,11 @@ class Positions:
     # ---- what the driver commits
 
     def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
-        """Return offsets as they are committed: with the stream's id, rewinds' marks, and leader epochs if known."""
+        """Return offsets as they are committed: with the stream's id, rewinds' marks, leader epochs and topic ids."""
         epochs = {tp: self._epoch_of(tp, offset) for tp, offset in offsets.items()}
-        return with_notes(offsets, self.rewinds(offsets), self.stream, epochs)
+        # Until a micro-batch has read a topic that was created again, the checkpoint has the old one's id.
+        ids = {name: topic_id for name, topic_id in self._newest.topics.items() if name not in self._recreated}
+        return with_notes(offsets, self.rewinds(offsets), self.stream, epochs, ids)
 
     def _epoch_of(self, tp: TopicPartition, offset: int) -> int:
         known = self._get(tp)

@@ -342,7 +342,7 @@ def read(task: ReadTask, query: Query, readers: Readers | None = None) -> Iterat
         epochs = {r.topic_partition: r.epoch for r in task.ranges}
         for commit in committers if ends else ():
             try:
-                commit(with_notes(ends, task.rewinds, task.committed_by, epochs))
+                commit(with_notes(ends, task.rewinds, task.committed_by, epochs, task.topics))
             except FencedError as error:
                 if error.code not in _OTHER_OWNER:
                     raise

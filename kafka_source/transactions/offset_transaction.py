@@ -175,7 +175,8 @@ async def _commit(
     what = f"Committing offsets of group {member.group} in the transaction of {name} failed"
 
     def read(answer: TxnOffsetCommitResponse) -> list[str]:
-        return check_commits(client, member.group, answer, what, skip_unknown=fail_on_unknown_topic)
+        outcomes = ((f"{t.name}-{p.partition_index}", p.error_code) for t in answer.topics for p in t.partitions)
+        return check_commits(client, member.group, outcomes, what, skip_unknown=fail_on_unknown_topic)
 
     unknown = await coordinator_call(client, GROUP, member.group, request, deadline, read, max_version=_COMMIT_VERSION)
     if unknown:

@@ -60,7 +60,7 @@ _NEWEST: dict[Any, int] = {
     SyncGroupRequest: 5,
     HeartbeatRequest: 4,
     LeaveGroupRequest: 5,
-    OffsetCommitRequest: 9,
+    OffsetCommitRequest: 10,
     OffsetFetchRequest: 7,
     InitProducerIdRequest: 4,
     AddOffsetsToTxnRequest: 3,

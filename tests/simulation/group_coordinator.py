@@ -590,9 +590,21 @@ class GroupCoordinators:
         reply(LeaveGroupResponse(throttle_time_ms=0, error_code=int(code), members=members))
 
     def _commit(self, broker: Broker, request: OffsetCommitRequest, reply: Reply) -> None:
+        request, unknown = self._with_names(request)
         code = self._refusal(broker, request.group_id, "OffsetCommit")
         code = code or self.group(request.group_id).commit(request)
-        reply(_committed(OffsetCommitResponse, request, code, self._cluster, "OffsetCommit"))
+        answer = _committed(OffsetCommitResponse, request, code, self._cluster, "OffsetCommit")
+        refused = _committed(OffsetCommitResponse, unknown, code or E.UNKNOWN_TOPIC_ID, self._cluster, "OffsetCommit")
+        reply(OffsetCommitResponse(throttle_time_ms=0, topics=[*answer.topics, *refused.topics]))
+
+    def _with_names(self, request: OffsetCommitRequest) -> tuple[OffsetCommitRequest, OffsetCommitRequest]:
+        """Return a commit with the names of its topics, which may have ids only, and what is for unknown ids."""
+        names = {topic.id: name for name, topic in self._cluster.topics.items()}
+        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+        named = [topic_type(t.name or names.get(t.topic_id, ""), t.topic_id, t.partitions) for t in request.topics]
+        same = {name: getattr(request, name) for name in request.__slots__}
+        known, unknown = ([t for t in named if bool(t.name) is has_name] for has_name in (True, False))
+        return OffsetCommitRequest(**{**same, "topics": known}), OffsetCommitRequest(**{**same, "topics": unknown})
 
     def _commit_in_transaction(self, broker: Broker, request: TxnOffsetCommitRequest, reply: Reply) -> None:
         code = self._refusal(broker, request.group_id, "TxnOffsetCommit")
@@ -675,7 +687,7 @@ def _entries(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> dict[Key,
 
 
 def _committed(response: Any, request: Any, code: int, cluster: Cluster, api: str) -> Any:
-    if code:
+    if code and request.topics:
         cluster.errors[api, int(code)] += 1
     topic_type = getattr(response, f"{response.__name__}Topic")
     partition_type = getattr(topic_type, f"{response.__name__}Partition")
@@ -685,6 +697,7 @@ def _committed(response: Any, request: Any, code: int, cluster: Cluster, api: st
             partitions=[
                 partition_type(partition_index=one.partition_index, error_code=int(code)) for one in topic.partitions
             ],
+            **({"topic_id": topic.topic_id} if response is OffsetCommitResponse else {}),
         )
         for topic in request.topics
     ]
