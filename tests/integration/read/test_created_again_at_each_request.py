@@ -1,0 +1,136 @@
+"""A topic is created again at each request of a micro-batch: nothing of the wrong one is read or committed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+
+import pytest
+
+from assignors import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.options import Where
+from kafka_source.schema import source_schema
+from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.read_task import Query, read_bundle
+from kafkagroup.admin import Groups
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded.tcp_proxy import Frame, TcpProxy, pass_on
+from tests.support.records import create_again, produce
+from tests.support.waiting import wait_until
+
+HEARTBEAT = 12
+READ, UNREAD, NEW = range(10), range(10, 15), range(100, 120)
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[tuple[TcpProxy, EmbeddedKafka]]:
+    with TcpProxy() as made, EmbeddedKafka(advertised_ports={1: made.port}) as kafka:
+        made.connect_to(kafka.port(1))
+        yield made, kafka
+
+
+class Incarnations:
+    """A topic that is created again while one request is held, and a stream that reads it.
+
+    Args:
+        proxy: Between stream and broker.
+        kafka: The broker.
+        held: The number of the request that is held, from 0. Heartbeats, which come at any time, are not counted.
+
+    Attributes:
+        held_api: The API key of that request; None: there was none.
+        values: What was read.
+    """
+
+    def __init__(self, proxy: TcpProxy, kafka: EmbeddedKafka, held: int) -> None:
+        self.proxy, self.kafka, self.name = proxy, kafka, f"incarnations-{held}"
+        self.tp = TopicPartition(self.name, 0)
+        self.left = held
+        self.held_api: int | None = None
+        self.values: list[int] = []
+        self.groups = Groups(Settings({"bootstrap.servers": kafka.internal_bootstrap_servers}))
+        options = {
+            "kafka.bootstrap.servers": f"127.0.0.1:{proxy.port}",
+            "subscribe": self.name,
+            "startingOffsets": "earliest",
+            "kafka.group.id": self.name,
+            "group.members": "1",
+            "kafka.heartbeat.interval.ms": "200",
+            "kafka.metadata.max.age.ms": "300",
+            "data.loss.patience.ms": "1000",
+            "failOnDataLoss": "false",
+            # Transactions commit by name.
+            "commit.transactional": "false",
+        }
+        kafka.create_topic(self.name, 1)
+        produce(kafka.internal_bootstrap_servers, self.name, len(READ))
+        self.query = Query.of(options, source_schema(headers=False), Where.STREAM)
+        self.stream = MicroBatches(self.query)
+        self.at = StreamOffset()
+
+    @property
+    def committed(self) -> int | None:
+        return self.groups.committed(self.name).get(self.tp)
+
+    def batch(self) -> None:
+        """Do what Spark does in a trigger."""
+        end = self.stream.next(self.at, limited=True)
+        if end == self.at:
+            return
+        for bundle in self.stream.tasks(self.at, end):
+            for records in read_bundle(bundle, self.query):
+                self.values += map(int, records["value"].to_pylist())
+        self.at = end
+        self.stream.finished(end)
+
+    def hold(self, frame: Frame) -> Iterable[bytes]:
+        """Create the topic again while a request of the counted number is on its way."""
+        if self.held_api is None and frame.api_key != HEARTBEAT:
+            self.left -= 1
+            if self.left < 0:
+                self.held_api = frame.api_key
+                self.kafka.delete_topic(self.name)
+                wait_until(lambda: self.committed is None, "the old topic's offset to be deleted")
+                create_again(self.kafka, self.name, 1)
+                produce(self.kafka.internal_bootstrap_servers, self.name, len(NEW), first=NEW.start)
+        return [frame.payload]
+
+    def play(self) -> None:
+        with closing(self.stream):
+            wait_until(lambda: self.batch() or self.committed == len(READ), "the first batch to be committed")
+            produce(self.kafka.internal_bootstrap_servers, self.name, len(UNREAD), first=UNREAD.start)
+            self.proxy.on_request = self.hold
+            try:
+                wait_until(self.is_done, "all records to be read", 60)
+            finally:
+                self.proxy.on_request = pass_on
+        old = [value for value in self.values if value < NEW.start]
+        assert old == [*READ, *UNREAD][: len(old)]
+        if self.held_api is not None:
+            assert self.values[len(old) :] == [*NEW]
+
+    def is_done(self) -> bool:
+        self.batch()
+        committed = self.committed
+        if self.held_api is None:
+            return committed == UNREAD.stop
+        assert committed in (None, 0, len(NEW)), f"{committed} of the old topic is committed for the new one"
+        return committed == len(NEW)
+
+
+@pytest.mark.long
+@pytest.mark.requires_native
+@pytest.mark.timeout(900)
+def test_no_record_of_another_incarnation_is_read_or_committed(proxy: tuple[TcpProxy, EmbeddedKafka]) -> None:
+    held = []
+    for number in itertools.count():
+        made = Incarnations(*proxy, number)
+        made.play()
+        if made.held_api is None:
+            break
+        held.append(made.held_api)
+    print("held", held)
+    assert {1, 2, 3, 8} <= set(held), "Fetch, ListOffsets, Metadata and OffsetCommit"
