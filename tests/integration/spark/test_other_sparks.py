@@ -83,6 +83,8 @@ def test_executors_without_the_native_engine_of_the_driver(kafka, topic, tmp_pat
         assert " has version 0.0.1 " in app.wait_for("engine=native, but the package kafkagroup-native", seconds=240)
 
 
+# The page has the sentences of the native engine.
+@pytest.mark.requires_native
 def test_through_spark_connect(kafka, topic, tmp_path):
     name = topic("connect", partitions=2)
     produce(kafka.bootstrap_servers, name, 100)
