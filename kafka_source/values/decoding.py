@@ -28,7 +28,7 @@ from kafka_source.values.fingerprint import fingerprint
 from kafka_source.values.header_ids import HeaderIds
 from kafka_source.values.reader_schema import ReaderSchema
 from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
-from kafka_source.values.schema_of_then import column_of_now
+from kafka_source.values.replayed_schema import column_of_now
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from kafka_source.model.topic_selection import TopicSelection
 from kafkagroup.admin.rows import Rows
 
 if TYPE_CHECKING:
-    from kafka_source.values.as_written import AsWritten
+    from kafka_source.values.readable import ReadableValues
 
 Format = Literal["none", "text", "json", "binary"]
 """none: there is no key or value (a null); binary: shown as base64."""
@@ -96,7 +96,7 @@ class Record:
     headers: tuple[Header, ...]
 
 
-def payload(data: bytes | None, decoder: AsWritten | None = None) -> Payload:
+def payload(data: bytes | None, decoder: ReadableValues | None = None) -> Payload:
     """Return what is in the bytes of a key, a value or a header.
 
     Args:
@@ -241,15 +241,15 @@ class Peek:
         return chosen
 
 
-def _decoder(registry: Settings | None) -> AsWritten | None:
+def _decoder(registry: Settings | None) -> ReadableValues | None:
     if registry is None:
         return None
     if (reason := why_not_native()) is not None:
         raise InvalidConfigurationError(f"To decode Avro, install kafkagroup-native: {reason}.")
     # Only who asks a registry loads its client.
-    from kafka_source.values.as_written import AsWritten
+    from kafka_source.values.readable import ReadableValues
 
-    return AsWritten(registry)
+    return ReadableValues(registry)
 
 
 def _by_time(record: Record) -> tuple[str, int, int]:
@@ -262,7 +262,7 @@ class _Source:
 
     engine: FetchEngine
     read_committed: bool
-    decoder: AsWritten | None
+    decoder: ReadableValues | None
 
     def first(self, tp: TopicPartition, begin: int, end: int, limit: int) -> list[Record]:
         """Return the first records of `[begin, end)`."""
@@ -296,7 +296,7 @@ class _Source:
             size *= _WIDER
 
 
-def _record(tp: TopicPartition, row: Mapping[str, Any], decoder: AsWritten | None) -> Record:
+def _record(tp: TopicPartition, row: Mapping[str, Any], decoder: ReadableValues | None) -> Record:
     headers = row["headers"] or ()
     return Record(
         tp.topic,

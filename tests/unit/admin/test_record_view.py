@@ -44,7 +44,7 @@ def test_bytes(data: bytes | None, shown: Payload) -> None:
 
 def test_avro_is_json_if_a_registry_has_its_schema() -> None:
     kernel()
-    from kafka_source.values.as_written import AsWritten
+    from kafka_source.values.readable import ReadableValues
 
     schema = record(
         "Order",
@@ -62,7 +62,7 @@ def test_avro_is_json_if_a_registry_has_its_schema() -> None:
     with RegistryServer() as registry:
         registry.add(42, schema)
         registry.add(8, 'syntax = "proto3";', schemaType="PROTOBUF")
-        decoder = AsWritten(Settings({"url": registry.url}))
+        decoder = ReadableValues(Settings({"url": registry.url}))
         for _ in range(2):
             data = framed(42, schema, value)
             shown = payload(data, decoder)
@@ -76,7 +76,7 @@ def test_avro_is_json_if_a_registry_has_its_schema() -> None:
 
 def test_protobuf_is_json_if_the_record_is_the_first_message() -> None:
     kernel()
-    from kafka_source.values.as_written import AsWritten
+    from kafka_source.values.readable import ReadableValues
 
     schema = """syntax = "proto3"; import "line.proto"; import "google/protobuf/duration.proto";
     message Order { int64 id = 1; Line line = 2; map<int32, bytes> raw = 3; google.protobuf.Duration took = 4; }
@@ -86,7 +86,7 @@ def test_protobuf_is_json_if_the_record_is_the_first_message() -> None:
         registry.add(
             42, schema, schemaType="PROTOBUF", references=[{"name": "line.proto", "subject": "line", "version": 1}]
         )
-        decoder = AsWritten(Settings({"url": registry.url}))
+        decoder = ReadableValues(Settings({"url": registry.url}))
         head = b"\0\0\0\0\x2a"
         order = b"\0\x08\x05\x12\x03\x0a\x01x\x1a\x05\x08\x03\x12\x01\xff\x22\x02\x08\x05"
         shown = payload(head + order, decoder)

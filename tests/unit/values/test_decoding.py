@@ -19,7 +19,7 @@ from tests.support.registry_server import RegistryServer
 kernel()
 
 from kafka_source.values.decoding import ColumnDecoding, Decoding, decode  # noqa: E402
-from kafka_source.values.schema_of_then import column_of_now  # noqa: E402
+from kafka_source.values.replayed_schema import column_of_now  # noqa: E402
 
 ID = {"name": "id", "type": "long"}
 AMOUNT = {"name": "amount", "type": "double", "default": 0.0}

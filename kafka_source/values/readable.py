@@ -1,4 +1,4 @@
-"""Values as they were written: each by its own schema, as JSON, for people who look at a topic."""
+"""Values as JSON for people who look at a topic: each decoded by the schema with which it was written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _RECURSIVE_DEPTH = 5
 
 
-class AsWritten:
+class ReadableValues:
     """Decodes values with Confluent's framing one by one.
 
     Args:
