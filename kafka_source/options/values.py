@@ -125,7 +125,7 @@ class ValueOptions(CommonOptions):
         "What precedes the Avro datum or the Protobuf message. `confluent`: a zero byte and the id of the schema in 4 "
         "bytes, as the serializers of Confluent, Karapace and Redpanda write it; with Protobuf the message indexes "
         "too. `none`: nothing; then all values have the column's schema. Reads know "
-        "[others](guides/schema-registry.md#framings) too. A sink writes JSON with the id if `schema.registry.url` is "
+        "[others](guides/schema-registry.md#framings) too; a sink writes JSON with the id if `schema.registry.url` is "
         "set, and else without.",
         default="confluent",
         where=Where.ALL,

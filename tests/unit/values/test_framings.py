@@ -14,6 +14,7 @@ import pytest
 from kafka_source.client_config import Settings
 from kafka_source.source.row_columns import columns_to_fetch
 from kafka_source.values.fingerprint import canonical_form, fingerprint
+from kafka_source.values.header_ids import HeaderIds
 from kafka_source.values.reader_schema import ProtobufMessage, ReaderSchema
 from tests.support.avro import datum, framed, record
 from tests.support.native import kernel
@@ -130,6 +131,26 @@ def test_a_header_names_the_schema_by_its_guid_and_without_it_the_id_is_in_front
     assert registry.asked.count(f"/schemas/guids/{GUID}") == 1
     fetched = [column.name for column in columns_to_fetch((), how)]
     assert fetched == ["value", "topic", "partition", "offset", "headers"]
+
+
+def test_ids_of_headers_are_put_in_front_in_a_slice_too_and_each_number_means_its_guid():
+    other = uuid.UUID(int=9)
+    headers = pa.array(
+        [
+            [{"key": "__key_schema_id", "value": b"\x01" + other.bytes}],
+            None,
+            [{"key": "trace", "value": b"x"}, {"key": "__key_schema_id", "value": b"\x01" + GUID.bytes + b"\x02\x02"}],
+            [],
+        ],
+        HEADERS,
+    )
+    ids = HeaderIds("key")
+    raw = pa.array([b"a", b"b", b"c", None], pa.binary())
+    assert ids.framed(raw, headers).to_pylist() == [b"\0\x80\0\0\0a", b"b", b"\0\x80\0\0\x01\x02\x02c", None]
+    assert ids.framed(raw.slice(1), headers.slice(1)).to_pylist() == [b"b", b"\0\x80\0\0\x01\x02\x02c", None]
+    numbers = (1 << 31, (1 << 31) + 1, (1 << 31) + 2, 7)
+    assert [ids.guid(number) for number in numbers] == [str(other), str(GUID), None, None]
+    assert HeaderIds("value").framed(raw, headers) is raw
 
 
 def test_the_header_has_the_message_indexes_of_protobuf(registry):
