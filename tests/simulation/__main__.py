@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from pathlib import Path
 
 from tests.simulation.campaign import find, run_seeds
 from tests.simulation.mutations import FOUND_BY, MUTATIONS
-from tests.simulation.scenario import Run, run, shortened
+from tests.simulation.scenario import Run, run, scenario_of, shortened
 
 _ALL_LINES = 1_000_000
 
@@ -23,6 +24,8 @@ def main() -> int:
             [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
             {**os.environ, "PYTHONHASHSEED": "0"},
         )
+    # Those of processes that were killed.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     seeds = commands.add_parser("seeds", help="run seeds, and print their totals")
@@ -35,6 +38,7 @@ def main() -> int:
     trace.add_argument("seeds", type=int, nargs="+")
     search = commands.add_parser("mutations", help="put defects back, and look whether the seeds find them")
     search.add_argument("--seeds", type=int, default=0, help="try so many seeds, and not only those that are known")
+    search.add_argument("--only", default="", help="try the mutations with these words in their names")
     given = parser.parse_args()
     if given.command == "seeds":
         totals = run_seeds(given.first, given.last, given.state)
@@ -50,16 +54,17 @@ def main() -> int:
         for seed in given.seeds:
             print(run(seed).tell(_ALL_LINES))
         return 0
-    return _mutations(given.seeds)
+    return _mutations(given.seeds, given.only)
 
 
-def _mutations(seeds: int) -> int:
+def _mutations(seeds: int, only: str) -> int:
     missed = 0
     for mutation in MUTATIONS:
-        if not seeds and mutation.name not in FOUND_BY:
+        if only not in mutation.name or (not seeds and mutation.name not in FOUND_BY):
             continue
+        tried = range(seeds) if seeds else [FOUND_BY[mutation.name]]
         with mutation.applied():
-            found = find(range(seeds) if seeds else [FOUND_BY[mutation.name]])
+            found = find(seed for seed in tried if scenario_of(seed).sink or not mutation.of_sink)
         missed += found is None
         where = "" if found is None else f" by seed {found.scenario.seed}: {found.problems[0][:200]}"
         print(f"{'MISSED' if found is None else 'found'}: {mutation.name}{where}", flush=True)

@@ -20,6 +20,8 @@ from kafka_source.kafka_client import GROUP, TRANSACTION
 from kafka_source.kafka_client.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     ListOffsetsRequest,
@@ -41,13 +43,19 @@ from kafka_source.kafka_client.messages.group import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from kafka_source.kafka_client.messages.records import ProduceRequest
 from kafka_source.kafka_client.messages.transaction import (
     AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
+    ListTransactionsRequest,
     TxnOffsetCommitRequest,
 )
-from tests.simulation.world import Process, Transport, World
+from tests.simulation.logs import Log
+from tests.simulation.world import Process, Socket, Transport, World
 
 _NEWEST: dict[Any, int] = {
     ApiVersionsRequest: 3,
@@ -68,6 +76,12 @@ _NEWEST: dict[Any, int] = {
     EndTxnRequest: 3,
     ConsumerGroupHeartbeatRequest: 1,
     ConsumerGroupDescribeRequest: 1,
+    ProduceRequest: 8,
+    AddPartitionsToTxnRequest: 3,
+    DescribeConfigsRequest: 4,
+    DescribeProducersRequest: 0,
+    DescribeTransactionsRequest: 0,
+    ListTransactionsRequest: 2,
 }
 _BY_KEY = {cls.API_KEY: cls for cls in _NEWEST}
 
@@ -87,11 +101,12 @@ _HANDLED_LATE = 0.5
 
 @dataclass
 class Partition:
-    """A partition's log: so many records, of a leader in an epoch."""
+    """A partition of a leader in an epoch: so many records that are read, or the log of what is written."""
 
     leader: int
     end: int = 0
     epoch: int = 0
+    log: Log = field(default_factory=Log)
 
 
 @dataclass
@@ -117,8 +132,8 @@ class Link:
     def client_writes(self, data: bytes) -> None:
         if self.closed or not self.process.alive:
             return
-        if self.process.freezes_before(int.from_bytes(data[4:6], "big")):
-            # The bytes are in the kernel's buffer no sooner than the process goes on.
+        if not self.process.leaves(int.from_bytes(data[4:6], "big")):
+            # The bytes are in the kernel's buffer no sooner than the process goes on, if it ever does.
             self._world.after(0, lambda: self.client_writes(data), self.process)
             return
         self._last_in = max(self._last_in, self._world.now + self.broker.delay())
@@ -246,14 +261,27 @@ class Network:
     async def connect(
         self, process: Process, factory: Callable[[], asyncio.Protocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        broker = next(one for one in self._cluster.brokers.values() if one.host == host)
+        broker = self._broker(host)
         await asyncio.sleep(broker.delay())
-        if not broker.up:
-            raise ConnectionRefusedError(111, "Connection refused")
         protocol = factory()
-        transport = Transport(Link(self._world, process, broker, protocol))
+        transport = Transport(self._link(process, broker, protocol))
         protocol.connection_made(transport)
         return transport, protocol
+
+    def connect_blocking(self, process: Process, host: str, port: int) -> Socket:
+        broker = self._broker(host)
+        self._world.sleep(broker.delay())
+        sock = Socket(self._world)
+        sock.link = self._link(process, broker, sock)
+        return sock
+
+    def _broker(self, host: str) -> Broker:
+        return next(one for one in self._cluster.brokers.values() if one.host == host)
+
+    def _link(self, process: Process, broker: Broker, protocol: asyncio.Protocol) -> Link:
+        if not broker.up:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return Link(self._world, process, broker, protocol)
 
 
 @dataclass(frozen=True)
@@ -294,6 +322,7 @@ class Cluster:
             FindCoordinatorRequest: self._find_coordinator,
             ListOffsetsRequest: self._list_offsets,
             OffsetForLeaderEpochRequest: self._end_of_epoch,
+            DescribeConfigsRequest: self._configs,
         }
         world.network = Network(world, self)
 
@@ -341,6 +370,14 @@ class Cluster:
         self.world.tell("cluster", f"coordinator of {key} moves from {before} to {self._coordinators[kind, key]}")
         for moved in self.moved:
             moved(kind, key)
+
+    def loads(self, broker: Broker, kind: int) -> bool:
+        """Return whether a broker loads something that it has taken over as a coordinator."""
+        return any(
+            self._coordinators[place] == broker.node and self.world.now < until
+            for place, until in self._loading.items()
+            if place[0] == kind
+        )
 
     def known_coordinators(self) -> list[tuple[int, str]]:
         """Return what is coordinated, as (kind, key)."""
@@ -508,3 +545,17 @@ class Cluster:
                 )
             topics.append(topic_type(topic=asked.topic, partitions=partitions))
         reply(OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics))
+
+    def _configs(self, _: Broker, request: DescribeConfigsRequest, reply: Reply) -> None:
+        result_type = DescribeConfigsResponse.DescribeConfigsResult
+        limit = result_type.DescribeConfigsResourceResult(name="transaction.max.timeout.ms", value="900000")
+        reply(
+            DescribeConfigsResponse(
+                results=[
+                    result_type(
+                        error_code=0, resource_type=one.resource_type, resource_name=one.resource_name, configs=[limit]
+                    )
+                    for one in request.resources
+                ]
+            )
+        )

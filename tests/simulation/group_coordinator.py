@@ -324,6 +324,7 @@ class Group:
         if request.member_id != self.leader:
             return None
         given = {one.member_id: bytes(one.assignment) for one in request.assignments}
+        self._watch.assigned(given)
         for one in self.members.values():
             one.assignment = given.get(one.member_id, b"")
         self.state = STABLE
@@ -514,6 +515,9 @@ class Watch:
 
     def begins(self, what: str) -> None:
         """Hear of a generation of a group, or of an epoch."""
+
+    def assigned(self, assignments: dict[str, bytes]) -> None:
+        """Look at the assignments that a leader has sent, by member id."""
 
     def lost(self, member: str, why: str) -> None:
         """Hear of a member that a group removes though it has not left."""

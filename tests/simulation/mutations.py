@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
 from assignors import Assignment
+from kafka_source.errors import FencedError, UnknownOutcomeError
 from kafka_source.group import background, leader, membership, model, requests, topics
 from kafka_source.group.consumer_protocol import membership as consumer_membership
 from kafka_source.group.consumer_protocol import slot as consumer_slot
@@ -21,9 +22,14 @@ from kafka_source.group.member import Member
 from kafka_source.group.rebalance_log import Reason
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.driver_figures import RebalanceCause
+from kafka_source.produce.sender import Sender
+from kafka_source.sink.two_phase import open_transactions, prepare, source_offsets
+from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
+from kafka_source.sink.two_phase.ledger import Ledger, LedgerState
 from kafka_source.source import group_member_owner, position_tracker, positions
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
+from kafka_source.transactions.offset_transaction import GroupOffsets
 
 
 @dataclass(frozen=True)
@@ -34,11 +40,13 @@ class Mutation:
         name: What is wrong with it in place.
         where: The object with the function that is replaced, and the function's name.
         make: Makes the wrong function from the right one.
+        of_sink: Whether only seeds with sinks can find it.
     """
 
     name: str
     where: tuple[Any, str]
     make: Callable[[Any], Any]
+    of_sink: bool = False
 
     def applied(self) -> Any:
         """Return a context in which the defect is in place.
@@ -86,13 +94,13 @@ def _one_id_for_the_group(right: Any) -> Any:
 
 def _initialise_once(right: Any) -> Any:
     async def initialise(self: Any, deadline: Any) -> Any:
-        return await open_transaction.initialise(
-            self._client,
-            self._transactional_id,
-            offset_committer._TRANSACTION_TIMEOUT_MS,
-            deadline,
-            ended=self._ended,
-        )
+        timeout_ms = offset_committer._TRANSACTION_TIMEOUT_MS
+        try:
+            return await open_transaction.initialise(
+                self._client, self._transactional_id, timeout_ms, deadline, ended=self._ended
+            )
+        except UnknownOutcomeError as error:
+            raise FencedError(str(error), code=error.code) from error
 
     return initialise
 
@@ -191,6 +199,114 @@ def _fresh_instance_ids(right: Any) -> Any:
     return lambda self, slot: f"other-{time.monotonic():.3f}-{slot}"
 
 
+# ---- the sink: rules of docs/design/transactions.md that are taken out
+
+
+def _commit_before_the_decision(right: Any) -> Any:
+    async def decide(self: Any, epoch: Any, batch: Any, *rest: Any) -> None:
+        await self._commit_all(sorted(batch.transactions), rest[-1])
+        await right(self, epoch, batch, *rest)
+
+    return decide
+
+
+def _offsets_in_a_transaction_of_their_own(right: Any) -> Any:
+    async def decide(
+        self: Any, epoch: Any, batch: Any, offsets: Sequence[GroupOffsets], prepared: Any, deadline: Any
+    ) -> None:
+        own = [one for one in offsets if one.member.member_id]
+        if own:
+            alone = await open_transaction.initialise(self._client, f"{self._prefix}-offsets", 30_000, deadline)
+            await offset_transaction.commit_in(self._client, alone, own, deadline)
+        await right(self, epoch, batch, [one for one in offsets if one not in own], prepared, deadline)
+
+    return decide
+
+
+def _empty_ledger(right: Any) -> Any:
+    async def read(self: Any, deadline: Any) -> LedgerState:
+        return replace(await right(self, deadline), last=None)
+
+    return read
+
+
+def _all_is_finished(right: Any) -> Any:
+    async def read(self: Any, deadline: Any) -> LedgerState:
+        found: LedgerState = await right(self, deadline)
+        return found if found.last is None else replace(found, last=replace(found.last, done=True))
+
+    return read
+
+
+def _new_epoch_for_the_decision(right: Any) -> Any:
+    async def decide(self: Any, epoch: DriverEpoch, *rest: Any) -> None:
+        newest = await self._initialise("driver", rest[-1])
+        await right(self, replace(epoch, driver=newest), *rest)
+
+    return decide
+
+
+def _whatever_is_found(right: Any) -> Any:
+    async def check(self: Any, epoch: Any, batch: Any, deadline: Any) -> Any:
+        return await open_transactions.describe_all(
+            self._client, [t.transactional_id for t in batch.transactions], deadline
+        )
+
+    return check
+
+
+def _nothing_aborted(right: Any) -> Any:
+    async def abort(self: Any, left: Any, driver: Any, deadline: Any) -> list[Any]:
+        return []
+
+    return abort
+
+
+def _abort_without_a_fence(right: Any) -> Any:
+    async def abort(self: Any, one: Any, deadline: Any) -> bool:
+        if one.is_open:
+            await open_transaction.end(self._client, one.transaction, commit=False, deadline=deadline)
+        return bool(one.is_open)
+
+    return abort
+
+
+def _unchecked(right: Any) -> Any:
+    async def check(*_: Any) -> None:
+        pass
+
+    return check
+
+
+_OF_SINK: Sequence[tuple[str, tuple[Any, str], Callable[[Any], Any]]] = (
+    ("commit the records before the decision", (TwoPhaseCommit, "_decide"), _commit_before_the_decision),
+    (
+        "commit offsets in a transaction before the decision",
+        (TwoPhaseCommit, "_decide"),
+        _offsets_in_a_transaction_of_their_own,
+    ),
+    ("begin with an empty ledger", (Ledger, "read"), _empty_ledger),
+    ("take each decision for finished", (Ledger, "read"), _all_is_finished),
+    ("take no batch for a replay", (DriverEpoch, "covers"), lambda _: lambda self, query, batch: False),
+    ("decide in a new epoch", (TwoPhaseCommit, "_decide"), _new_epoch_for_the_decision),
+    ("do not look whether the transactions are open", (TwoPhaseCommit, "_check_open"), _whatever_is_found),
+    ("leave undecided transactions open", (TwoPhaseCommit, "_abort"), _nothing_aborted),
+    ("abort without a fence", (TwoPhaseCommit, "_abort_one"), _abort_without_a_fence),
+    ("write in a batch that has ended", (prepare, "_check_undecided"), lambda _: lambda settings, task, epoch: None),
+    ("take the id of another attempt", (prepare, "_free_attempt"), lambda _: lambda settings, task: task),
+    ("prepare before the flush", (Sender, "flush"), lambda _: lambda self: None),
+    (
+        "do not look what other members have read",
+        (source_offsets, "_check_not_read_by_others"),
+        _unchecked,
+    ),
+    (
+        "record as finished what is not visible",
+        (TwoPhaseCommit, "_visible"),
+        _unchecked,
+    ),
+)
+
 MUTATIONS = (
     Mutation("commit before the sink has written", (MicroBatches, "tasks"), _commit_before_the_sink),
     Mutation(
@@ -252,25 +368,34 @@ MUTATIONS = (
         "commit partitions of other members", (group_member_owner.GroupMemberOwner, "_not_committed"), _commit_all
     ),
     Mutation("join again with another instance id", (model.GroupSettings, "instance_id"), _fresh_instance_ids),
+    *(Mutation(*one, of_sink=True) for one in _OF_SINK),
 )
 
 FOUND_BY = {
     "commit before the sink has written": 0,
-    "fetch offsets that a transaction is about to change": 72,
-    "keep positions of before a rebalance": 42,
-    "set the group back": 6,
-    "do not rejoin when others wait": 0,
-    "share a transactional id between members": 37,
-    "ask the coordinator of before for ever": 4,
-    "commit as nobody in a transaction": 30,
-    "give up after the first error": 15,
-    "rejoin without a commit of the last batch": 19,
-    "do not look for new partitions": 0,
-    "give partitions up in the middle of a batch": 19,
-    "send heartbeats too seldom": 12,
-    "give a partition to two members": 2,
+    "keep positions of before a rebalance": 1,
+    "set the group back": 3,
+    "do not rejoin when others wait": 3,
+    "share a transactional id between members": 3,
+    "ask the coordinator of before for ever": 13,
+    "commit as nobody in a transaction": 35,
+    "give up after the first error": 3,
+    "rejoin without a commit of the last batch": 4,
+    "do not look for new partitions": 47,
+    "give partitions up in the middle of a batch": 15,
+    "send heartbeats too seldom": 6,
+    "give a partition to two members": 3,
     "begin new partitions at their end": 0,
-    "commit partitions of other members": 8,
-    "join again with another instance id": 191,
+    "stop without leaving": 0,
+    "commit partitions of other members": 1,
+    "join again with another instance id": 43,
+    "commit the records before the decision": 92,
+    "commit offsets in a transaction before the decision": 149,
+    "begin with an empty ledger": 33,
+    "take each decision for finished": 92,
+    "take no batch for a replay": 33,
+    "decide in a new epoch": 275,
+    "leave undecided transactions open": 57,
+    "prepare before the flush": 5,
 }
 """The first seed that finds each of the mutations that the seeds of CI find."""

@@ -13,7 +13,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from kafka_source.errors import BootstrapError, FencedError
+from kafka_source.errors import (
+    AbortableError,
+    ApplicationRecoverableError,
+    BootstrapError,
+    FencedError,
+    KafkaGroupError,
+    LostTransactionsError,
+    RetriableError,
+)
 from kafka_source.kafka_client import GROUP
 from kafka_source.kafka_client.messages.group import (
     ConsumerGroupHeartbeatRequest,
@@ -23,24 +31,35 @@ from kafka_source.kafka_client.messages.group import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from kafka_source.kafka_client.messages.records import ProduceRequest
 from kafka_source.kafka_client.messages.transaction import (
     AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
+    ListTransactionsRequest,
     TxnOffsetCommitRequest,
 )
 from tests.simulation.cluster import Cluster
 from tests.simulation.consumer_coordinator import ConsumerCoordinators
 from tests.simulation.group_coordinator import Committed, Group, GroupCoordinators, Key, Watch
+from tests.simulation.jobs import OUTPUT, OUTPUT_PARTITIONS, simulated_engine
 from tests.simulation.spark import Load, Output, Query
 from tests.simulation.transaction_coordinator import TransactionCoordinators
-from tests.simulation.world import Stuck, World
+from tests.simulation.world import Process, Stuck, World
 
 CONSUMER = "consumer protocol"
 TOPIC, GROUP_ID = "orders", "billing"
 # Virtual seconds: how long faults happen, and how long the world may take afterwards to become quiet.
-_FAULTS_UNTIL = 60.0
+_FAULTS_UNTIL, _FAULTS_AROUND_TASKS_UNTIL = 60.0, 30.0
 _QUIET_WITHIN = 400.0
+# Which part of the seeds runs tasks, and how long attempts that nobody waits for may go on once the world is quiet.
+_SHARE_WITH_TASKS = 0.25
+_LATE_ATTEMPTS = 10.0
+# In which part of the seeds no fault explains that a member is lost.
+_SHARE_OF_HARMLESS = 0.1
 # The last seconds of a story that are shown.
 _SHOWN_LINES = 120
 
@@ -68,6 +87,9 @@ class Scenario:
         share_of_long: Which part of the micro-batches takes long.
         on_lost: `group.on.lost`.
         static: Whether the queries have instance ids of the user's, which a restart keeps.
+        commit: The option `commit` of all queries.
+        sink: Whether they write to Kafka exactly once. Else their sink is another one.
+        timeout_ms: `kafka.transaction.timeout.ms` of the sink.
     """
 
     seed: int
@@ -82,6 +104,19 @@ class Scenario:
     on_lost: str
     static: bool
     faults: tuple[Fault, ...]
+    commit: str = "batch"
+    sink: bool = False
+    timeout_ms: int = 600_000
+
+    @property
+    def runs_tasks(self) -> bool:
+        """Whether the tasks of the queries run, because our code in them does more than read."""
+        return self.sink or self.commit == "task"
+
+    @property
+    def seconds(self) -> float:
+        """How long faults happen."""
+        return _FAULTS_AROUND_TASKS_UNTIL if self.runs_tasks else _FAULTS_UNTIL
 
 
 @dataclass
@@ -116,7 +151,8 @@ class Verdict:
         scenario = self.scenario
         head = [
             f"seed {scenario.seed}: {scenario.queries} queries with {scenario.slots} slots, {scenario.partitions} "
-            f"partitions, {scenario.brokers} brokers, {scenario.strategy}, transactional={scenario.transactional}"
+            f"partitions, {scenario.brokers} brokers, {scenario.strategy}, transactional={scenario.transactional}, "
+            f"commit={scenario.commit}, sink={scenario.sink}"
         ]
         faults = [f"  fault {fault}" for fault in scenario.faults]
         story = [f"  {at:8.3f} {who}: {what}" for at, who, what in self.story[-lines:]]
@@ -132,8 +168,11 @@ _LOSES_MEMBERS = {
     "cut",
     "slow broker",
     "move group",
+    "move in rebalance",
     "lose answers",
     "freeze before",
+    "kill before",
+    "replace",
 }
 _STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "copartition", CONSUMER, CONSUMER, CONSUMER)
 _KINDS: Sequence[str] = (
@@ -146,7 +185,8 @@ _KINDS: Sequence[str] = (
     "cut",
     "slow broker",
     "move group",
-    "move group",
+    "move in rebalance",
+    "move in rebalance",
     "move transaction",
     "add partitions",
     "stop query",
@@ -156,7 +196,30 @@ _KINDS: Sequence[str] = (
     "freeze before",
     "freeze before",
 )
-# The requests before which a process may stand still.
+_KINDS_WITH_TASKS: Sequence[str] = (
+    "kill",
+    "freeze",
+    "stop broker",
+    "freeze broker",
+    "cut",
+    "cut",
+    "slow broker",
+    "move group",
+    "move in rebalance",
+    "move transaction",
+    "move transaction",
+    "lose answers",
+    "lose answers",
+    "freeze before",
+    "freeze before",
+    "freeze before",
+    "kill before",
+    "kill before",
+    "kill before",
+    "replace",
+    "run stage again",
+)
+# The requests before which a process may stand still or die.
 _DANGEROUS = tuple(
     one.API_KEY
     for one in (
@@ -172,22 +235,30 @@ _DANGEROUS = tuple(
         TxnOffsetCommitRequest,
     )
 )
+_DANGEROUS_TO_TASKS = tuple(
+    one.API_KEY
+    for one in (
+        AddOffsetsToTxnRequest,
+        AddPartitionsToTxnRequest,
+        DescribeProducersRequest,
+        DescribeTransactionsRequest,
+        EndTxnRequest,
+        EndTxnRequest,
+        InitProducerIdRequest,
+        ListTransactionsRequest,
+        ProduceRequest,
+        TxnOffsetCommitRequest,
+    )
+)
 
 
 def scenario_of(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     rng = random.Random(f"scenario {seed}")
     brokers = rng.choice((1, 3, 3))
-    kinds = [kind for kind in _KINDS if rng.random() < 0.6] or ["cut"]
-    if brokers == 1:
-        kinds = [kind for kind in kinds if not kind.startswith("move")] or ["cut"]
-    count = rng.choice((0, 2, 5, 10, 20))
-    faults = sorted(
-        (Fault(rng.uniform(1.0, _FAULTS_UNTIL), rng.choice(kinds), rng.random(), rng.random()) for _ in range(count)),
-        key=lambda fault: fault.at,
-    )
+    faults = _faults(rng, _KINDS, brokers, _FAULTS_UNTIL)
     strategy = rng.choice(_STRATEGIES)
-    return Scenario(
+    scenario = Scenario(
         seed=seed,
         strategy=strategy,
         queries=rng.choice((1, 2, 2, 3)),
@@ -199,8 +270,39 @@ def scenario_of(seed: int) -> Scenario:
         share_of_long=rng.choice((0.0, 0.1, 0.4)),
         on_lost=rng.choice(("rejoin", "rejoin", "stop")),
         static=strategy != CONSUMER and rng.random() < 0.3,
-        faults=tuple(faults),
+        faults=faults,
     )
+    rng = random.Random(f"tasks {seed}")
+    return _with_tasks(scenario, rng) if rng.random() < _SHARE_WITH_TASKS else scenario
+
+
+def _with_tasks(scenario: Scenario, rng: random.Random) -> Scenario:
+    """Return a scenario whose tasks run: smaller, because each micro-batch takes many requests."""
+    commit = rng.choice(("batch", "batch", "sink", "sink", "sink", "task"))
+    if commit == "task" and scenario.strategy == CONSUMER:
+        # Epochs rise while tasks run, so the connector refuses this.
+        commit = "sink"
+    return replace(
+        scenario,
+        queries=rng.choice((1, 1, 2)),
+        slots=rng.choice((1, 2, 3)),
+        partitions=rng.choice((1, 3, 4)),
+        faults=_faults(rng, _KINDS_WITH_TASKS, scenario.brokers, _FAULTS_AROUND_TASKS_UNTIL),
+        commit=commit,
+        sink=commit != "task",
+        timeout_ms=rng.choice((20_000, 600_000, 600_000)),
+    )
+
+
+def _faults(rng: random.Random, all_kinds: Sequence[str], brokers: int, until: float) -> tuple[Fault, ...]:
+    kinds = [kind for kind in all_kinds if rng.random() < 0.6] or ["cut"]
+    if rng.random() < _SHARE_OF_HARMLESS:
+        kinds = [kind for kind in all_kinds if kind not in _LOSES_MEMBERS]
+    if brokers == 1:
+        kinds = [kind for kind in kinds if not kind.startswith("move")] or ["cut"]
+    count = rng.choice((0, 2, 5, 10, 20))
+    made = (Fault(rng.uniform(1.0, until), rng.choice(kinds), rng.random(), rng.random()) for _ in range(count))
+    return tuple(sorted(made, key=lambda fault: fault.at))
 
 
 class _Checks(Watch):
@@ -211,15 +313,27 @@ class _Checks(Watch):
         self._world = cluster.world
         self.lost_members = 0
         self.set_back = False
+        self.moves_in_rebalance = False
 
     def begins(self, what: str) -> None:
         self._world.tell("group", what)
+        if self.moves_in_rebalance:
+            self.moves_in_rebalance = False
+            delay = self._world.random.choice((0.002, 0.005, 0.02, 0.1))
+            self._world.after(delay, lambda: self._cluster.move_coordinator(GROUP, GROUP_ID))
+
+    def assigned(self, assignments: dict[str, bytes]) -> None:
+        if not any(assignments.values()):
+            self._verdict.problems.append(f"at {self._world.now:.3f} a leader assigns nothing to any member")
 
     def lost(self, member: str, why: str) -> None:
         self.lost_members += 1
         self._world.tell("group", f"{member} is removed: {why}")
 
     def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
+        if group.name != GROUP_ID:
+            # A sink's decisions, and what its source tells it.
+            return
         durable = self._output.durable()
         for tp, entry in entries.items():
             name = f"{tp[0]}-{tp[1]}"
@@ -248,15 +362,25 @@ class Run:
         self.scenario, self.verdict = scenario, Verdict(scenario)
         self.world = world = World(scenario.seed)
         self.cluster = Cluster(world, scenario.brokers)
-        self.output = Output()
+        self.output = Output(self.cluster)
         self.checks = _Checks(self.cluster, self.output, self.verdict)
         self.groups = GroupCoordinators(self.cluster, self.checks)
         self.consumers = ConsumerCoordinators(self.cluster, self.groups, scenario.session_ms / 1000, 2000)
         self.transactions = TransactionCoordinators(self.cluster, self.groups)
         self.cluster.create_topic(TOPIC, scenario.partitions)
+        if scenario.sink:
+            self.cluster.create_topic(OUTPUT, OUTPUT_PARTITIONS)
         load = Load(share_of_long=scenario.share_of_long)
         self.queries = [
-            Query(world, f"query-{number}", self._options(number), self.output, load)
+            Query(
+                world,
+                f"query-{number}",
+                self._options(number),
+                self.output,
+                load,
+                runs_tasks=scenario.runs_tasks,
+                sink=self._sink_options(number),
+            )
             for number in range(scenario.queries)
         ]
         self._produces = True
@@ -278,6 +402,8 @@ class Run:
         }
         if scenario.static:
             options["kafka.group.instance.id"] = f"instance-{query}"
+        if scenario.runs_tasks:
+            options |= {"commit": scenario.commit, "min.records.per.task": "1"}
         if scenario.strategy == CONSUMER:
             return {**options, "kafka.group.protocol": "consumer"}
         return {
@@ -287,12 +413,28 @@ class Run:
             "kafka.heartbeat.interval.ms": "2000",
         }
 
+    def _sink_options(self, query: int) -> dict[str, str] | None:
+        scenario = self.scenario
+        if not scenario.sink:
+            return None
+        options = {
+            "kafka.bootstrap.servers": self.cluster.bootstrap_servers,
+            "topic": OUTPUT,
+            "transactional": "true",
+            "transactional.id.prefix": f"copy-{query}",
+            "kafka.transaction.timeout.ms": str(scenario.timeout_ms),
+            "transactional.on.lost": "replay" if scenario.timeout_ms < 60_000 else "stop",
+            "kafka.request.timeout.ms": "10000",
+            "engine": "native",
+        }
+        return {**options, "commit.group": GROUP_ID} if scenario.commit == "sink" else options
+
     def run(self) -> Verdict:
         world, verdict = self.world, self.verdict
         before = logging.root.manager.disable
         logging.disable(logging.CRITICAL)
         try:
-            with world.installed():
+            with world.installed(), simulated_engine(world):
                 self._go()
         except Stuck as error:
             verdict.problems.append(str(error))
@@ -305,12 +447,23 @@ class Run:
         for query in self.queries:
             for failure in query.errors:
                 verdict.failures[type(failure).__name__] += 1
-                was_lost = (
-                    isinstance(failure, FencedError) and self.checks.lost_members and self.scenario.on_lost == "stop"
-                )
-                if not isinstance(failure, BootstrapError) and not was_lost:
+                if not self._explains(failure):
                     verdict.problems.append(f"{query.name} has ended with {type(failure).__name__}: {failure}")
         return verdict
+
+    def _explains(self, failure: KafkaGroupError) -> bool:
+        """Return whether the faults explain that a query has ended with this error."""
+        scenario = self.scenario
+        if isinstance(failure, BootstrapError):
+            return True
+        if not scenario.runs_tasks:
+            return isinstance(failure, FencedError) and self.checks.lost_members > 0 and scenario.on_lost == "stop"
+        if isinstance(failure, LostTransactionsError) and failure.decided:
+            return bool(self.transactions.timed_out)
+        # Whatever fails a job, the query runs the batch again after its restart.
+        return bool(scenario.faults) and isinstance(
+            failure, RetriableError | AbortableError | ApplicationRecoverableError
+        )
 
     def _go(self) -> None:
         world = self.world
@@ -319,9 +472,11 @@ class Run:
         world.after(0.1, self._produce)
         for fault in self.scenario.faults:
             world.after(fault.at, functools.partial(self._happen, fault))
-        world.run(_FAULTS_UNTIL)
+        world.run(self.scenario.seconds)
         self._heal()
-        world.run(_FAULTS_UNTIL + _QUIET_WITHIN, done=self._is_quiet)
+        world.run(self.scenario.seconds + _QUIET_WITHIN, done=self._is_quiet)
+        if self.scenario.runs_tasks:
+            world.run(world.now + _LATE_ATTEMPTS)
         self._check_end()
 
     def _produce(self) -> None:
@@ -369,10 +524,22 @@ class Run:
             share = how if only is None else 0.5
             self.cluster.lose_answers(1 + fault.which * 8, share, moves=moves, only=only)
         elif fault.kind == "freeze before":
-            if query.process is not None and query.process.alive:
-                query.process.freeze_before(_DANGEROUS[int(how * len(_DANGEROUS))], 0.5 + world.random.random() * 30)
+            process = self._some_process(query)
+            if process is not None and process.alive:
+                self._freeze_before(process, self._dangerous(how), 0.5 + world.random.random() * 30)
+        elif fault.kind == "kill before":
+            process = self._some_process(query)
+            if process is not None:
+                process.before(self._dangerous(how), lambda: self._kill_before(query, process), skip=self._skipped())
+        elif fault.kind == "replace":
+            query.replace(0.5 + how * 30)
+        elif fault.kind == "run stage again":
+            if query.jobs is not None:
+                query.jobs.run_again()
         elif fault.kind == "move group":
             self.cluster.move_coordinator(GROUP, GROUP_ID)
+        elif fault.kind == "move in rebalance":
+            self.checks.moves_in_rebalance = True
         elif fault.kind == "move transaction":
             known = [place for place in self.cluster.known_coordinators() if place[0] != GROUP]
             if known:
@@ -383,6 +550,41 @@ class Run:
             query.stop()
         elif fault.kind == "start query":
             query.start()
+
+    def _dangerous(self, how: float) -> int:
+        keys = _DANGEROUS_TO_TASKS if self.scenario.runs_tasks else _DANGEROUS
+        return keys[int(how * len(keys))]
+
+    def _skipped(self) -> int:
+        # The same request has several purposes in a batch of a sink.
+        return self.world.random.choice((0, 0, 1, 2, 4)) if self.scenario.runs_tasks else 0
+
+    def _some_process(self, query: Query) -> Process | None:
+        """Return a process of a query: that of its planner, or of its sink or a worker."""
+        if query.jobs is None:
+            return query.process
+        workers = [one for one in query.jobs.workers if one.alive]
+        among = [
+            query.process,
+            query.jobs.driver,
+            query.jobs.driver,
+            *([self.world.random.choice(workers)] if workers else []),
+        ]
+        return self.world.random.choice(among)
+
+    def _freeze_before(self, process: Process, api_key: int, seconds: float) -> None:
+        def freeze() -> None:
+            self.world.tell(process.name, f"stands still for {seconds:.1f} s before a request {api_key}")
+            process.freeze(seconds)
+
+        process.before(api_key, freeze, skip=self._skipped())
+
+    def _kill_before(self, query: Query, process: Process) -> None:
+        self.world.tell(process.name, "dies before a request")
+        if process.task is not None:
+            process.kill()
+        else:
+            query.kill(self.world.random.uniform(0, 15))
 
     def _heal(self) -> None:
         world = self.world
@@ -406,6 +608,8 @@ class Run:
             if one.end
         ):
             return False
+        if self.scenario.runs_tasks and any(query.checkpoint.in_flight for query in self.queries):
+            return False
         return not self.transactions.open()
 
     def _check_end(self) -> None:
@@ -427,7 +631,18 @@ class Run:
             problems.append(f"{self.checks.lost_members} members were removed without a fault that explains it")
         if (twice := self.output.twice()) and not self._may_repeat():
             problems.append(f"written twice, though no member was lost: {twice[:3]}")
+        if self.scenario.sink:
+            self._check_sink()
         problems.extend(what for _, __, what in self.world.story if what.startswith(("BROKE", "UNHANDLED")))
+
+    def _check_sink(self) -> None:
+        problems, output = self.verdict.problems, self.output
+        if twice := output.batches_written_twice():
+            problems.append(f"visible twice in the output: {twice[:3]}")
+        if opened := output.open_batches():
+            problems.append(f"{opened} transactions are open in the output")
+        if (late := output.out_of_order()) and not self._may_repeat():
+            problems.append(f"out of order in the output: {late[:3]}")
 
     def _may_repeat(self) -> bool:
         """Return whether records may have been read twice.
@@ -435,6 +650,8 @@ class Run:
         A member was lost, or a query has ended, with a batch that was not committed; or a commit without a transaction
         that came late has set the group back.
         """
+        if self.scenario.commit == "sink":
+            return False
         ended = any(query.starts > 1 or query.stops for query in self.queries)
         return ended or self.checks.lost_members > 0 or self.checks.set_back
 

@@ -1,14 +1,15 @@
 """Spark, as the calls that it makes of a source: a query with its checkpoint, micro-batches, tasks, and restarts.
 
 A query's driver is a process of the world. It makes the calls of Spark's MicroBatchExecution in Spark's order, and the
-files of its checkpoint survive it. Tasks read ranges of the simulated logs, and the sink keeps what a batch has written
-by the batch's number, so that a batch that is replayed replaces what it has written before, as Delta does.
+files of its checkpoint survive it. A sink that is not ours keeps what a batch has read by the batch's number, so that a
+batch that is replayed replaces what it has written before, as Delta does. Then tasks only run if they commit.
 """
 
 from __future__ import annotations
 
+import json
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,9 @@ from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query as ReadQuery
+from tests.simulation.cluster import Cluster, Partition
+from tests.simulation.jobs import OUTPUT, SCHEMA, Jobs, Lost
+from tests.simulation.logs import ABORTED, COMMITTED
 from tests.simulation.world import Died, Event, Process, World
 
 Range = tuple[str, int, int, int]
@@ -31,21 +35,28 @@ class Checkpoint:
     offsets: list[dict[str, Any]] = field(default_factory=list)
     finished: int = 0
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether a batch is planned and not finished."""
+        return len(self.offsets) > self.finished
 
-@dataclass
+
 class Output:
-    """What the sinks of all queries have written: ranges by query and number of the batch."""
+    """What the sinks of all queries have written: in batches by query and number, or as records in Kafka.
 
-    batches: dict[tuple[str, int], tuple[Range, ...]] = field(default_factory=dict)
+    Attributes:
+        in_flight: The batches whose tasks commit their offsets when they have read them (`commit=task`).
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.batches: dict[tuple[str, int], tuple[Range, ...]] = {}
+        self.in_flight: dict[tuple[str, int], tuple[Range, ...]] = {}
 
     def durable(self) -> dict[tuple[str, int], int]:
-        """Return for each partition the offset before which everything was written."""
-        ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
-        for written in self.batches.values():
-            for topic, number, start, end in written:
-                ranges.setdefault((topic, number), []).append((start, end))
+        """Return for each partition the offset before which everything was written, also by open transactions."""
         reached: dict[tuple[str, int], int] = {}
-        for tp, found in ranges.items():
+        for tp, found in self._ranges(visible=False).items():
             at = 0
             for start, end in sorted(found):
                 if start > at:
@@ -54,15 +65,10 @@ class Output:
             reached[tp] = at
         return reached
 
-    def twice(self) -> list[tuple[str, int, int, int]]:
-        """Return the ranges that were written more than once, as (topic, partition, start, end)."""
-        ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
-        for written in self.batches.values():
-            for topic, number, start, end in written:
-                if start < end:
-                    ranges.setdefault((topic, number), []).append((start, end))
+    def twice(self) -> list[Range]:
+        """Return the ranges that were written more than once."""
         found = []
-        for (topic, number), parts in ranges.items():
+        for (topic, number), parts in self._ranges(visible=True).items():
             at = 0
             for start, end in sorted(parts):
                 if start < at:
@@ -70,14 +76,69 @@ class Output:
                 at = max(at, end)
         return found
 
+    def out_of_order(self) -> list[Range]:
+        """Return the ranges of records in Kafka that come after later ones of their partition."""
+        found = []
+        for (topic, number), parts in self._ranges(visible=True).items():
+            at = 0
+            for start, end in parts if self._in_kafka else ():
+                if start < at:
+                    found.append((topic, number, start, end))
+                at = max(at, end)
+        return found
+
+    def batches_written_twice(self) -> list[str]:
+        """Return the records in Kafka, each with its batch, that are visible more than once."""
+        seen: set[str] = set()
+        found = []
+        for batch, part in self._records(visible=True):
+            name = f"{batch}: {part}"
+            if name in seen:
+                found.append(name)
+            seen.add(name)
+        return found
+
+    def open_batches(self) -> int:
+        """Return how many record batches in Kafka belong to open transactions."""
+        return sum(len(one.log.open()) for one in self._in_kafka)
+
+    @property
+    def _in_kafka(self) -> list[Partition]:
+        topic = self._cluster.topics.get(OUTPUT)
+        return [] if topic is None else topic.partitions
+
+    def _records(self, *, visible: bool) -> Iterable[tuple[str, Range]]:
+        """Yield the records in Kafka in the order of their logs: batch and range."""
+        for partition in self._in_kafka:
+            for appended in partition.log.batches:
+                if appended.state == COMMITTED or not (visible or appended.state == ABORTED):
+                    for value in appended.values:
+                        batch, *part = json.loads(value)
+                        yield batch, tuple(part)
+
+    def _ranges(self, *, visible: bool) -> dict[tuple[str, int], list[tuple[int, int]]]:
+        ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        batches = self.batches if visible else {**self.in_flight, **self.batches}
+        written = (one for batch in batches.values() for one in batch)
+        records = (one for _, one in self._records(visible=visible))
+        for topic, number, start, end in (*written, *records):
+            if start < end:
+                ranges.setdefault((topic, number), []).append((start, end))
+        return ranges
+
 
 @dataclass(frozen=True)
 class Load:
-    """How long a query's micro-batches take, in seconds: mostly short, a part of them long."""
+    """How long a query's micro-batches take, in seconds: mostly short, a part of them long.
+
+    Attributes:
+        pause: The longest pause after a batch of a sink of ours.
+    """
 
     short: float = 0.3
     long: float = 8.0
     share_of_long: float = 0.1
+    pause: float = 2.0
 
 
 class Query:
@@ -85,11 +146,24 @@ class Query:
 
     Attributes:
         process: The driver of now; None: it does not run.
+        jobs: What the driver of now runs in other processes.
         errors: The errors with which drivers have ended.
     """
 
-    def __init__(self, world: World, name: str, options: Mapping[str, str], output: Output, load: Load) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        options: Mapping[str, str],
+        output: Output,
+        load: Load,
+        *,
+        runs_tasks: bool,
+        sink: Mapping[str, str] | None,
+    ) -> None:
         self.world, self.name, self.options, self.output, self.load = world, name, dict(options), output, load
+        self.runs_tasks, self.sink = runs_tasks, sink
+        self.jobs: Jobs | None = None
         self.checkpoint = Checkpoint()
         self.process: Process | None = None
         self.errors: list[KafkaGroupError] = []
@@ -104,6 +178,7 @@ class Query:
             return
         self.starts += 1
         self.process = self.world.process(f"{self.name}.{self.starts}")
+        self.jobs = Jobs(self.world, self.name, self.starts, self.sink) if self.runs_tasks else None
         self.world.tell(self.name, "starts")
         self.process.start(self._main)
 
@@ -111,8 +186,21 @@ class Query:
         """Kill the driver, and start it again after a pause, if it is still wanted then."""
         if self.process is not None and self.process.alive:
             self.world.tell(self.name, "is killed")
-            self.process.kill()
+            self._end(self.process, self.jobs)
         self._restart_after(pause)
+
+    def replace(self, seconds: float) -> None:
+        """Let the driver stand still, and start another one meanwhile, as a cluster manager does with a lost driver."""
+        for process in (self.process, None if self.jobs is None else self.jobs.driver):
+            if process is not None and process.alive and not process.frozen:
+                process.freeze(seconds)
+        self.process = None
+        self.start()
+
+    def _end(self, process: Process, jobs: Jobs | None) -> None:
+        process.kill()
+        if jobs is not None:
+            jobs.kill()
 
     def _restart_after(self, pause: float) -> None:
         if self._restart is not None:
@@ -126,29 +214,29 @@ class Query:
     # ---- in the driver
 
     def _main(self) -> None:
-        process = self.process
+        process, jobs = self.process, self.jobs
         assert process is not None
         planner = None
         try:
-            planner = MicroBatches(ReadQuery.of(self.options, source_schema(headers=False), Where.STREAM, None))
-            self._run(planner)
+            schema = source_schema(headers=False) if jobs is None else SCHEMA
+            read = ReadQuery.of(self.options, schema, Where.STREAM, None)
+            planner = MicroBatches(read)
+            self._run(planner, _Batch(self, process, jobs, read))
             planner.close()
             self.stops += 1
             self.world.tell(self.name, "has stopped")
         except Died:
             return
-        except KafkaGroupError as error:
-            self.errors.append(error)
+        except (KafkaGroupError, Lost, Replaced) as error:
             self.world.tell(self.name, f"fails: {type(error).__name__}: {error}")
+            if process is self.process:
+                if isinstance(error, KafkaGroupError):
+                    self.errors.append(error)
+                self._restart_after(3.0)
             self._close(planner)
-            process.kill()
-            self._restart_after(3.0)
-            return
         except Exception:
             self.world.tell(self.name, f"BROKE: {traceback.format_exc()}")
-            process.kill()
-            return
-        process.kill()
+        self._end(process, jobs)
 
     def _close(self, planner: MicroBatches | None) -> None:
         if planner is not None:
@@ -157,15 +245,15 @@ class Query:
             except (KafkaGroupError, TimeoutError) as error:
                 self.world.tell(self.name, f"closing fails: {error}")
 
-    def _run(self, planner: MicroBatches) -> None:
+    def _run(self, planner: MicroBatches, batch: _Batch) -> None:
         log = self.checkpoint
         start = StreamOffset()
-        if len(log.offsets) > log.finished:
+        if log.in_flight:
             # The last run planned a batch and did not finish it: the same batch again.
             before = log.offsets[-2] if len(log.offsets) > 1 else None
             start = StreamOffset() if before is None else StreamOffset.from_json(before)
             end = StreamOffset.from_json(log.offsets[-1])
-            self._batch(planner, start, end)
+            batch.run(planner, start, end)
             start = end
         elif log.offsets:
             start = StreamOffset.from_json(log.offsets[-1])
@@ -174,14 +262,36 @@ class Query:
             if end is start:
                 self.world.sleep(1.0)
                 continue
-            self._pause()
+            self.pause()
+            batch.check_not_replaced()
             log.offsets.append(end.to_json())
             if len(log.offsets) > 1:
                 planner.finished(start)
-            self._batch(planner, start, end)
+            batch.run(planner, start, end)
             start = end
 
-    def _batch(self, planner: MicroBatches, start: StreamOffset, end: StreamOffset) -> None:
+    def pause(self) -> None:
+        """Let a fault happen between two steps."""
+        self.world.sleep(self.world.random.uniform(0, 0.02))
+
+
+class Replaced(Exception):
+    """Another driver has written into the checkpoint, as Spark finds when it writes there itself."""
+
+
+class _Batch:
+    """How one driver of a query runs a batch."""
+
+    def __init__(self, query: Query, process: Process, jobs: Jobs | None, read: ReadQuery) -> None:
+        self._query, self._process, self._jobs, self._read = query, process, jobs, read
+
+    def check_not_replaced(self) -> None:
+        if self._query.process is not self._process:
+            raise Replaced(f"{self._process}")
+
+    def run(self, planner: MicroBatches, start: StreamOffset, end: StreamOffset) -> None:
+        query, world, load = self._query, self._query.world, self._query.load
+        number = len(query.checkpoint.offsets) - 1
         tasks = planner.tasks(start, end)
         ranges = tuple(
             (r.topic_partition.topic, r.topic_partition.partition, r.start, r.end)
@@ -189,13 +299,16 @@ class Query:
             for one in task.tasks
             for r in one.ranges
         )
-        long = self.world.random.random() < self.load.share_of_long
-        self.world.sleep(self.world.random.uniform(0, self.load.long if long else self.load.short))
-        number = len(self.checkpoint.offsets) - 1
-        self.output.batches[self.name, number] = ranges
-        self._pause()
-        self.checkpoint.finished = len(self.checkpoint.offsets)
-
-    def _pause(self) -> None:
-        """Let a fault happen between two steps."""
-        self.world.sleep(self.world.random.uniform(0, 0.02))
+        if self._jobs is not None:
+            if query.sink is None:
+                query.output.in_flight[query.name, number] = ranges
+            self._jobs.batch(number, tasks, self._read)
+        long = world.random.random() < load.share_of_long
+        world.sleep(world.random.uniform(0, load.long if long else load.short))
+        if query.sink is None:
+            query.output.batches[query.name, number] = ranges
+        query.pause()
+        self.check_not_replaced()
+        query.checkpoint.finished = len(query.checkpoint.offsets)
+        if self._jobs is not None:
+            world.sleep(world.random.uniform(0, load.pause))

@@ -32,6 +32,8 @@ from kafka_source.kafka_client.messages.group import (
 )
 from kafka_source.kafka_client.messages.transaction import (
     AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
@@ -218,7 +220,7 @@ class Sequence:
     async def _transaction(
         self, transactions: Connection, shared: Connection, actor: Actor, rng: random.Random, what: str
     ) -> None:
-        kind = rng.choice(("init", "add", "commit", "end", "end"))
+        kind = rng.choice(("init", "add", "partitions", "commit", "describe", "end", "end"))
         name = f"{self.group}-id"
         producer_id, epoch = self.producer
         epoch += rng.choice((0, 0, 0, 0, 1, -1))
@@ -246,6 +248,12 @@ class Sequence:
         epoch = max(0, epoch)
         if kind == "add":
             await self._send(transactions, self._add(name, producer_id, epoch), f"{what} add", max_version=3)
+        elif kind == "partitions":
+            add = self._add_partitions(name, producer_id, epoch, rng)
+            await self._send(transactions, add, f"{what} partitions", max_version=3)
+        elif kind == "describe":
+            describe = DescribeTransactionsRequest(transactional_ids=[name, f"{name}-unknown"])
+            await self._send(transactions, describe, f"{what} describe")
         elif kind == "end":
             request_to_end = EndTxnRequest(
                 transactional_id=name, producer_id=producer_id, producer_epoch=epoch, committed=rng.random() < 0.7
@@ -258,6 +266,17 @@ class Sequence:
     def _add(self, name: str, producer_id: int, epoch: int) -> AddOffsetsToTxnRequest:
         return AddOffsetsToTxnRequest(
             transactional_id=name, producer_id=producer_id, producer_epoch=epoch, group_id=self.group
+        )
+
+    def _add_partitions(self, name: str, producer_id: int, epoch: int, rng: random.Random) -> AddPartitionsToTxnRequest:
+        numbers = sorted(rng.sample(range(PARTITIONS), rng.choice((1, PARTITIONS))))
+        return AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=self.topic, partitions=numbers)
+            ],
         )
 
     def _commit_in(self, name: str, actor: Actor, rng: random.Random) -> TxnOffsetCommitRequest:
@@ -316,6 +335,11 @@ class Sequence:
             return f"0 generation {answer.generation_id} leader {self._name(answer.leader)} of {shown}{skips}"
         if hasattr(answer, "assignment"):
             return f"{answer.error_code} {bytes(answer.assignment).decode()}"
+        if hasattr(answer, "transaction_states"):
+            return f"{[self._state(one) for one in answer.transaction_states]}"
+        if hasattr(answer, "results_by_topic_v3_and_below"):
+            of_topics = answer.results_by_topic_v3_and_below
+            return f"{sorted(one.partition_error_code for topic in of_topics for one in topic.results_by_partition)}"
         if hasattr(answer, "topics"):
             found = [
                 (one.partition_index, one.error_code, getattr(one, "committed_offset", None))
@@ -326,6 +350,12 @@ class Sequence:
         if hasattr(answer, "members"):
             return f"{answer.error_code} {[one.error_code for one in answer.members]}"
         return f"{answer.error_code}"
+
+    def _state(self, one: Any) -> str:
+        """Return a transaction as it is shown; how long its markers take is not compared."""
+        state = one.transaction_state.replace("Prepare", "Complete")
+        partitions = [topic.partitions for topic in one.topics if topic.topic == self.topic and state == "Ongoing"]
+        return f"{one.error_code} {state} epoch {one.producer_epoch} of {sorted(partitions)}"
 
 
 async def _all(client: KafkaClient, prefix: str, topic: str, seeds: Collection[int], settle: float) -> list[list[str]]:

@@ -1,11 +1,12 @@
 """The transaction coordinator as KIP-98 and 360 describe it, before KIP-890's second protocol: the one that we use.
 
-EndTxn is answered when the decision is in the log. The markers reach the groups later, so an offset stays uncertain for
-a while after the answer.
+EndTxn is answered when the decision is in the log. The markers reach the groups and partitions later, so an offset
+stays uncertain, and a record invisible, for a while after the answer.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,15 +16,22 @@ from kafka_source.kafka_client import GROUP, TRANSACTION
 from kafka_source.kafka_client.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
     EndTxnRequest,
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
     TxnOffsetCommitRequest,
 )
 from tests.simulation.cluster import Broker, Cluster, Reply
-from tests.simulation.group_coordinator import GroupCoordinators
-from tests.simulation.world import Event
+from tests.simulation.group_coordinator import GroupCoordinators, Key
+from tests.simulation.logs import Logs
+from tests.simulation.world import BEGIN, Event
 
 _InTransaction = AddOffsetsToTxnRequest | EndTxnRequest | TxnOffsetCommitRequest
 
@@ -38,6 +46,9 @@ class Transaction:
 
     Attributes:
         last_epoch: The epoch before the present one; in memory only.
+        groups: The groups in the transaction, whose markers are not written yet.
+        partitions: The partitions likewise.
+        started: When it began.
     """
 
     producer_id: int
@@ -46,23 +57,34 @@ class Transaction:
     last_epoch: int = -1
     state: str = EMPTY
     groups: set[str] = field(default_factory=set)
+    partitions: set[Key] = field(default_factory=set)
+    started: float = 0.0
     timer: Event | None = None
 
 
 class TransactionCoordinators:
-    """The coordinators of all transactional ids of a cluster."""
+    """The coordinators of all transactional ids of a cluster.
+
+    Attributes:
+        timed_out: The transactional ids of which a transaction was open for too long.
+    """
 
     def __init__(self, cluster: Cluster, groups: GroupCoordinators) -> None:
         self._cluster, self._world, self._groups = cluster, cluster.world, groups
         self.transactions: dict[str, Transaction] = {}
+        self.timed_out: set[str] = set()
         cluster.moved.append(self._moved)
         handlers: dict[Any, Callable[[Broker, Any, Reply], None]] = {
             InitProducerIdRequest: self._init,
             AddOffsetsToTxnRequest: self._add_offsets,
+            AddPartitionsToTxnRequest: self._add_partitions,
             EndTxnRequest: self._end,
+            DescribeTransactionsRequest: self._describe,
+            ListTransactionsRequest: self._list,
         }
         cluster.handlers.update(handlers)
         groups.verify = self._verify
+        Logs(cluster).verify = self._verify_partition
 
     def open(self) -> list[str]:
         """Return the ids whose transaction is not over."""
@@ -103,7 +125,6 @@ class TransactionCoordinators:
             producer_id = 1000 + len(self.transactions)
             self.transactions[name] = Transaction(producer_id, request.transaction_timeout_ms / 1000)
             return 0
-        one.timeout = request.transaction_timeout_ms / 1000
         expected = request.producer_epoch if request.producer_id >= 0 else -1
         if request.producer_id not in (-1, one.producer_id):
             return int(E.PRODUCER_FENCED)
@@ -115,9 +136,10 @@ class TransactionCoordinators:
         if one.state in (PREPARE_COMMIT, PREPARE_ABORT):
             return int(E.CONCURRENT_TRANSACTIONS)
         if expected in (-1, one.epoch):
-            one.last_epoch, one.epoch, one.state = expected, one.epoch + 1, EMPTY
+            one.last_epoch, one.epoch = expected, one.epoch + 1
         elif expected != one.last_epoch:
             return int(E.PRODUCER_FENCED)
+        one.state, one.timeout = EMPTY, request.transaction_timeout_ms / 1000
         return 0
 
     def _problem(self, one: Transaction | None, request: _InTransaction) -> int:
@@ -133,19 +155,47 @@ class TransactionCoordinators:
         return 0 if one.state == ONGOING and request.group_id in one.groups else int(E.INVALID_TXN_STATE)
 
     def _add_offsets(self, broker: Broker, request: AddOffsetsToTxnRequest, reply: Reply) -> None:
-        name = request.transactional_id
-        one = self.transactions.get(name)
-        code = self._refusal(broker, name, "AddOffsetsToTxn", self._problem(one, request))
-        if not code and one is not None:
-            if one.state in (PREPARE_COMMIT, PREPARE_ABORT):
-                code = int(E.CONCURRENT_TRANSACTIONS)
-                self._cluster.errors["AddOffsetsToTxn", code] += 1
-            else:
-                if one.state != ONGOING:
-                    one.state, one.groups = ONGOING, set()
-                    one.timer = self._world.after(one.timeout, lambda: self._expire(one))
-                one.groups.add(request.group_id)
+        one, code = self._begun(broker, request.transactional_id, "AddOffsetsToTxn", request)
+        if one is not None and not code:
+            one.groups.add(request.group_id)
         reply(AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=int(code)))
+
+    def _add_partitions(self, broker: Broker, request: AddPartitionsToTxnRequest, reply: Reply) -> None:
+        asked = AddOffsetsToTxnRequest(
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+        )
+        one, code = self._begun(broker, asked.transactional_id, "AddPartitionsToTxn", asked)
+        topics = {topic.name: topic.partitions for topic in request.v3_and_below_topics}
+        if one is not None and not code:
+            one.partitions |= {(topic, number) for topic, numbers in topics.items() for number in numbers}
+        result_type = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+        partition_type = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+        reply(
+            AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=[
+                    result_type(topic, [partition_type(number, int(code)) for number in numbers])
+                    for topic, numbers in topics.items()
+                ]
+            )
+        )
+
+    def _begun(
+        self, broker: Broker, name: str, api: str, request: AddOffsetsToTxnRequest
+    ) -> tuple[Transaction | None, int]:
+        """Let a transaction begin, unless it is open; return it, and the error code if that is refused."""
+        one = self.transactions.get(name)
+        code = self._refusal(broker, name, api, self._problem(one, request))
+        if code or one is None:
+            return one, code
+        if one.state in (PREPARE_COMMIT, PREPARE_ABORT):
+            self._cluster.errors[api, int(E.CONCURRENT_TRANSACTIONS)] += 1
+            return one, int(E.CONCURRENT_TRANSACTIONS)
+        if one.state != ONGOING:
+            one.state, one.groups, one.partitions, one.started = ONGOING, set(), set(), self._world.now
+            one.timer = self._world.after(one.timeout, lambda: self._expire(name, one))
+        return one, 0
 
     def _end(self, broker: Broker, request: EndTxnRequest, reply: Reply) -> None:
         name = request.transactional_id
@@ -167,9 +217,10 @@ class TransactionCoordinators:
             return 0
         return int(E.INVALID_TXN_STATE)
 
-    def _expire(self, one: Transaction) -> None:
+    def _expire(self, name: str, one: Transaction) -> None:
         if one.state == ONGOING:
-            self._world.tell("transactions", f"the transaction of producer {one.producer_id} has timed out")
+            self._world.tell("transactions", f"the transaction of {name} has timed out")
+            self.timed_out.add(name)
             one.last_epoch, one.epoch = -1, one.epoch + 1
             self._decide(one, commit=False)
 
@@ -177,15 +228,74 @@ class TransactionCoordinators:
         one.state = PREPARE_COMMIT if commit else PREPARE_ABORT
         if one.timer is not None:
             one.timer.cancel()
-        self._world.after(self._world.random.uniform(0.001, 0.02), lambda: self._mark(one, set(one.groups), commit))
+        self._world.after(self._world.random.uniform(0.001, 0.02), lambda: self._mark(one, commit=commit))
 
-    def _mark(self, one: Transaction, left: set[str], commit: bool) -> None:
-        """Write the markers to the groups' logs; one whose coordinator is away is tried again."""
-        for name in sorted(left):
+    def _mark(self, one: Transaction, *, commit: bool) -> None:
+        """Write the markers to the logs of groups and partitions; one whose broker is away is tried again."""
+        for name in sorted(one.groups):
             if self._cluster.coordinator(GROUP, name) >= 0:
                 self._groups.group(name).mark(one.producer_id, one.epoch, commit=commit)
-                left.discard(name)
-        if left:
-            self._world.after(0.1, lambda: self._mark(one, left, commit))
+                one.groups.discard(name)
+        for topic, number in sorted(one.partitions):
+            partition = self._cluster.topics[topic].partitions[number]
+            if self._cluster.brokers[partition.leader].up:
+                partition.log.mark(one.producer_id, one.epoch, commit=commit)
+                one.partitions.discard((topic, number))
+        if one.groups or one.partitions:
+            self._world.after(0.1, lambda: self._mark(one, commit=commit))
         else:
             one.state = COMPLETE_COMMIT if commit else COMPLETE_ABORT
+
+    # ---- who asks about transactions
+
+    def _verify_partition(self, name: str, producer_id: int, epoch: int, tp: Key) -> int:
+        one = self.transactions.get(name)
+        if self._cluster.coordinator(TRANSACTION, name) < 0:
+            return int(E.NOT_ENOUGH_REPLICAS)
+        if one is None or one.producer_id != producer_id:
+            return int(E.INVALID_PRODUCER_ID_MAPPING)
+        if one.epoch != epoch:
+            return int(E.INVALID_PRODUCER_EPOCH)
+        return 0 if one.state == ONGOING and tp in one.partitions else int(E.INVALID_TXN_STATE)
+
+    def _describe(self, broker: Broker, request: DescribeTransactionsRequest, reply: Reply) -> None:
+        state_type = DescribeTransactionsResponse.TransactionState
+
+        def describe(name: str) -> Any:
+            one = self.transactions.get(name)
+            code = self._refusal(broker, name, "DescribeTransactions", 0 if one else E.TRANSACTIONAL_ID_NOT_FOUND)
+            if code or one is None:
+                return state_type(error_code=int(code), transactional_id=name)
+            topics: dict[str, list[int]] = {}
+            for topic, number in sorted(one.partitions):
+                topics.setdefault(topic, []).append(number)
+            return state_type(
+                error_code=0,
+                transactional_id=name,
+                transaction_state=one.state,
+                transaction_timeout_ms=int(one.timeout * 1000),
+                transaction_start_time_ms=int((BEGIN + one.started) * 1000),
+                producer_id=one.producer_id,
+                producer_epoch=one.epoch,
+                topics=[state_type.TopicData(topic, numbers) for topic, numbers in topics.items()],
+            )
+
+        reply(DescribeTransactionsResponse(transaction_states=[describe(name) for name in request.transactional_ids]))
+
+    def _list(self, broker: Broker, request: ListTransactionsRequest, reply: Reply) -> None:
+        if self._cluster.loads(broker, TRANSACTION):
+            reply(ListTransactionsResponse(error_code=int(E.COORDINATOR_LOAD_IN_PROGRESS)))
+            return
+        state_type = ListTransactionsResponse.TransactionState
+        pattern = re.compile(request.transactional_id_pattern or ".*")
+        reply(
+            ListTransactionsResponse(
+                transaction_states=[
+                    state_type(name, one.producer_id, one.state)
+                    for name, one in sorted(self.transactions.items())
+                    if self._cluster.coordinator(TRANSACTION, name) == broker.node
+                    and one.state in request.state_filters
+                    and pattern.fullmatch(name)
+                ]
+            )
+        )

@@ -5,8 +5,8 @@ in which they were made. A `Process` stands for a process of an operating system
 an asyncio loop whose clock is the world's. Code that blocks runs in a greenlet, which waits by giving the turn back to
 the scheduler. A process that is frozen keeps its events until it thaws; one that is killed loses them.
 
-`World.installed` replaces what our code takes from the machine: the clock, the random numbers, the event loop's thread
-and the cache of clients that a process has. Code on other threads keeps the real ones.
+`World.installed` replaces what our code takes from the machine: the clock, the random numbers, the event loop's thread,
+blocking sockets, Spark's TaskContext, and the caches that a process has. Code on other threads keeps the real ones.
 """
 
 from __future__ import annotations
@@ -22,26 +22,32 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine, Hashable, Iterator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 from unittest import mock
 
 import greenlet
+from pyspark import TaskContext
 
 from kafka_source.cluster import lookup
 from kafka_source.group import model
+from kafka_source.kafka_client import RequestConnection, blocking_connection
 from kafka_source.kafka_client import client as client_module
+from kafka_source.produce.native_producer import NativeProducer
+from kafka_source.runtime import spark_processes
+from kafka_source.sink import exactly_once
 
 _T = TypeVar("_T")
 
 # Any point of time will do; this is the wall clock at the begin of each world, in seconds since 1970.
-_BEGIN = 1_700_000_000.0
+BEGIN = 1_700_000_000.0
 # More events than this without a step of the clock are a loop that never waits.
 _MAX_EVENTS_AT_ONCE = 50_000
 
 
 class Died(BaseException):
-    """Raised in a greenlet of a process that was killed, when the world is taken down."""
+    """Raised in a greenlet of a process that was killed, when it would wait, or when the world is taken down."""
 
 
 class Stuck(AssertionError):
@@ -68,6 +74,53 @@ class Network(Protocol):
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         """Connect a process to a broker, as `create_connection` of a loop does."""
 
+    def connect_blocking(self, process: Process, host: str, port: int) -> Socket:
+        """Connect code that blocks to a broker."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What Spark's TaskContext tells a task."""
+
+    partition: int
+    attempt: int
+    properties: Mapping[str, str]
+
+    def partitionId(self) -> int:
+        return self.partition
+
+    def attemptNumber(self) -> int:
+        return self.attempt
+
+    def getLocalProperty(self, key: str) -> str | None:
+        return self.properties.get(key)
+
+
+class Call(Generic[_T]):
+    """Code that runs in another process, and what came of it; nothing ever does if that process dies."""
+
+    def __init__(self, work: Callable[[], _T]) -> None:
+        self._work = work
+        self.done = False
+        self._error: Exception | None = None
+        self._result: list[_T] = []
+
+    def run(self) -> None:
+        """Run it, in the process."""
+        try:
+            self._result.append(self._work())
+        except Exception as error:
+            self._error = error
+        except Died:
+            return
+        self.done = True
+
+    def result(self) -> _T:
+        """Return what came of it when it is done, or raise its error."""
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
 
 class Event:
     """Something that happens at a point of virtual time, unless it is cancelled."""
@@ -89,6 +142,7 @@ class World:
         random: All that is random in the world comes from here.
         story: What has happened, as (time, who, what).
         network: How processes reach brokers.
+        hub: The greenlet of the scheduler.
     """
 
     network: Network
@@ -102,8 +156,9 @@ class World:
         self._events: list[tuple[float, int, Event]] = []
         self._numbers = itertools.count()
         self._processes: list[Process] = []
-        self._hub: greenlet.greenlet | None = None
+        self.hub: greenlet.greenlet | None = None
         self._at_once = 0
+        self.sockets: dict[int, Socket] = {}
 
     # ---- events
 
@@ -119,7 +174,7 @@ class World:
 
     def run(self, until: float, done: Callable[[], bool] = lambda: False) -> None:
         """Let events happen until a point of time, or until `done`."""
-        self._hub = greenlet.getcurrent()
+        self.hub = greenlet.getcurrent()
         while self._events and not done():
             if self._events[0][0] > until:
                 break
@@ -155,13 +210,13 @@ class World:
 
     def park(self) -> Any:
         """Give the turn back to the scheduler until somebody resumes this greenlet; return what it is given."""
-        assert self._hub is not None
-        return self._hub.switch()
+        assert self.hub is not None
+        return self.hub.switch()
 
     def sleep(self, seconds: float) -> None:
         """Wait for so many seconds of virtual time."""
         process, me = self.current, greenlet.getcurrent()
-        if process is None or me is self._hub:
+        if process is None or me is self.hub:
             raise RuntimeError("only code of a process can sleep")
         if not process.alive:
             raise Died
@@ -180,7 +235,7 @@ class World:
             return self.now if threading.get_ident() == mine else real_monotonic()
 
         def wall() -> float:
-            return _BEGIN + self.now if threading.get_ident() == mine else real_time()
+            return BEGIN + self.now if threading.get_ident() == mine else real_time()
 
         def sleep(seconds: float) -> None:
             if threading.get_ident() == mine:
@@ -191,6 +246,10 @@ class World:
         def urandom(size: int) -> bytes:
             return self.random.randbytes(size) if threading.get_ident() == mine else real_urandom(size)
 
+        def connect_first(host: str, port: int, _: float) -> Socket:
+            assert self.current is not None
+            return self.network.connect_blocking(self.current, host, port)
+
         with contextlib.ExitStack() as stack:
             for target, name, replacement in (
                 (time, "monotonic", monotonic),
@@ -200,8 +259,14 @@ class World:
                 (random, "_urandom", urandom),
                 (client_module, "EventLoop", _Loops(self)),
                 (lookup, "EventLoop", _Loops(self)),
-                (client_module, "_clients", _Clients(self)),
+                (client_module, "_clients", _Cache(self, client_module._client)),
+                (exactly_once, "_checks", _Cache(self, exactly_once._Check)),
                 (model, "driver_pid", self._pid),
+                (blocking_connection, "connect_first", connect_first),
+                (blocking_connection, "select", _Select(self)),
+                (TaskContext, "get", lambda: None if self.current is None else self.current.task),
+                (spark_processes, "prepare_worker", lambda *_: None),
+                *_native_engine(self),
             ):
                 stack.enter_context(mock.patch.object(target, name, replacement))
             try:
@@ -232,28 +297,37 @@ class Process:
         alive: It has not been killed, and has not ended.
         frozen: It stands still (SIGSTOP, or a long pause of its virtual machine).
         backlog: Its events that came due while it stood still.
-        clients: The clients that it has cached; see `cached_client`.
+        cached: What it has cached, such as its clients.
+        task: What Spark tells the task that runs in it; None: there is none.
     """
 
     def __init__(self, world: World, name: str, pid: int) -> None:
         self.world, self.name, self.pid = world, name, pid
         self.alive, self.frozen = True, False
         self.backlog: list[Event] = []
-        self.clients: dict[Hashable, Any] = {}
+        self.cached: dict[Hashable, Any] = {}
+        self.task: Task | None = None
         # asyncio calls no other methods of a loop here.
         self.loop = ProcessLoop(world, self)  # type: ignore[abstract]
         self.links: list[Link] = []
         self._greenlets: list[greenlet.greenlet] = []
-        self._freezes: tuple[int, float] | None = None
+        self._before: tuple[int, int, Callable[[], object]] | None = None
 
     def __repr__(self) -> str:
         return self.name
 
     def start(self, work: Callable[[], object]) -> None:
         """Run code that blocks, as the main thread of the process; it ends with it."""
-        running = greenlet.greenlet(work)
+        # What starts it may be code that blocks too; the turn goes to the scheduler when it ends.
+        running = greenlet.greenlet(work, self.world.hub)
         self._greenlets.append(running)
         self.world.after(0, running.switch, self)
+
+    def call(self, work: Callable[[], _T]) -> Call[_T]:
+        """Run code that blocks in a thread of the process."""
+        made = Call(work)
+        self.start(made.run)
+        return made
 
     def kill(self) -> None:
         """End at once, as after SIGKILL: nothing more is sent, and the peers see the connections end."""
@@ -268,18 +342,18 @@ class Process:
         self.frozen = True
         self.world.after(seconds, self._thaw)
 
-    def freeze_before(self, api_key: int, seconds: float) -> None:
-        """Stand still in the moment before the next request of this kind leaves the process."""
-        self._freezes = (api_key, seconds)
+    def before(self, api_key: int, happens: Callable[[], object], *, skip: int = 0) -> None:
+        """Let something happen in the moment before the next request of this kind, after some, leaves the process."""
+        self._before = api_key, skip, happens
 
-    def freezes_before(self, api_key: int) -> bool:
-        """Stand still if that was wanted before a request of this kind; return whether."""
-        if self._freezes is None or self._freezes[0] != api_key or self.frozen:
-            return False
-        seconds, self._freezes = self._freezes[1], None
-        self.world.tell(self.name, f"stands still for {seconds:.1f} s before a request {api_key}")
-        self.freeze(seconds)
-        return True
+    def leaves(self, api_key: int) -> bool:
+        """Return whether a request of this kind leaves the process now: it lives, and does not stand still."""
+        if self._before is not None and self._before[0] == api_key and not self.frozen:
+            _, left, happens = self._before
+            self._before = (api_key, left - 1, happens) if left else None
+            if not left:
+                happens()
+        return self.alive and not self.frozen
 
     def _thaw(self) -> None:
         self.frozen = False
@@ -297,7 +371,7 @@ class Process:
                 with contextlib.suppress(BaseException):
                     one.throw(Died)
         self._greenlets.clear()
-        self.clients.clear()
+        self.cached.clear()
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
@@ -410,32 +484,18 @@ class SimulatedEventLoop:
         if not self._process.alive:
             work.close()
             raise Died
-        me = greenlet.getcurrent()
         future = self.spawn(work)
-        # Both may come in the same moment.
-        waits = [True]
-
-        def resume(*_: object) -> None:
-            if waits[0]:
-                waits[0] = False
-                self._world.after(0, me.switch, self._process)
-
-        future.add_done_callback(resume)
-        timer = None if timeout is None else self._world.after(timeout, resume, self._process)
         try:
-            self._world.park()
-        except BaseException:
-            waits[0] = False
-            raise
-        if timer is not None:
-            timer.cancel()
-        if not future.done():
+            return future.result(timeout)
+        except concurrent.futures.TimeoutError as error:
             future.cancel()
-            raise TimeoutError(f"not done within {timeout:g} s")
-        return future.result()
+            raise TimeoutError(str(error)) from None
 
-    def spawn(self, work: Coroutine[Any, Any, _T]) -> concurrent.futures.Future[_T]:
-        return asyncio.run_coroutine_threadsafe(work, self._process.loop)
+    def spawn(self, work: Coroutine[Any, Any, _T]) -> _Future[_T]:
+        future: _Future[_T] = _Future(self._world)
+        loop = self._process.loop
+        loop.call_soon(lambda: asyncio.futures._chain_future(loop.create_task(work), future))  # type: ignore[attr-defined]
+        return future
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> None:
         self._process.loop.call_soon(callback, *args)
@@ -445,18 +505,44 @@ class SimulatedEventLoop:
             last()
 
 
-class _Clients:
-    """The cache of clients of each process."""
+class _Future(concurrent.futures.Future[_T]):
+    """What a coroutine will return, for code that blocks."""
 
     def __init__(self, world: World) -> None:
+        super().__init__()
         self._world = world
+
+    def result(self, timeout: float | None = None) -> _T:
+        if not self.done():
+            waiting = Waiting(self._world, timeout)
+            self.add_done_callback(waiting.resume)
+            waiting.wait()
+        if not self.done():
+            raise concurrent.futures.TimeoutError(f"not done within {timeout} s")
+        return super().result()
+
+
+class _Cache:
+    """A cache of each process: what stands in the place of a `ProcessCache`."""
+
+    def __init__(self, world: World, make: Callable[[Any], object]) -> None:
+        self._world, self._make = world, make
 
     def of(self, key: Hashable) -> Any:
         assert self._world.current is not None
-        found = self._world.current.clients
-        if key not in found:
-            found[key] = client_module._client(key)  # type: ignore[arg-type]
-        return found[key]
+        found, own = self._world.current.cached, (self._make, key)
+        if own not in found:
+            found[own] = self._make(key)
+        return found[own]
+
+
+def _native_engine(world: World) -> list[tuple[object, str, object]]:
+    """Return the edges of the native engine, if it is there: without it no seed with a sink can run."""
+    try:
+        from kafka_source.produce import native
+    except ImportError:
+        return []
+    return [(native, "_producers", _Cache(world, NativeProducer))]
 
 
 class Transport(asyncio.Transport):
@@ -480,3 +566,130 @@ class Transport(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: socket.socket | None = None) -> Any:
         return default
+
+
+class Waiting:
+    """One wait of the code that blocks and runs now: the first that comes resumes it, somebody else or the clock."""
+
+    def __init__(self, world: World, seconds: float | None) -> None:
+        assert world.current is not None
+        self._world, self._process, self._me = world, world.current, greenlet.getcurrent()
+        self._waits = True
+        self._timer = None if seconds is None else world.after(seconds, self.resume, self._process)
+
+    def resume(self, *_: object) -> None:
+        """End the wait; do nothing if it has ended."""
+        if self._waits:
+            self._waits = False
+            self._world.after(0, self._me.switch, self._process)
+
+    def wait(self) -> None:
+        """Wait."""
+        try:
+            self._world.park()
+        finally:
+            self._waits = False
+            if self._timer is not None:
+                self._timer.cancel()
+
+
+class Socket(asyncio.Protocol):
+    """The client's end of a connection for code that blocks: what `BlockingConnection` needs of a socket.
+
+    Attributes:
+        link: The connection; its network sets it.
+        waiting: Who waits for bytes, or for the end of the connection.
+    """
+
+    link: Link
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._number = 100 + len(world.sockets)
+        world.sockets[self._number] = self
+        self._received = bytearray()
+        self._ended = False
+        self._timeout: float | None = None
+        self.waiting: Waiting | None = None
+
+    # ---- what the connection calls
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        self._wake()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self.waiting is not None:
+            self.waiting.resume()
+
+    # ---- what our code calls
+
+    @property
+    def readable(self) -> bool:
+        return self._ended or bool(self._received)
+
+    def fileno(self) -> int:
+        return self._number
+
+    def setsockopt(self, *_: int) -> None:
+        pass
+
+    def settimeout(self, seconds: float | None) -> None:
+        self._timeout = seconds
+
+    def sendall(self, data: bytes) -> None:
+        if self._ended:
+            raise BrokenPipeError(32, "Broken pipe")
+        self.link.client_writes(bytes(data))
+
+    def recv_into(self, view: memoryview) -> int:
+        if not self.readable:
+            self.wait_all(self._world, [self], self._timeout)
+        if not self.readable:
+            raise TimeoutError("timed out")
+        count = min(len(view), len(self._received))
+        view[:count] = self._received[:count]
+        del self._received[:count]
+        return count
+
+    def close(self) -> None:
+        self.link.end()
+        self._ended = True
+
+    @staticmethod
+    def wait_all(world: World, sockets: Iterable[Socket], seconds: float | None) -> None:
+        """Wait until one of the sockets is readable, for so many seconds at most."""
+        waiting = Waiting(world, seconds)
+        for one in sockets:
+            one.waiting = waiting
+        waiting.wait()
+
+
+class _Select:
+    """What stands in the place of the module `select`."""
+
+    POLLIN = 1
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def poll(self) -> _Poll:
+        return _Poll(self._world)
+
+
+class _Poll:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._sockets: list[Socket] = []
+
+    def register(self, connection: RequestConnection, _: int) -> None:
+        self._sockets.append(self._world.sockets[connection.fileno()])
+
+    def poll(self, milliseconds: float) -> list[tuple[int, int]]:
+        if milliseconds > 0 and not any(one.readable for one in self._sockets):
+            Socket.wait_all(self._world, self._sockets, milliseconds / 1000)
+        return [(one.fileno(), _Select.POLLIN) for one in self._sockets if one.readable]

@@ -1,0 +1,245 @@
+"""Spark's jobs: tasks in workers, with attempts that fail, that run beside others, and that outlive their driver.
+
+A task reads its ranges with `read_bundle` and writes them with the sink's writer, as in Spark. The writer is made in a
+process of the driver, pickled for the tasks, and another object of it commits the batch. The engine that would fetch
+records is simulated: a row stands for a range of records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from unittest import mock
+
+import pandas  # noqa: F401 - pyarrow imports it with its first array, which must not take random numbers of a world
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import BinaryType, IntegerType, StructType
+
+from kafka_source.errors import KafkaGroupError
+from kafka_source.fetch.engine import FetchRequest
+from kafka_source.sink.writer import stream_writer
+from kafka_source.source import read_task
+from kafka_source.source.read_task import Query as ReadQuery
+from kafka_source.source.read_task import TaskBundle, read_bundle
+from tests.simulation.world import Call, Process, Task, World
+
+_T = TypeVar("_T")
+
+SCHEMA = StructType().add("value", BinaryType()).add("partition", IntegerType())
+OUTPUT, OUTPUT_PARTITIONS = "copies", 2
+
+# How often a driver looks at its tasks, when it starts a second attempt beside a slow one, and when it gives up
+# (`spark.task.maxFailures`).
+_LOOK_SECONDS = 0.05
+_SLOW_SECONDS = 4.0
+_MAX_FAILURES = 4
+# The longest time in which a task reads a row.
+_ROW_SECONDS = 0.1
+
+
+class Lost(Exception):
+    """A process that ran something for the driver has died."""
+
+
+@dataclass
+class _Attempt:
+    number: int
+    worker: Process
+    call: Call[WriterCommitMessage]
+    began: float
+
+
+@dataclass
+class _Slot:
+    """A task of a job, with its attempts."""
+
+    attempts: list[_Attempt] = field(default_factory=list)
+    next: int = 0
+    failures: int = 0
+    message: WriterCommitMessage | None = None
+
+
+class Jobs:
+    """What one start of a query runs outside of its planner: the sink's process of the driver, and the workers.
+
+    Args:
+        name: The query's.
+        run: The number of this start.
+        sink: The sink's options; None: the query has no sink of ours, and its tasks only read.
+    """
+
+    def __init__(self, world: World, name: str, run: int, sink: Mapping[str, str] | None) -> None:
+        self._world, self._name, self._run, self._options = world, name, run, sink
+        self.driver = world.process(f"{name}.{run}.sink")
+        self.workers: list[Process] = []
+        self._committer: Any = None
+        self._tasks: list[_Slot] = []
+        self._launch: Callable[[_Slot, int], _Attempt]
+
+    def kill(self) -> None:
+        """Let the driver's process die. Each executor notices it at once, or goes on with its task."""
+        self.driver.kill()
+        for worker in self.workers:
+            if worker.task is None or self._world.random.random() < 0.5:
+                worker.kill()
+
+    def run_again(self) -> None:
+        """Let the stage that runs now run again, beside its attempts, as after the loss of an executor."""
+        for partition, task in enumerate(self._tasks):
+            task.next = 0
+            task.attempts.append(self._launch(task, partition))
+
+    def batch(self, number: int, bundles: Sequence[TaskBundle], query: ReadQuery) -> None:
+        """Run a micro-batch: begin it, run its tasks, commit it.
+
+        Raises:
+            KafkaGroupError: The batch has failed.
+            Lost: The driver's process has died.
+        """
+        if self._options is None:
+            self._all(number, bundles, query, None)
+            return
+        options = self._options
+        pickled = self._in_driver(lambda: pickle.dumps(stream_writer(options, SCHEMA, overwrite=False)))
+        messages: list[WriterCommitMessage | None] = []
+        try:
+            messages = self._all(number, bundles, query, pickled)
+            self._in_driver(lambda: self._writer().commit(messages, number))
+        except KafkaGroupError:
+            with contextlib.suppress(KafkaGroupError):
+                self._in_driver(lambda: self._writer().abort(messages, number))
+            raise
+
+    def _writer(self) -> Any:
+        if self._committer is None:
+            assert self._options is not None
+            self._committer = stream_writer(self._options, SCHEMA, overwrite=False, commits=True)
+        return self._committer
+
+    def _in_driver(self, work: Callable[[], _T]) -> _T:
+        call = self.driver.call(work)
+        while not call.done:
+            self._world.sleep(_LOOK_SECONDS / 5)
+            if not self.driver.alive:
+                raise Lost("the driver's sink")
+        return call.result()
+
+    def _all(
+        self, number: int, bundles: Sequence[TaskBundle], query: ReadQuery, pickled: bytes | None
+    ) -> list[WriterCommitMessage | None]:
+        """Run the tasks, and return their commit messages."""
+
+        def launch(task: _Slot, partition: int) -> _Attempt:
+            worker, attempt = self._idle_worker(), task.next
+            properties = {
+                "sql.streaming.queryId": self._name,
+                "streaming.sql.batchId": str(number),
+                "spark.jobGroup.id": f"run-{self._run}",
+            }
+            worker.task = Task(partition, attempt, properties)
+            self._world.tell(str(worker), f"runs task {partition} of batch {number}, attempt {attempt}")
+            task.next += 1
+            work = _TaskRun(self._world, worker, pickled, bundles[partition], query, f"{self._name} {number}")
+            return _Attempt(attempt, worker, worker.call(work), self._world.now)
+
+        self._launch = launch
+        self._tasks = [_Slot() for _ in bundles]
+        try:
+            while any(task.message is None for task in self._tasks):
+                for partition, task in enumerate(self._tasks):
+                    self._look_at(task, partition)
+                self._world.sleep(_LOOK_SECONDS)
+            return [task.message for task in self._tasks]
+        finally:
+            for worker in self.workers:
+                # Spark does not wait for attempts that do not count, and cannot end each of them.
+                if worker.task is not None and self._world.random.random() < 0.5:
+                    worker.kill()
+            self._tasks = []
+
+    def _look_at(self, task: _Slot, partition: int) -> None:
+        for attempt in list(task.attempts):
+            if attempt.call.done:
+                task.attempts.remove(attempt)
+                try:
+                    task.message = task.message or attempt.call.result()
+                except Exception as error:
+                    self._world.tell(str(attempt.worker), f"task {partition} fails: {type(error).__name__}: {error}")
+                    task.failures += 1
+                    if task.failures >= _MAX_FAILURES or not isinstance(error, KafkaGroupError):
+                        raise
+            elif not attempt.worker.alive:
+                task.attempts.remove(attempt)
+        if task.message is None and (not task.attempts or self._is_slow(task)):
+            task.attempts.append(self._launch(task, partition))
+
+    def _is_slow(self, task: _Slot) -> bool:
+        return len(task.attempts) == 1 and self._world.now - task.attempts[0].began > _SLOW_SECONDS
+
+    def _idle_worker(self) -> Process:
+        self.workers = [one for one in self.workers if one.alive]
+        for one in self.workers:
+            if one.task is None and not one.frozen:
+                return one
+        self.workers.append(self._world.process(f"{self._name}.{self._run}.worker-{len(self.workers)}"))
+        return self.workers[-1]
+
+
+class _TaskRun:
+    """One attempt of a task, in its worker."""
+
+    def __init__(
+        self, world: World, worker: Process, pickled: bytes | None, bundle: TaskBundle, query: ReadQuery, batch: str
+    ) -> None:
+        self._world, self._worker, self._pickled = world, worker, pickled
+        self._bundle, self._query, self._batch = bundle, query, batch
+
+    def __call__(self) -> WriterCommitMessage:
+        try:
+            rows = self._rows()
+            if self._pickled is None:
+                for _ in rows:
+                    pass
+                return WriterCommitMessage()
+            message: WriterCommitMessage = pickle.loads(pickle.dumps(pickle.loads(self._pickled).write(rows)))
+            return message
+        finally:
+            self._worker.task = None
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows to write: each names its batch and its range, and goes to a partition by its range's."""
+        for read in read_bundle(self._bundle, self._query):
+            values, partitions = [], []
+            for value, partition in zip(*(column.to_pylist() for column in read.columns), strict=True):
+                values.append(json.dumps([self._batch, *json.loads(value)]).encode())
+                partitions.append(partition % OUTPUT_PARTITIONS)
+            yield pa.record_batch([pa.array(values, pa.binary()), pa.array(partitions, pa.int32())], SCHEMA.names)
+
+
+class _Engine:
+    """The engine that reads in tasks: a row for each half of a range."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
+        assert [column.name for column in request.columns] == SCHEMA.names
+        for one in request.ranges:
+            tp = one.topic_partition
+            middle = (one.start + one.end) // 2
+            for start, end in ((one.start, middle), (middle, one.end)):
+                if start < end:
+                    self._world.sleep(self._world.random.uniform(0, _ROW_SECONDS))
+                    value = json.dumps([tp.topic, tp.partition, start, end]).encode()
+                    columns = [pa.array([value], pa.binary()), pa.array([tp.partition], pa.int32())]
+                    yield pa.record_batch(columns, SCHEMA.names)
+
+
+def simulated_engine(world: World) -> Any:
+    """Return a context in which tasks read simulated records."""
+    return mock.patch.object(read_task, "engine_for", lambda *_: _Engine(world))

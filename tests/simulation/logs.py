@@ -1,0 +1,182 @@
+"""Logs of partitions with transactional record batches: Produce as KIP-98 and KIP-890's first part describe it.
+
+Only what an exactly-once sink writes is kept as record batches. Of the topics that queries read, the number of records
+is enough.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kafka_source.error_codes import ErrorCode as E
+from kafka_source.kafka_client.messages.records import ProduceRequest, ProduceResponse
+from kafka_source.kafka_client.messages.transaction import DescribeProducersRequest, DescribeProducersResponse
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Broker, Cluster, Reply
+
+OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
+
+# Producer id, producer epoch, first sequence number and number of records, in the header of a record batch (magic 2).
+_IDENTITY, _IDENTITY_AT, _HEADER_BYTES = struct.Struct(">qhii"), 43, 61
+# The values are JSON lists, and nothing is compressed.
+_VALUE = re.compile(rb'\["[^\]]*\]')
+# As many batches of a producer a broker knows again.
+_REMEMBERED = 5
+
+
+@dataclass
+class Appended:
+    """A record batch in a log.
+
+    Attributes:
+        state: What has become of its transaction.
+    """
+
+    producer_id: int
+    values: list[bytes]
+    state: str = OPEN
+
+
+@dataclass
+class _Producer:
+    """What a log knows of a producer."""
+
+    epoch: int
+    next_sequence: int = 0
+    recent: list[int] = field(default_factory=list)
+
+
+class Log:
+    """The record batches of a partition, and their producers.
+
+    Attributes:
+        batches: The record batches, in the order of the log.
+    """
+
+    def __init__(self) -> None:
+        self.batches: list[Appended] = []
+        self._producers: dict[int, _Producer] = {}
+
+    def append(self, data: bytes, verify: Callable[[int, int], int]) -> int:
+        """Append a record batch; return the error code.
+
+        Args:
+            data: The record batch.
+            verify: Asks the coordinator whether the partition is in the transaction, by producer id and epoch.
+        """
+        producer_id, epoch, sequence, count = _IDENTITY.unpack_from(data, _IDENTITY_AT)
+        known = self._producers.get(producer_id)
+        if known is not None and epoch < known.epoch:
+            return int(E.INVALID_PRODUCER_EPOCH)
+        if known is None or epoch > known.epoch:
+            known = _Producer(epoch)
+        if sequence in known.recent:
+            return 0
+        if sequence != known.next_sequence:
+            return int(E.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        if producer_id not in self.open() and (refused := verify(producer_id, epoch)):
+            return refused
+        self._producers[producer_id] = known
+        known.next_sequence += count
+        known.recent = [*known.recent, sequence][-_REMEMBERED:]
+        self.batches.append(Appended(producer_id, _VALUE.findall(data, _HEADER_BYTES)))
+        return 0
+
+    def open(self) -> dict[int, int]:
+        """Return the producer ids of open transactions, with their epochs."""
+        found = {one.producer_id for one in self.batches if one.state == OPEN}
+        return {producer_id: self._producers[producer_id].epoch for producer_id in sorted(found)}
+
+    def mark(self, producer_id: int, epoch: int, *, commit: bool) -> None:
+        """Write the marker that ends a transaction."""
+        known = self._producers.setdefault(producer_id, _Producer(epoch))
+        if epoch > known.epoch:
+            self._producers[producer_id] = _Producer(epoch)
+        for one in self.batches:
+            if one.producer_id == producer_id and one.state == OPEN:
+                one.state = COMMITTED if commit else ABORTED
+
+
+class Logs:
+    """What the leaders of partitions answer about their logs.
+
+    Attributes:
+        verify: Asks the coordinator of a transactional id whether a partition is in its transaction (KIP-890), by id,
+            producer id, epoch, topic and partition; returns the error code.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.verify: Callable[[str, int, int, tuple[str, int]], int] = lambda *_: 0
+        cluster.handlers[ProduceRequest] = self._produce
+        cluster.handlers[DescribeProducersRequest] = self._describe
+
+    def _led(self, broker: Broker, name: str, index: int) -> Log | None:
+        partition = self._cluster.topics[name].partitions[index]
+        return partition.log if partition.leader == broker.node else None
+
+    def _produce(self, broker: Broker, request: ProduceRequest, reply: Reply) -> None:
+        topic_type = ProduceResponse.TopicProduceResponse
+
+        def append(name: str, index: int, records: bytes) -> int:
+            log = self._led(broker, name, index)
+            if log is None:
+                return int(E.NOT_LEADER_OR_FOLLOWER)
+            name_of_producer = request.transactional_id or ""
+            code = log.append(
+                records,
+                lambda producer_id, epoch: self.verify(name_of_producer, producer_id, epoch, (name, index)),
+            )
+            if code:
+                self._cluster.errors["Produce", code] += 1
+            return code
+
+        reply(
+            ProduceResponse(
+                [
+                    topic_type(
+                        topic.name,
+                        [
+                            topic_type.PartitionProduceResponse(
+                                index=one.index, error_code=append(topic.name, one.index, one.records or b"")
+                            )
+                            for one in topic.partition_data
+                        ],
+                    )
+                    for topic in request.topic_data
+                ]
+            )
+        )
+
+    def _describe(self, broker: Broker, request: DescribeProducersRequest, reply: Reply) -> None:
+        topic_type = DescribeProducersResponse.TopicResponse
+        partition_type = topic_type.PartitionResponse
+
+        def describe(name: str, index: int) -> Any:
+            log = self._led(broker, name, index)
+            return partition_type(
+                partition_index=index,
+                error_code=int(E.NOT_LEADER_OR_FOLLOWER) if log is None else 0,
+                active_producers=[
+                    partition_type.ProducerState(
+                        producer_id=producer_id, producer_epoch=epoch, current_txn_start_offset=0
+                    )
+                    for producer_id, epoch in (log.open() if log is not None else {}).items()
+                ],
+            )
+
+        reply(
+            DescribeProducersResponse(
+                topics=[
+                    topic_type(
+                        name=topic.name, partitions=[describe(topic.name, index) for index in topic.partition_indexes]
+                    )
+                    for topic in request.topics
+                ]
+            )
+        )
