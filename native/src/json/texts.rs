@@ -1,6 +1,6 @@
 //! The texts that Spark's `to_json` writes for numbers, dates, times, strings and bytes.
 
-use std::fmt::{LowerExp, Write as _};
+use std::fmt::LowerExp;
 use std::io::Write as _;
 
 const MICROS_OF_DAY: i64 = 86_400_000_000;
@@ -36,20 +36,27 @@ pub fn string(mut text: &[u8], out: &mut Vec<u8>) {
 }
 
 pub fn whole(value: i64, out: &mut Vec<u8>) {
-    put(out, format_args!("{value}"));
+    // Writing to memory does not fail, here and below.
+    let _ = serde_json::to_writer(out, &value);
 }
 
+/// Appends a number as Java's `Double.toString` does (from JDK 19 on): the fewest digits that name it, at least one of them
+/// after the point, and an exponent below 10^-3 and from 10^7 on.
 pub fn double(value: f64, out: &mut Vec<u8>) {
-    if value.is_finite() {
-        float(value, value != 0.0 && value.abs() < f64::MIN_POSITIVE, out);
+    if value == 0.0 || (1e-3..1e7).contains(&value.abs()) {
+        let _ = serde_json::to_writer(out, &value);
+    } else if value.is_finite() {
+        scientific(value, value.abs() < f64::MIN_POSITIVE, out);
     } else {
         not_finite(value, out);
     }
 }
 
 pub fn single(value: f32, out: &mut Vec<u8>) {
-    if value.is_finite() {
-        float(value, value != 0.0 && value.abs() < f32::MIN_POSITIVE, out);
+    if value == 0.0 || (1e-3..1e7).contains(&value.abs()) {
+        let _ = serde_json::to_writer(out, &value);
+    } else if value.is_finite() {
+        scientific(value, value.abs() < f32::MIN_POSITIVE, out);
     } else {
         not_finite(value.into(), out);
     }
@@ -67,29 +74,14 @@ fn not_finite(value: f64, out: &mut Vec<u8>) {
     string(name.as_bytes(), out);
 }
 
-/// Appends a number as Java's `Double.toString` does (from JDK 19 on): the fewest digits that name it, at least one of them
-/// after the point, and an exponent below 10^-3 and from 10^7 on. `tiny`: it is so small that a digit more is nearer.
-fn float(value: impl LowerExp, tiny: bool, out: &mut Vec<u8>) {
-    let mut text = String::with_capacity(32);
-    // Writing to a string does not fail.
-    let _ = write!(text, "{value:e}");
+/// Appends a number with an exponent. `tiny`: it is so small that a digit more than the fewest is nearer.
+fn scientific(value: impl LowerExp, tiny: bool, out: &mut Vec<u8>) {
+    let mut text = format!("{value:e}");
     if tiny && !text.contains('.') {
-        text.clear();
-        let _ = write!(text, "{value:.1e}");
+        text = format!("{value:.1e}");
     }
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |digits| ("-", digits));
-    let (first, rest) = digits.split_once('.').unwrap_or((digits, ""));
-    out.extend_from_slice(sign.as_bytes());
-    match exponent.parse::<i32>().unwrap_or(0) {
-        before @ 0..7 => {
-            let point = before as usize;
-            let (whole, fraction) = rest.split_at_checked(point).unwrap_or((rest, ""));
-            put(out, format_args!("{first}{whole:0<point$}.{}", if fraction.is_empty() { "0" } else { fraction }));
-        }
-        after @ -3..0 => put(out, format_args!("0.{:0>zeros$}{rest}", first, zeros = after.unsigned_abs() as usize)),
-        exponent => put(out, format_args!("{first}.{}E{exponent}", if rest.is_empty() { "0" } else { rest })),
-    }
+    put(out, format_args!("{digits}{}E{exponent}", if digits.contains('.') { "" } else { ".0" }));
 }
 
 /// Appends a decimal as Java's `BigDecimal.toString` does.
@@ -126,11 +118,15 @@ pub fn timestamp(micros: i64, utc: bool, out: &mut Vec<u8>) {
     let of_day = micros.rem_euclid(MICROS_OF_DAY);
     let (seconds, fraction) = (of_day / 1_000_000, of_day % 1_000_000);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    put(out, format_args!("T{hour:02}:{minute:02}:{second:02}"));
+    for (mark, value) in [(b'T', hour), (b':', minute), (b':', second)] {
+        out.push(mark);
+        padded(value, 2, out);
+    }
+    out.push(b'.');
     if fraction % 1000 == 0 {
-        put(out, format_args!(".{:03}", fraction / 1000));
+        padded(fraction / 1000, 3, out);
     } else {
-        put(out, format_args!(".{fraction:06}"));
+        padded(fraction, 6, out);
     }
     out.extend_from_slice(if utc { b"Z\"" } else { b"\"" });
 }
@@ -145,14 +141,20 @@ fn calendar(days: i64, out: &mut Vec<u8>) {
     let from_march = (5 * day_of_year + 2) / 153;
     let (month, day) = ((from_march + 2) % 12 + 1, day_of_year - (153 * from_march + 2) / 5 + 1);
     let year = era * 400 + year_of_era + i64::from(month <= 2);
-    let sign = if year < 0 {
-        "-"
-    } else if year > 9999 {
-        "+"
+    if (0..=9999).contains(&year) {
+        padded(year, 4, out);
     } else {
-        ""
-    };
-    put(out, format_args!("{sign}{:04}-{month:02}-{day:02}", year.unsigned_abs()));
+        put(out, format_args!("{}{:04}", if year < 0 { '-' } else { '+' }, year.unsigned_abs()));
+    }
+    for value in [month, day] {
+        out.push(b'-');
+        padded(value, 2, out);
+    }
+}
+
+/// Appends a number that is not negative and has at most so many digits, with zeros before it.
+fn padded(value: i64, width: u32, out: &mut Vec<u8>) {
+    out.extend((0..width).rev().map(|place| b'0' + (value / 10i64.pow(place) % 10) as u8));
 }
 
 /// Appends bytes in Base64 with padding, in quotation marks.
@@ -169,7 +171,6 @@ pub fn base64(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    // Writing to memory does not fail.
     let _ = out.write_fmt(text);
 }
 

@@ -73,6 +73,13 @@ def test_wrong_columns_are_refused(ddl: str) -> None:
         sink_columns(fields_of(spark_schema(ddl)), "t")
 
 
+def test_a_column_that_is_encoded_has_any_type_and_must_be_there() -> None:
+    fields = fields_of(spark_schema("value string, key int"))
+    assert sink_columns(fields, "t", encoded=["key"]) == SinkColumns(0, key=1)
+    with pytest.raises(InvalidConfigurationError, match="Required attribute 'key' not found among the columns value"):
+        sink_columns(fields[:1], "t", encoded=["key"])
+
+
 # Of Kafka's UtilsTest.testMurmur2, made unsigned.
 JAVA_MURMUR2 = {
     b"21": -973932308,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import pyarrow as pa
@@ -55,6 +56,14 @@ def test_a_value_that_does_not_fit_names_the_topic_of_its_row() -> None:
     how, columns = ColumnEncoding(schema, pa.string()), SinkColumns(value=0, topic=1)
     with pytest.raises(InvalidConfigurationError, match=r"topic b cannot be written with schema 3: the string is none"):
         list(from_rows(iter([("A", "a"), ("hunter2", "b")]), columns, None, [how]))
+    of_key = replace(how, schema=replace(schema, column="key"))
+    batch = pa.RecordBatch.from_arrays([pa.array(["v"]), pa.array(["hunter2"])], ["value", "key"])
+    with pytest.raises(
+        InvalidConfigurationError, match=r"A key for topic t cannot be written with schema 3: the string"
+    ):
+        from_arrow(batch, SinkColumns(value=0, key=1), "t", [of_key])
+    (records,) = from_rows(iter([("v", "A"), ("w", None)]), SinkColumns(value=0, key=1), "t", [of_key])
+    assert records.keys is not None and records.keys.to_pylist() == [b"\0\0\0\0\3\0", None]
 
 
 def test_a_type_that_no_format_has_is_named_by_its_path() -> None:
