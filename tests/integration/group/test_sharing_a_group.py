@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from kafkagroup.embedded.jars import broker_version
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.apps.process import java_consumer
 from tests.support.records import produce, stream, written
 from tests.support.waiting import wait_until
 
+HAS_CONSUMER_PROTOCOL = pytest.mark.skipif(broker_version() < "4", reason="Kafka has it from 4.0 on")
 PARTITIONS = 4
 SETTINGS: dict[str, dict[str, object]] = {
     "classic": {"kafka_session_timeout_ms": 10_000, "kafka_heartbeat_interval_ms": 300},
@@ -37,7 +39,7 @@ def query(spark, kafka, name, protocol, tmp_path):
     running.stop()
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=HAS_CONSUMER_PROTOCOL)])
 def test_a_java_consumer_shares_the_partitions_and_gives_them_back(kafka, name, query, protocol, tmp_path):
     produce(kafka.bootstrap_servers, name, 200)
     wait_until(lambda: len(written(tmp_path / "out")) == 200, "the stream to read the first records")
