@@ -162,13 +162,18 @@ def spelled(value: Any) -> Any:
     return [spelled(each) for each in value] if isinstance(value, list) else value
 
 
-def without_untold(structure: Structure, told: dict[str, Any], ours: dict[str, Any], version: int) -> dict[str, Any]:
+def without_untold(structure: Structure, told: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     """Our fields without the tagged ones that Java leaves out of its JSON, because they have their default."""
-    return {
-        one.name: ours[one.name]
-        for one in structure.fields
-        if one.name in ours and (one.name in told or one.tag is None)
-    }
+    fields = [one for one in structure.fields if one.name in ours and (one.name in told or one.tag is None)]
+    return {one.name: without_untold_inside(one.structure, told.get(one.name), ours[one.name]) for one in fields}
+
+
+def without_untold_inside(structure: Structure | None, told: Any, ours: Any) -> Any:
+    if structure is None:
+        return ours
+    if isinstance(ours, list) and isinstance(told, list):
+        return [without_untold(structure, *each) for each in zip(told, ours, strict=True)]
+    return without_untold(structure, told, ours) if isinstance(ours, dict) and isinstance(told, dict) else ours
 
 
 def test_java_reads_and_writes_the_same_bytes(cases, java):
@@ -180,7 +185,7 @@ def test_java_reads_and_writes_the_same_bytes(cases, java):
 def test_java_reads_the_same_fields(cases, java):
     for case, answer in zip(cases, java, strict=True):
         told = spelled(json.loads(answer.split(" ", 2)[2]))
-        ours = without_untold(case.schema.root, told, plain(case.schema.root, case.value, case.version), case.version)
+        ours = without_untold(case.schema.root, told, plain(case.schema.root, case.value, case.version))
         assert told == ours, f"{case.name} {case.version}"
 
 

@@ -354,7 +354,8 @@ class Sequence:
     def _state(self, one: Any) -> str:
         """Return a transaction as it is shown; how long its markers take is not compared."""
         state = one.transaction_state.replace("Prepare", "Complete")
-        partitions = [topic.partitions for topic in one.topics if topic.topic == self.topic and state == "Ongoing"]
+        topics = [topic for topic in one.topics if topic.topic == self.topic and state == "Ongoing"]
+        partitions = [number for topic in topics for number in topic.partitions]
         return f"{one.error_code} {state} epoch {one.producer_epoch} of {sorted(partitions)}"
 
 

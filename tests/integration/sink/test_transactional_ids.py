@@ -77,7 +77,8 @@ def test_a_job_that_starts_often_leaves_as_many_transactional_ids_as_one_run(kaf
             stream.finished(batch(reading, stream, StreamOffset()))
         finally:
             stream.close()
-        assert records_committed(kafka, group) == 40 * run
+        # The coordinator shows offsets of a transaction when it has written the marker, after its answer.
+        wait_until(lambda run=run: records_committed(kafka, group) == 40 * run, "the offsets")
     assert len(ids_of(kafka, group)) == expected
 
 
