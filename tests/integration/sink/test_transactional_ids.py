@@ -77,8 +77,12 @@ def test_a_job_that_starts_often_leaves_as_many_transactional_ids_as_one_run(kaf
             stream.finished(batch(reading, stream, StreamOffset()))
         finally:
             stream.close()
-        # The coordinator shows offsets of a transaction when it has written the marker, after its answer.
-        wait_until(lambda run=run: records_committed(kafka, group) == 40 * run, "the offsets")
+
+        def are_committed(count: int = 40 * run) -> bool:
+            return records_committed(kafka, group) == count
+
+        # The coordinator shows the offsets of a transaction when it has written the marker, after its answer.
+        wait_until(are_committed, "the offsets")
     assert len(ids_of(kafka, group)) == expected
 
 

@@ -256,7 +256,7 @@ def test_a_topic_created_anew_between_two_fetches_is_refused_by_its_id(broker):
     asked = request(Range(TOPIC, 0, 0, 40), topics={TOPIC: planned}, loss_patience_ms=200, fail_on_data_loss=False)
     assert read(engine(broker), asked) == {0: list(range(10))}
     assert len(broker.fetches) == 2
-    with pytest.raises(DataLossError, match=f"{TOPIC}-0 .* again: its id is now {re.escape(id_text(broker))}"):
+    with pytest.raises(DataLossError, match=f"{TOPIC}-0 .* again: its id is now {re.escape(str(id_text(broker)))}"):
         read(engine(broker), replace(asked, fail_on_data_loss=True))
 
 
