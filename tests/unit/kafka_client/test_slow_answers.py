@@ -22,6 +22,7 @@ from kafka_source.kafka_client.handshake import Session
 from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest
 from kafka_source.kafka_client.metadata import Broker
 from kafka_source.kafka_client.settings import Endpoint
+from tests.support.fake_broker import listening
 
 # A response whose bytes would take a minute.
 RESPONSE = (1200).to_bytes(4, "big") + b"\0" * 1200
@@ -55,25 +56,10 @@ def dripping() -> Iterator[socket.socket]:
 @pytest.fixture
 def listener() -> Iterator[Endpoint]:
     """A server that drips on each connection."""
-    server = socket.create_server(("127.0.0.1", 0))
     ended = threading.Event()
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = server.accept()
-            except OSError:
-                return
-            with connection:
-                drip(connection, ended)
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    yield Endpoint("127.0.0.1", server.getsockname()[1])
-    ended.set()
-    server.shutdown(socket.SHUT_RDWR)
-    server.close()
-    thread.join(10)
+    with listening(lambda connection: drip(connection, ended)) as endpoint:
+        yield endpoint
+        ended.set()
 
 
 def raw(sock: socket.socket) -> BlockingConnection:
