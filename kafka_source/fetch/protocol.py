@@ -197,12 +197,12 @@ class _Cursor:
             for _ in range(self._length("partitions")):
                 number, error, high, stable, start = self._take(_PARTITION)
                 aborted = []
-                for _ in range(self._length("aborted transactions", least=_NULL)):
+                for _ in range(self._length("aborted transactions", minimum=_NULL)):
                     producer_id, first = self._take(_ABORTED)
                     aborted.append((producer_id, first))
                     self._skip_tags()
                 (preferred,) = self._take(_PREFERRED)
-                length = max(0, self._length("a record set", least=_NULL))
+                length = max(0, self._length("a record set", minimum=_NULL))
                 begin = self._at
                 self._skip(length)
                 self._skip_tags()
@@ -236,12 +236,12 @@ class _Cursor:
         if self._at > len(self._data):
             raise IndexError("it ends too early")
 
-    def _length(self, of: str, least: int = 0) -> int:
+    def _length(self, of: str, minimum: int = 0) -> int:
         if self._names is None:
             (length,) = self._take(_COUNT)
         else:
             length = self._varint() - 1
-        if length < least:
+        if length < minimum:
             raise _negative(length, of)
         return length
 

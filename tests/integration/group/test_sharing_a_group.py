@@ -10,7 +10,7 @@ from tests.apps.process import java_consumer
 from tests.support.records import produce, stream, written
 from tests.support.waiting import wait_until
 
-HAS_CONSUMER_PROTOCOL = pytest.mark.skipif(broker_version() < "4", reason="Kafka has it from 4.0 on")
+HAS_CONSUMER_PROTOCOL = pytest.mark.skipif(int(broker_version().split(".")[0]) < 4, reason="Kafka has it from 4.0 on")
 PARTITIONS = 4
 SETTINGS: dict[str, dict[str, object]] = {
     "classic": {"kafka_session_timeout_ms": 10_000, "kafka_heartbeat_interval_ms": 300},
