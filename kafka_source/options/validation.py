@@ -6,7 +6,7 @@ import difflib
 import json
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Generic, TypeVar
@@ -16,22 +16,21 @@ from kafka_source.client_config.java_settings import JAVA, KNOWN, Role, is_known
 from kafka_source.client_config.librdkafka import is_librdkafkas
 from kafka_source.errors import OptionError
 from kafka_source.model.identity import MOVED_FROM
-from kafka_source.model.record_columns import COLUMN_TYPES
 from kafka_source.options.catalog import OPTIONS, REFUSED, ReadOptions, SinkOptions
 from kafka_source.options.common import CommonOptions
 from kafka_source.options.declaration import KAFKA_PREFIX, NotTakenError, Option, Where, declared_in
 from kafka_source.options.kinds import (
     DECODED_FORMATS,
-    FORMATS_WITH_SCHEMA,
-    FRAMINGS_OF_PROTOBUF,
-    FRAMINGS_OF_SINKS,
     EndingWord,
     PartitionValues,
     StartingValues,
     StartingWord,
 )
-from kafka_source.options.values import REGISTRY_PREFIX, ColumnOptions, ValueOptions
+from kafka_source.options.value_rules import check_decoding, check_encoding
+from kafka_source.options.values import REGISTRY_PREFIX, ValueOptions
 from kafka_source.runtime.logs import set_up_logging
+
+log = logging.getLogger(__name__)
 
 _ALSO_WITHOUT_PREFIX = ("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms")
 
@@ -54,9 +53,6 @@ _SPARKS_OWN = frozenset(
         "serialization.format",
     }
 )
-
-_SOURCES = ("schema", "schema.id", "subject", "descriptor.file")
-_OF_PROTOBUF = ("message.name", "descriptor.file")
 
 # Options of Spark's file sources too: a dict for several sources may have them with other values.
 _OF_OTHER_SOURCES = ("mode", "columnnameofcorruptrecord")
@@ -152,7 +148,7 @@ def _check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
     _check_positions(checked.options, where)
     _check_group(checked.options, where)
     _check_protocol(checked.options, where, given)
-    _check_values(checked.options, given)
+    check_decoding(checked.options, given)
     return checked
 
 
@@ -189,7 +185,7 @@ def check_sink(given: Mapping[str, str]) -> Checked[SinkOptions]:
     checked = _check(given, Where.SINK, SinkOptions)
     _check_servers(checked.options, given)
     _check_transactional(checked.options)
-    _check_encoding(checked.options, given)
+    check_encoding(checked.options, given)
     return checked
 
 
@@ -521,181 +517,6 @@ def _check_protocol(options: ReadOptions, where: Where, given: Mapping[str, str]
     raise _OtherQueryError("kafka.group.protocol", "consumer", f"classic {why}")
 
 
-def _check_values(options: ReadOptions, given: Mapping[str, str]) -> None:
-    names = {name.lower() for name in given}
-    _check_dead_letters(options)
-    columns = (options.of_value, options.of_key)
-    for column in columns:
-        _refuse_unused(column, names, f"{column.column}.")
-        if column.has_schema:
-            _check_reader_schema(options, column, names)
-        if column.format == "json" and column.schema is None:
-            takes = f"the columns of the JSON {column.column}s, as in `id bigint, tags array<string>`"
-            raise OptionError(f"{column.column}.schema", None, takes)
-    if any(column.has_schema for column in columns):
-        _check_registry(options, columns)
-    else:
-        _refuse_unused(options.of_value, names, REGISTRY_PREFIX)
-    if not options.decoded:
-        return
-    if options.mode != "PERMISSIVE" and "columnnameofcorruptrecord" in names:
-        raise OptionError(
-            "columnNameOfCorruptRecord", options.column_name_of_corrupt_record, "a value only with mode=PERMISSIVE"
-        )
-    if options.column_name_of_corrupt_record in COLUMN_TYPES:
-        takes = f"a name that is none of {', '.join(COLUMN_TYPES)}"
-        raise OptionError("columnNameOfCorruptRecord", options.column_name_of_corrupt_record, takes)
-
-
-def _refuse_unused(
-    column: ColumnOptions, names: Collection[str], prefix: str, formats: Sequence[str] = FORMATS_WITH_SCHEMA
-) -> None:
-    """Refuse options that the column's format does not have.
-
-    Args:
-        column: The column.
-        names: The options that are given, in lower case.
-        prefix: The options to look at: those of the column, or of the registry.
-        formats: The formats with a schema, for the error.
-    """
-    own = column.column
-    for option in declared_in(ValueOptions).values():
-        name, what = option.name.lower(), option.name.lower().removeprefix(f"{own}.")
-        if name not in names or not name.startswith(prefix) or what == "format":
-            continue
-        if column.format == "json" and "json" not in formats and what != "schema":
-            problem = f"Remove the option {option.name}: JSON {own}s are read by {own}.schema, without a registry"
-        elif column.is_decoded and column.format != "protobuf" and what in _OF_PROTOBUF:
-            problem = f"Option {option.name} is for Protobuf {own}s: set {own}.format to protobuf, or remove it"
-        elif not column.is_decoded:
-            words = " or ".join(formats)
-            problem = f"Option {option.name} is for {own}s with a schema: set {own}.format to {words}, or remove it"
-        elif column.format == "json" and prefix == REGISTRY_PREFIX:
-            problem = f"Remove the option {option.name}: with {own}.framing=none JSON {own}s have no schema"
-        else:
-            continue
-        raise OptionError(option.name, HIDDEN, problem=problem)
-
-
-def _check_reader_schema(options: ReadOptions, column: ColumnOptions, names: Collection[str]) -> None:
-    own = f"{column.column}."
-    sources = [own + one for one in _SOURCES if own + one in names]
-    if len(sources) > 1:
-        problem = f"Keep one of the options {' and '.join(sources)}: each says which schema the column {own[:-1]} has"
-        raise OptionError(sources[-1], None, problem=problem)
-    if column.format == "protobuf" and column.framing not in FRAMINGS_OF_PROTOBUF:
-        raise OptionError(f"{own}framing", column.framing, f"{', '.join(FRAMINGS_OF_PROTOBUF)} with Protobuf")
-    if not sources and subject_of_topic(options, column) is None:
-        problem = f"Set {own}subject, {own}schema.id or {own}schema: several topics may have several subjects"
-        raise OptionError(f"{own}subject", None, problem=problem)
-
-
-def _check_dead_letters(options: ReadOptions) -> None:
-    topic = options.deadletter_topic
-    if topic is None:
-        return
-    if not options.goes_on_after_bad_values:
-        missing = "mode to PERMISSIVE or DROPMALFORMED" if options.decoded else "value.format to avro, protobuf or json"
-        problem = f"Option deadletter.topic is for bad values that do not end the query: set {missing}, or remove it"
-        raise OptionError("deadletter.topic", topic, problem=problem)
-    if topic in (options.subscribe or options.assign or ()):
-        raise OptionError("deadletter.topic", topic, "a topic that the query does not read")
-
-
-def _check_encoding(options: SinkOptions, given: Mapping[str, str]) -> None:
-    names = {name.lower() for name in given}
-    columns = (options.of_value, options.of_key)
-    url, with_id = options.schema_registry_url, list[ColumnOptions]()
-    for column in columns:
-        _refuse_unused(column, names, f"{column.column}.", DECODED_FORMATS)
-        if column.is_decoded and column.framing not in FRAMINGS_OF_SINKS:
-            takes = f"{' or '.join(FRAMINGS_OF_SINKS)} in a sink"
-            raise OptionError(f"{column.column}.framing", column.framing, takes)
-        if column.is_plain_json(url):
-            _check_plain_json(column, names)
-        elif column.is_decoded:
-            _check_writer_schema(options, column, names)
-            with_id += [column] if column.framing != "none" else []
-    if options.auto_register_schemas and not with_id:
-        problem = (
-            "Remove auto.register.schemas: nothing is written with the id of a schema. That needs value.format or "
-            "key.format, schema.registry.url, and not value.framing=none"
-        )
-        raise OptionError("auto.register.schemas", "true", problem=problem)
-    if any(column.format == "json" for column in with_id):
-        return
-    if any(column.has_schema for column in columns):
-        _check_registry(options, columns)
-    else:
-        _refuse_unused(options.of_value, names, REGISTRY_PREFIX, DECODED_FORMATS)
-
-
-def _check_plain_json(column: ColumnOptions, names: Collection[str]) -> None:
-    own = column.column
-    if found := [name for name in (f"{own}.{one}" for one in _SOURCES) if name in names]:
-        how = f"set schema.registry.url without {own}.framing=none, or remove {found[0]}"
-        problem = f"Without the id of a schema JSON {own}s have no schema: {how}"
-        raise OptionError(found[0], HIDDEN, problem=problem)
-
-
-def _check_writer_schema(options: SinkOptions, column: ColumnOptions, names: Collection[str]) -> None:
-    own, file = column.column, column.descriptor_file
-    others = [one for one in (f"{own}.schema", f"{own}.subject", "auto.register.schemas") if one in names]
-    if column.schema_id is not None and others:
-        problem = f"Keep one of the options {own}.schema.id and {others[0]}: the id says which schema the {own}s have"
-        raise OptionError(f"{own}.schema.id", str(column.schema_id), problem=problem)
-    sources = [one for one in (f"{own}.schema", f"{own}.schema.id", f"{own}.subject") if one in names]
-    if file is not None and column.framing != "none":
-        problem = (
-            f"Set {own}.schema to the text of the .proto file in place of {own}.descriptor.file, which a registry does "
-            f"not take, or set {own}.framing=none"
-        )
-        raise OptionError(f"{own}.descriptor.file", file, problem=problem)
-    if file is not None and sources:
-        problem = (
-            f"Keep one of the options {own}.descriptor.file and {sources[0]}: each says which schema the {own}s have"
-        )
-        raise OptionError(f"{own}.descriptor.file", file, problem=problem)
-    if column.framing == "none" and column.has_own_schema:
-        return
-    if options.auto_register_schemas and column.format == "protobuf" and column.schema is None:
-        problem = (
-            f"Set {own}.schema to the text of a .proto file, or remove auto.register.schemas: the numbers of fields "
-            "must stay the same, and a column does not have them"
-        )
-        raise OptionError(f"{own}.schema", None, problem=problem)
-    has_subject = column.subject is not None or options.topic is not None
-    if column.schema_id is None and options.schema_registry_url is not None and not has_subject:
-        problem = f"Set {own}.subject or {own}.schema.id: without the option topic, rows may go to several topics"
-        raise OptionError(f"{own}.subject", None, problem=problem)
-
-
-def _check_registry(options: ValueOptions, columns: Sequence[ColumnOptions]) -> None:
-    """Check that the registry is named if and only if somebody asks it.
-
-    Args:
-        options: The options.
-        columns: Of which one or more have a schema.
-    """
-    asking = next((one for one in columns if one.asks_registry), None)
-    if asking is not None and options.schema_registry_url is None:
-        own = asking.column
-        hint = f"; with {own}.framing=none and {own}.schema no registry is asked" if asking.has_own_schema else ""
-        takes = f"the URL of the schema registry, where the schemas of the {own}s are{hint}"
-        raise OptionError("schema.registry.url", None, takes)
-    if asking is None and options.schema_registry_url is not None:
-        known = next(one for one in columns if one.has_schema)
-        why = f"with {known.column}.framing={known.framing} and {known.column}.schema no registry is asked"
-        problem = f"Remove schema.registry.url: {why}"
-        raise OptionError("schema.registry.url", HIDDEN, problem=problem)
-
-
-def subject_of_topic(options: ReadOptions, column: ColumnOptions) -> str | None:
-    """Return the subject of a column of the one topic that is read (Confluent's TopicNameStrategy), if it is one."""
-    topics = options.subscribe or tuple(options.assign or ())
-    return f"{topics[0]}-{column.column}" if len(topics) == 1 else None
-
-
 def _check_order(
     first: str,
     last: str,
@@ -765,9 +586,6 @@ def _check_transactional(options: SinkOptions) -> None:
     for name, value in only.items():
         if value is not None:
             raise OptionError(name, value, "a value only with transactional=true")
-
-
-log = logging.getLogger(__name__)
 
 
 def load_options(given: Mapping[str, str]) -> ReadOptions:

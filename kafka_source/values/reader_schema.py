@@ -23,7 +23,7 @@ from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import DecodedColumn, ValueFormat
-from kafka_source.options.validation import subject_of_topic
+from kafka_source.options.value_rules import subject_of_topic
 from kafka_source.options.values import ColumnOptions
 from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
 

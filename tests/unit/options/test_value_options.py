@@ -8,7 +8,7 @@ from kafka_source.errors import OptionError
 from kafka_source.options import OPTIONS, check_load, check_read, check_sink
 from kafka_source.options.declaration import Where
 from kafka_source.options.kinds import DECODED_FORMATS
-from kafka_source.options.validation import subject_of_topic
+from kafka_source.options.value_rules import subject_of_topic
 
 BASE = {"kafka.bootstrap.servers": "here:1", "subscribe": "orders"}
 AVRO = {**BASE, "value.format": "avro", "schema.registry.url": "http://there"}
