@@ -1,4 +1,4 @@
-"""Hands records to the kernel's encoder and keeps its full record batches by partition (Kafka: `RecordAccumulator`)."""
+"""Hands records to the kernel's encoder, keeps its full record batches by partition, and never blocks: `sender` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a group gets on: since when its committed offsets have not moved where it has a lag. Pure, for probes."""
+"""Whether a group gets on (`healthcheck`): since when its committed offsets have not moved where it has a lag. Pure."""
 
 from __future__ import annotations
 

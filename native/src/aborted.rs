@@ -1,4 +1,4 @@
-//! Finds the batches of aborted transactions (KIP-98), as Java's `CompletedFetch` does.
+//! Whose transactions are aborted at a position (KIP-98); `record_set` skips their batches, as Java's `CompletedFetch`.
 
 use std::collections::HashSet;
 
