@@ -97,7 +97,7 @@ kafkagroup group billing --fail-above-lag 100000 --summary || page-somebody
 kafkagroup groups --lag -o json | jq '.[] | select(.lag > 1000) | .group'
 ```
 
-What changes something shows the change and ends; it makes the change with `--yes`.
+A command that changes something shows what it would change, and changes it only with `--yes`.
 
 `kafkagroup --install-completion` installs the completion of your shell.
 

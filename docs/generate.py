@@ -51,8 +51,8 @@ Each option has a link: `options.md#kafka-group-id` is that of `kafka.group.id`.
 
 KAFKA_SETTINGS_PAGE = """# Settings of Kafka
 
-`./run docs` generates this page from `kafka_source/client_config/java_settings.py`. It lists every setting of the
-consumer, producer and admin client of kafka-clients 4.3. Give them with the prefix `kafka.`, as for Spark's own source.
+Every setting of the consumer, producer and admin client of kafka-clients 4.3, and what becomes of it here. Give them
+with the prefix `kafka.`, as for Spark's own source.
 
 For each engine a setting is *honoured*; has another name in librdkafka; has *no meaning* here, which is logged at
 DEBUG, or at WARN if you would miss its effect; or is *refused* with an error that says what to use instead. A setting

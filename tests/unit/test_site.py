@@ -50,6 +50,12 @@ def test_the_home_page_has_two_buttons(site: Path) -> None:
     assert len(re.findall(r'class="md-button"', (site / "index.html").read_text())) == 2
 
 
+def test_the_pages_say_that_no_index_has_it_until_it_is_released() -> None:
+    released = re.search(r"^## \[.+\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    for page in ("README.md", "docs/quickstart.md", "docs/install.md"):
+        assert ("on no index yet" in (ROOT / page).read_text()) == (released is None), page
+
+
 def test_readme_and_home_have_the_figures_of_the_benchmarks() -> None:
     readme, home, benchmarks = (
         (ROOT / page).read_text() for page in ("README.md", "docs/index.md", "docs/benchmarks.md")
