@@ -1,4 +1,4 @@
-"""Hands records to the kernel's encoder, keeps its full record batches by partition, and never blocks: `sender` does."""
+"""Hands records to the kernel's encoder, keeps its full record batches by partition, never blocks: `sender` does."""
 
 from __future__ import annotations
 
