@@ -8,6 +8,7 @@ plans the records that are new (`stream_planner`).
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.group.background import Siblings
 from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.runtime.deadline import Deadline
 from kafka_source.source import replay
 from kafka_source.source.owners import fetch_committed
 from kafka_source.source.plan import PlannedInput, plan
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from kafka_source.values.reader_schema import ReaderSchema
 
 log = logging.getLogger(__name__)
+
+# Longer than a session (45 s): the process of before, which died in the batch, may have been the member until then.
+_OTHERS_BEGIN_SECONDS = 60.0
+_LOOK_AGAIN_SECONDS = 1.0
 
 
 class MicroBatches(StreamPlanner):
@@ -140,10 +146,20 @@ class MicroBatches(StreamPlanner):
         )
 
     def _remaining(self, planned: list[PlannedInput], stream: str) -> list[PlannedInput]:
-        """Return what a replay has to read when the sink commits the group's offsets."""
-        owned = self._owner.commit_and_rejoin({})
-        committed = fetch_committed(self._options)
-        return replay.remaining(planned, owned.slots, committed, stream)
+        """Return what a replay has to read when the sink commits the group's offsets.
+
+        Raises:
+            ApplicationRecoverableError: Other members own partitions of the batch, and have not begun to commit.
+        """
+        deadline = Deadline(_OTHERS_BEGIN_SECONDS)
+        while True:
+            owned = self._owner.commit_and_rejoin({})
+            committed = fetch_committed(self._options)
+            if not (unclear := replay.without_begin(planned, owned.slots, committed, stream)):
+                return replay.remaining(planned, owned.slots, committed, stream)
+            if deadline.left < _LOOK_AGAIN_SECONDS:
+                raise replay.begin_unknown(unclear)
+            time.sleep(_LOOK_AGAIN_SECONDS)
 
     def _without_rewound(self, planned: list[PlannedInput]) -> list[PlannedInput]:
         """Leave partitions to the next batch that were rewound since this one was planned.

@@ -112,8 +112,14 @@ class Positions:
                 self._partitions[tp].rewind = rewind_id
 
     def begin(self, start: StreamOffset) -> None:
-        """Continue at the end of a micro-batch, where the next one starts; what is known of it already is kept."""
+        """Continue at the end of a micro-batch, where the next one starts; what is known of it already is kept.
+
+        A partition that another query has owned since then has been read up to there too, unless it was rewound.
+        """
         if start == self._start:
+            for tp, end in self.current_ends(start).items():
+                known = self._partitions[tp]
+                known.next = end if known.next is None else known.next
             return
         for tp, end in start.ends.items():
             known = self._partitions[tp]

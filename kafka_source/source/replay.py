@@ -19,7 +19,7 @@ from dataclasses import replace
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import LATEST
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import DataLossError, InvalidConfigurationError
+from kafka_source.errors import ApplicationRecoverableError, DataLossError, InvalidConfigurationError
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
@@ -59,9 +59,11 @@ def remaining(
 ) -> list[PlannedInput]:
     """Return what a replay of a batch reads.
 
-    A batch was decided if the sink has committed it in any partition: it commits all of them in one transaction, and in
-    the others another member may have read on since. Then the replay is the whole batch. Else each slot reads what it
-    owns now: the offsets are committed as that slot, and the group would not notice if another one had lost them.
+    A batch was decided if the sink has committed it in any partition: it commits all that it has read in one
+    transaction, and in the others another member may have read on since. Then the replay is the whole batch, without
+    the partitions in which the group still stands where the batch begins: the decision was about a replay that had left
+    them out. Else each slot reads what it owns now: the offsets are committed as that slot, and the group would not
+    notice if another one had lost them.
 
     Args:
         planned: The batch as its end offset plans it.
@@ -70,8 +72,11 @@ def remaining(
         stream: The stream's id.
     """
     batch = list(planned)
-    if any(_is_decided(r, committed.get(r.topic_partition), stream) for one in batch for r in one.ranges):
-        return batch
+    if _is_decided(batch, committed, stream):
+        decided = (
+            one._replace(ranges=tuple(r for r in one.ranges if not _is_left_out(r, committed, stream))) for one in batch
+        )
+        return [one for one in decided if one.ranges]
     found = []
     for slot, ranges in batch:
         kept = [_remaining(r, owned, committed.get(r.topic_partition)) for r in ranges]
@@ -83,10 +88,46 @@ def remaining(
     return found
 
 
-def _is_decided(r: Range, committed: CommitOffset | None, stream: str) -> bool:
-    return (
-        committed is not None and OffsetNote.parse(committed.metadata).stream == stream and committed.offset > r.start
+def without_begin(
+    planned: Iterable[PlannedInput],
+    owned: Collection[TopicPartition],
+    committed: Mapping[TopicPartition, CommitOffset],
+    stream: str,
+) -> list[Range]:
+    """Return what a replay cannot leave to other members yet, as the group does not say where they begin.
+
+    A member of before may still have the partitions until its session ends. If it never commits, nobody reads what the
+    replay leaves out. Arguments as in `remaining`.
+    """
+    batch = list(planned)
+    if _is_decided(batch, committed, stream):
+        return []
+    ranges = (r for one in batch for r in one.ranges)
+    return [r for r in ranges if r.size and r.topic_partition not in owned and r.topic_partition not in committed]
+
+
+def begin_unknown(ranges: Sequence[Range]) -> ApplicationRecoverableError:
+    """Return the error for what `without_begin` has found."""
+    r = ranges[0]
+    return ApplicationRecoverableError(
+        f"The query has planned offsets {r.start} to {r.end} of {r.topic}-{r.partition} in its last micro-batch, and "
+        "the sink has not committed it. Now another member of the group owns the partition, and has not committed an "
+        "offset of it yet. Restart the query: it continues when that member has committed, or has left the group."
     )
+
+
+def _is_decided(batch: Iterable[PlannedInput], committed: Mapping[TopicPartition, CommitOffset], stream: str) -> bool:
+    of_batch = ((r, committed.get(r.topic_partition)) for one in batch for r in one.ranges)
+    return any(
+        entry is not None and OffsetNote.parse(entry.metadata).stream == stream and entry.offset > r.start
+        for r, entry in of_batch
+    )
+
+
+def _is_left_out(r: Range, committed: Mapping[TopicPartition, CommitOffset], stream: str) -> bool:
+    """Return whether the group stands where a batch begins, or before, and nobody else has set it back to there."""
+    entry = committed.get(r.topic_partition)
+    return entry is None or (OffsetNote.parse(entry.metadata).stream == stream and entry.offset <= r.start)
 
 
 def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOffset | None) -> Range:

@@ -32,6 +32,7 @@ def main() -> int:
     seeds.add_argument("first", type=int)
     seeds.add_argument("last", type=int)
     seeds.add_argument("--state", type=Path, help="where to keep the totals, and to go on from")
+    seeds.add_argument("--with-tasks", action="store_true", help="leave out the seeds whose tasks do not run")
     story = commands.add_parser("story", help="tell what happens in a seed, with no more faults than it needs to fail")
     story.add_argument("seed", type=int)
     trace = commands.add_parser("trace", help="print everything that happens in some seeds")
@@ -41,7 +42,7 @@ def main() -> int:
     search.add_argument("--only", default="", help="try the mutations with these words in their names")
     given = parser.parse_args()
     if given.command == "seeds":
-        totals = run_seeds(given.first, given.last, given.state)
+        totals = run_seeds(given.first, given.last, given.state, with_tasks=given.with_tasks)
         print(totals.table())
         return 1 if totals.failed else 0
     if given.command == "story":
@@ -51,9 +52,9 @@ def main() -> int:
         print(verdict.tell(_ALL_LINES))
         return 1 if verdict.problems else 0
     if given.command == "trace":
-        for seed in given.seeds:
-            print(run(seed).tell(_ALL_LINES))
-        return 0
+        verdicts = [run(seed) for seed in given.seeds]
+        print("\n".join(verdict.tell(_ALL_LINES) for verdict in verdicts))
+        return 1 if any(verdict.problems for verdict in verdicts) else 0
     return _mutations(given.seeds, given.only)
 
 

@@ -7,13 +7,15 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_source.error_codes import ErrorCode
-from tests.simulation.scenario import Run, Verdict, run, shortened
+from tests.simulation.scenario import Run, Verdict, run, scenario_of, shortened
 
 SEEDS_IN_CI = 300
+# Seeds that have found defects in the code as it was: docs/design/simulator.md says which.
+KEPT = (1486, 1898, 3244, 4142)
 
 # After so many seeds the garbage of their worlds is collected, and what was done so far is saved.
 _COLLECT_AFTER = 25
@@ -76,7 +78,7 @@ class Totals:
 
     def save(self, path: Path) -> None:
         """Keep the totals for a later run."""
-        path.write_text(json.dumps(asdict(self)))
+        path.write_text(json.dumps(vars(self)))
 
     @staticmethod
     def load(path: Path) -> Totals:
@@ -87,17 +89,20 @@ class Totals:
         return Totals(**kept)
 
 
-def run_seeds(first: int, last: int, state: Path | None = None) -> Totals:
+def run_seeds(first: int, last: int, state: Path | None = None, *, with_tasks: bool = False) -> Totals:
     """Run the seeds from `first` to before `last`, and print the story of those that fail.
 
     Args:
         first: The first seed.
         last: The seed after the last one.
         state: Where to keep the totals, and to go on from; None: nowhere.
+        with_tasks: Leave out the seeds whose tasks do not run.
     """
     totals = Totals.load(state) if state is not None and state.exists() else Totals(first)
     with _few_collections():
         for seed in range(totals.next, last):
+            if with_tasks and not scenario_of(seed).runs_tasks:
+                continue
             began = time.process_time()
             verdict = run(seed)
             totals.add(verdict, time.process_time() - began)

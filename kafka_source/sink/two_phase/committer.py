@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -420,14 +421,21 @@ class TwoPhaseCommit:
         return found
 
     async def _check_time_left(
-        self, epoch: DriverEpoch, batch: PreparedBatch, prepared: Sequence[Described], deadline: Deadline
+        self,
+        epoch: DriverEpoch,
+        batch: PreparedBatch,
+        prepared: Sequence[Described],
+        deadline: Deadline,
+        began: float,
     ) -> None:
         """Raise an error if transactions may time out between the decision and their commit.
 
-        The decision's own transaction has begun a moment ago, so its start tells the coordinators' time.
+        The decision's own transaction has begun since `began` (time.monotonic()), so its start tells the coordinators'
+        time. The process may have stood still since then.
         """
         decision = await describe(self._client, epoch.driver.transactional_id, deadline)
-        late = [one.transaction.transactional_id for one in prepared if times_out_soon(one, decision.started_ms)]
+        now_ms = decision.started_ms + int((time.monotonic() - began) * 1000)
+        late = [one.transaction.transactional_id for one in prepared if times_out_soon(one, now_ms)]
         if late:
             raise ApplicationRecoverableError(
                 f"Batch {batch.number} is not committed: transactions {first_names(late, _MAX_NAMED)} have been open "
@@ -445,12 +453,13 @@ class TwoPhaseCommit:
         deadline: Deadline,
     ) -> None:
         within = Deadline(min(deadline.left, _DECISION_TIMEOUT_MS / 1000 - _DECISION_MARGIN_SECONDS))
+        began = time.monotonic()
         await commit_in(
             self._client,
             epoch.driver,
             offsets,
             within,
-            before_commit=lambda: self._check_time_left(epoch, batch, prepared, within),
+            before_commit=lambda: self._check_time_left(epoch, batch, prepared, within, began),
         )
 
     async def _record_finished(self, finished: OpenTransaction, decision: Decision, deadline: Deadline) -> None:

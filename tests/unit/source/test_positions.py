@@ -140,6 +140,18 @@ def test_a_group_is_set_back_and_never_forward(
     assert not_below(starts, committed) == {tp: at for tp, at in starts.items() if there.get(tp, at) >= at}
 
 
+def test_a_partition_that_comes_back_before_the_next_batch_has_been_read_to_the_end_of_the_last_one() -> None:
+    positions, last = Positions(), StreamOffset({A: Span(54, 154, 0)}, stream="mine")
+    positions.begin(last)
+    positions.replace({})  # Another member owns it.
+    positions.begin(last)
+    assert positions.next_of([A]) == {A: 154}
+    positions.replace({})
+    positions.follow_rewinds({A: "rewound"})
+    positions.begin(last)
+    assert positions.next_of([A]) == {}
+
+
 def test_the_higher_offset_counts_until_the_sink_commits_and_the_group_after_it() -> None:
     positions = Positions()
     for counts, expected in ((max_offset, 100), (group_or_own, 7)):

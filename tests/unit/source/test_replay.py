@@ -15,7 +15,7 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import Where, check_read
 from kafka_source.source.plan import PlannedInput, plan
-from kafka_source.source.replay import handoff_of, handoffs_of, idle, remaining
+from kafka_source.source.replay import handoff_of, handoffs_of, idle, remaining, without_begin
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -45,6 +45,13 @@ def test_what_others_own_is_theirs_to_read() -> None:
     assert remaining(PLANNED, {B: 1}, {A: CommitOffset(10, metadata="mine")}, "mine") == PLANNED[1:]
 
 
+def test_what_others_own_is_not_left_to_them_while_the_group_does_not_say_where_they_begin() -> None:
+    committed = {B: CommitOffset(5, metadata="mine")}
+    assert without_begin(PLANNED, {B: 1}, committed, "mine") == [Range("t", 0, 10, 20)]
+    assert without_begin(PLANNED, {A: 0, B: 1}, committed, "mine") == []
+    assert without_begin(PLANNED, {B: 1}, {**committed, A: CommitOffset(10, metadata=OTHERS)}, "mine") == []
+
+
 def test_a_decided_batch_is_read_whole_for_the_operators_before_the_sink() -> None:
     committed = {A: CommitOffset(20, metadata="mine"), B: CommitOffset(9, metadata="mine")}
     assert remaining(PLANNED, {A: 0, B: 1}, committed, "mine") == PLANNED
@@ -54,6 +61,12 @@ def test_a_decided_batch_is_read_whole_for_the_operators_before_the_sink() -> No
 def test_a_decided_batch_is_read_whole_also_where_another_member_has_read_on_since() -> None:
     committed = {A: CommitOffset(35, metadata=OTHERS), B: CommitOffset(9, metadata="mine")}
     assert remaining(PLANNED, {B: 1}, committed, "mine") == PLANNED
+
+
+def test_a_decided_replay_that_left_partitions_to_others_is_replayed_without_them() -> None:
+    # The first replay owned B only. Nobody has read A since, and the sink would refuse to drop its records.
+    committed = {A: CommitOffset(10, metadata="mine"), B: CommitOffset(9, metadata="mine")}
+    assert remaining(PLANNED, {A: 0, B: 1}, committed, "mine") == PLANNED[1:]
 
 
 @given(st.sampled_from(["mine", OTHERS]), st.integers(0, 30), st.booleans())
