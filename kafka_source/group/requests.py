@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from assignors import (
     Assignment,
@@ -32,6 +33,7 @@ from kafka_source.kafka_client import (
     check_commits,
     check_coordinator,
     coordinator_call,
+    to_coordinator,
     topic_id_of,
 )
 from kafka_source.kafka_client.messages.codec import NO_UUID
@@ -231,11 +233,13 @@ def _partitions(assignment: ConsumerGroupDescribeResponse.Assignment) -> tuple[T
     return tuple(TopicPartition(t.topic_name, n) for t in assignment.topic_partitions for n in t.partitions)
 
 
-# OffsetFetch 8 has another layout: it takes many groups.
-_FETCH_VERSION = 7
-# The last version that names topics by name. The next one names them by id (KIP-516, Kafka 4.1): a coordinator refuses
-# the offset of a topic that was created again since.
-_COMMIT_BY_NAME = 9
+# The last version of OffsetFetch and of OffsetCommit that names topics by name. The next one names them by id (KIP-516,
+# Kafka 4.1): a coordinator refuses the offset of a topic that was created again since.
+_BY_NAME = 9
+_Committed = (
+    OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics.OffsetFetchResponsePartitions
+    | OffsetFetchResponse.OffsetFetchResponseTopic.OffsetFetchResponsePartition
+)
 # The maximum number of partitions that an error names.
 _MAX_NAMED = 10
 
@@ -291,27 +295,55 @@ async def fetch_entries(
 async def _fetch(
     client: KafkaClient, group: str, wanted: Iterable[TopicPartition] | None, deadline: Deadline, *, stable: bool
 ) -> dict[TopicPartition, CommitOffset]:
+    numbers = None if wanted is None else numbers_by_topic(sorted(wanted))
+    return await client.retrying(lambda: _fetch_once(client, group, numbers, deadline, stable=stable), deadline)
+
+
+async def _fetch_once(
+    client: KafkaClient, group: str, numbers: Mapping[str, Sequence[int]] | None, deadline: Deadline, *, stable: bool
+) -> dict[TopicPartition, CommitOffset]:
+    """Ask once, by the ids that the last metadata have for all the topics, else by their names."""
     what = f"Fetching the committed offsets of group {group} failed"
-    topics = None
-    if wanted is not None:
-        topics = [
-            OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
-            for topic, numbers in numbers_by_topic(sorted(wanted)).items()
+    ids = {name: topic.topic_id for name, topic in client.known.topics.items() if topic.topic_id is not None}
+    by_id = numbers is not None and all(name in ids for name in numbers)
+    request = _fetch_request(group, numbers, ids, stable=stable)
+    answer = await to_coordinator(client, GROUP, group, request, deadline, None if by_id else _BY_NAME)
+    names = {ids[name]: name for name in numbers or () if name in ids}
+    # One group was asked for; brokers before 3.0 answer without a list of groups.
+    code = answer.groups[0].error_code if answer.groups else answer.error_code
+    check_coordinator(client, GROUP, group, code, what)
+    answers: list[tuple[str, _Committed]] = [(t.name, p) for t in answer.topics for p in t.partitions]
+    for of_group in answer.groups:
+        answers += [(t.name or names[t.topic_id], p) for t in of_group.topics for p in t.partitions]
+    found, recreated = {}, set()
+    for name, p in answers:
+        if p.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+            recreated.add(name)
+            continue
+        check_coordinator(client, GROUP, group, p.error_code, f"{what} for {name}-{p.partition_index}")
+        if p.committed_offset >= 0:
+            tp = TopicPartition(name, p.partition_index)
+            found[tp] = CommitOffset(p.committed_offset, p.committed_leader_epoch, p.metadata or "")
+    if recreated:
+        # Deleted, created again, or so new that the coordinator has not heard of it. The next try has the present ids.
+        await client.metadata(recreated, deadline)
+        raise error_for_code(ErrorCode.UNKNOWN_TOPIC_ID, f"{what} for {first_names(sorted(recreated), _MAX_NAMED)}")
+    return found
+
+
+def _fetch_request(
+    group: str, numbers: Mapping[str, Sequence[int]] | None, ids: Mapping[str, UUID], *, stable: bool
+) -> OffsetFetchRequest:
+    """Return a request in both layouts: since version 8 it may name many groups."""
+    of_one, of_many = OffsetFetchRequest.OffsetFetchRequestTopic, OffsetFetchRequest.OffsetFetchRequestGroup
+    topics, topics_of_group = None, None
+    if numbers is not None:
+        topics = [of_one(name, wanted) for name, wanted in numbers.items()]
+        topics_of_group = [
+            of_many.OffsetFetchRequestTopics(name, ids.get(name, NO_UUID), wanted) for name, wanted in numbers.items()
         ]
-
-    def read(answer: OffsetFetchResponse) -> dict[TopicPartition, CommitOffset]:
-        check_coordinator(client, GROUP, group, answer.error_code, what)
-        found = {}
-        for topic in answer.topics:
-            for p in topic.partitions:
-                check_coordinator(client, GROUP, group, p.error_code, f"{what} for {topic.name}-{p.partition_index}")
-                if p.committed_offset >= 0:
-                    tp = TopicPartition(topic.name, p.partition_index)
-                    found[tp] = CommitOffset(p.committed_offset, p.committed_leader_epoch, p.metadata or "")
-        return found
-
-    request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=stable)
-    return await coordinator_call(client, GROUP, group, request, deadline, read, max_version=_FETCH_VERSION)
+    groups = [of_many(group_id=group, topics=topics_of_group)]
+    return OffsetFetchRequest(group_id=group, topics=topics, groups=groups, require_stable=stable)
 
 
 async def commit_offsets(
@@ -400,7 +432,7 @@ async def _commit_part(
             request,
             deadline,
             read,
-            max_version=None if by_id else _COMMIT_BY_NAME,
+            max_version=None if by_id else _BY_NAME,
             on_lost=note_lost,
         )
     except RetriableError as error:

@@ -69,7 +69,7 @@ _NEWEST: dict[Any, int] = {
     HeartbeatRequest: 4,
     LeaveGroupRequest: 5,
     OffsetCommitRequest: 10,
-    OffsetFetchRequest: 7,
+    OffsetFetchRequest: 10,
     InitProducerIdRequest: 4,
     AddOffsetsToTxnRequest: 3,
     TxnOffsetCommitRequest: 3,
@@ -410,7 +410,8 @@ class Cluster:
             return False
         name = getattr(request, "transactional_id", None)
         if isinstance(request, TxnOffsetCommitRequest) or name is None:
-            kind, name = GROUP, getattr(request, "group_id", None)
+            named = request.groups[0] if isinstance(request, OffsetFetchRequest) and request.groups else request
+            kind, name = GROUP, getattr(named, "group_id", None)
         else:
             kind = TRANSACTION
         if losing.moves and name is not None and (kind, name) in self._coordinators:

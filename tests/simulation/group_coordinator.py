@@ -13,6 +13,7 @@ from typing import Any
 
 from kafka_source.error_codes import ErrorCode as E
 from kafka_source.kafka_client import GROUP
+from kafka_source.kafka_client.messages.codec import NO_UUID
 from kafka_source.kafka_client.messages.group import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -616,6 +617,39 @@ class GroupCoordinators:
         reply(_committed(TxnOffsetCommitResponse, request, code, self._cluster, "TxnOffsetCommit"))
 
     def _fetch(self, broker: Broker, request: OffsetFetchRequest, reply: Reply) -> None:
+        reply(self._fetched_by_id(broker, request) if request.groups else self._fetched(broker, request))
+
+    def _fetched_by_id(self, broker: Broker, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        """Answer as versions from 8 on do: those with names, and the later ones with ids."""
+        (wanted,) = request.groups
+        names = {topic.id: name for name, topic in self._cluster.topics.items()}
+        ids = {t.name or names.get(t.topic_id, str(t.topic_id)): t.topic_id for t in wanted.topics or ()}
+        by_name = OffsetFetchRequest(
+            group_id=wanted.group_id,
+            topics=wanted.topics
+            and [
+                OffsetFetchRequest.OffsetFetchRequestTopic(name, topic.partition_indexes)
+                for name, topic in zip(ids, wanted.topics, strict=True)
+            ],
+            require_stable=request.require_stable,
+        )
+        answer = self._fetched(broker, by_name)
+        group_type = OffsetFetchResponse.OffsetFetchResponseGroup
+        partition_type = group_type.OffsetFetchResponseTopics.OffsetFetchResponsePartitions
+        topics = []
+        for topic in answer.topics:
+            topic_id = ids.get(topic.name, NO_UUID)
+            unknown = int(E.UNKNOWN_TOPIC_ID) if topic_id != NO_UUID and topic_id not in names else 0
+            partitions = [
+                partition_type(
+                    p.partition_index, p.committed_offset, p.committed_leader_epoch, p.metadata, unknown or p.error_code
+                )
+                for p in topic.partitions
+            ]
+            topics.append(group_type.OffsetFetchResponseTopics(topic.name, topic_id, partitions))
+        return OffsetFetchResponse(groups=[group_type(wanted.group_id, topics, answer.error_code)])
+
+    def _fetched(self, broker: Broker, request: OffsetFetchRequest) -> OffsetFetchResponse:
         code = self._refusal(broker, request.group_id, "OffsetFetch")
         group = self.group(request.group_id)
         topic_type = OffsetFetchResponse.OffsetFetchResponseTopic
@@ -642,7 +676,7 @@ class GroupCoordinators:
                     )
                 )
             topics.append(topic_type(name=name, partitions=partitions))
-        reply(OffsetFetchResponse(throttle_time_ms=0, topics=topics, error_code=int(code)))
+        return OffsetFetchResponse(throttle_time_ms=0, topics=topics, error_code=int(code))
 
     def _describe(self, broker: Broker, request: DescribeGroupsRequest, reply: Reply) -> None:
         described = DescribeGroupsResponse.DescribedGroup
