@@ -29,7 +29,7 @@ FOLDER = Path(__file__).parents[1] / "kafka_source" / "kafka_client" / "messages
 # the same fields, or need what callers do not give: topic ids in place of names, for example.
 MODULES: Mapping[str, Mapping[str, int]] = {
     "cluster": {
-        "ApiVersions": 4,
+        "ApiVersions": 5,
         "DescribeConfigs": 4,
         "FindCoordinator": 6,
         "ListOffsets": 11,

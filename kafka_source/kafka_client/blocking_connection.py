@@ -26,7 +26,7 @@ from kafka_source.kafka_client.framing import (
     read_frame_size,
     read_into,
 )
-from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
+from kafka_source.kafka_client.handshake import Call, Identity, Session, advance, handshake
 from kafka_source.kafka_client.messages import ApiVersions, Request, decode_response, encode_request
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
 
@@ -57,11 +57,15 @@ class BlockingConnection:
         self.round_trip = round_trip
 
     @classmethod
-    def open(cls, endpoint: Endpoint, settings: ConnectionSettings) -> BlockingConnection:
+    def open(
+        cls, endpoint: Endpoint, settings: ConnectionSettings, expected: Identity | None = None
+    ) -> BlockingConnection:
         """Connect and authenticate within `settings.connect_timeout`; afterwards the socket has no timeout.
 
+        `expected` is as in `handshake`.
+
         Raises:
-            ConnectionLost: No broker answers at the endpoint.
+            ConnectionLost: No broker answers at the endpoint, or another one.
             AuthenticationError: TLS or SASL fails.
         """
         sock: socket.socket | None = None
@@ -73,7 +77,7 @@ class BlockingConnection:
             settings.set_buffers(sock)
             if settings.tls is not None:
                 sock = settings.tls.wrap_socket(sock, server_hostname=endpoint.host)
-            session, round_trip = _shake_hands(sock, endpoint, settings, until)
+            session, round_trip = _shake_hands(sock, endpoint, settings, expected, until)
             sock.settimeout(None)
             return cls(sock, session, settings.client_id, endpoint, round_trip)
         except BaseException as problem:
@@ -118,11 +122,11 @@ class BlockingConnection:
 
 
 def _shake_hands(
-    sock: socket.socket, endpoint: Endpoint, settings: ConnectionSettings, until: float
+    sock: socket.socket, endpoint: Endpoint, settings: ConnectionSettings, expected: Identity | None, until: float
 ) -> tuple[Session, float]:
     """Return the session, and the seconds of the fastest request; all of it ends at `until`."""
     fastest = math.inf
-    talk = handshake(endpoint, settings.sasl)
+    talk = handshake(endpoint, settings.sasl, expected)
     step: Call | Session = next(talk)
     correlation_id = 0
     while isinstance(step, Call):

@@ -15,6 +15,7 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import BootstrapError, KafkaGroupError, RetriableError, error_for_code
 from kafka_source.kafka_client.blocking_connection import BlockingConnection
 from kafka_source.kafka_client.connection import Connection, ConnectionLost, explain_failure
+from kafka_source.kafka_client.handshake import Identity
 from kafka_source.kafka_client.messages import Request
 from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest, MetadataRequest
 from kafka_source.kafka_client.metadata import Broker, Snapshot, read_snapshot
@@ -79,6 +80,8 @@ class KafkaClient:
         self._reconnects = Reconnects(self.settings.reconnect)
         self._recovery = Recovery(self.settings.rebootstrap_after)
         self.cluster_id: str | None = None
+        # Whether the last broker that answered refuses a client that means another one.
+        self._brokers_check_identity = False
         # The last metadata of each topic that was asked for; it may be outdated.
         self.known = Snapshot(None, {})
 
@@ -96,7 +99,7 @@ class KafkaClient:
         settings = replace(self.settings, client_id=client_id or self.settings.client_id)
         time.sleep(self._reconnects.pause(endpoint, time.monotonic()))
         with self._counted(endpoint):
-            return BlockingConnection.open(endpoint, settings)
+            return BlockingConnection.open(endpoint, settings, self._expected(endpoint))
 
     def close(self) -> None:
         """Close all connections, and stop the loop if it is the client's own."""
@@ -329,9 +332,18 @@ class KafkaClient:
         if pause:
             await asyncio.sleep(min(pause, deadline.left))
         with self._counted(endpoint):
-            connection = await Connection.open(endpoint, self.settings, max(0.001, deadline.left))
+            seconds = max(0.001, deadline.left)
+            connection = await Connection.open(endpoint, self.settings, seconds, self._expected(endpoint))
+        self._brokers_check_identity = connection.checks_identity
         self._open = [*(one for one in self._open if not one.closed), connection]
         return connection
+
+    def _expected(self, endpoint: Endpoint) -> Identity | None:
+        """Return who should be at an endpoint; None: unknown, or there are several, or brokers do not check it."""
+        nodes = [broker.node_id for broker in self._brokers.values() if broker.endpoint == endpoint]
+        if not self._brokers_check_identity or self.cluster_id is None or len(nodes) != 1:
+            return None
+        return Identity(self.cluster_id, nodes[0])
 
     @contextlib.contextmanager
     def _counted(self, endpoint: Endpoint) -> Iterator[None]:

@@ -11,10 +11,11 @@ import ssl
 import time
 from typing import TypeVar, cast
 
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, KafkaGroupError, RefreshRetriableError, RetriableError
 from kafka_source.kafka_client import addresses
 from kafka_source.kafka_client.framing import HANDSHAKE_BYTES, RESPONSE_BYTES, FrameBuffer, FrameError, StreamEnded
-from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
+from kafka_source.kafka_client.handshake import Call, Identity, Session, advance, handshake
 from kafka_source.kafka_client.messages import ApiVersions, Request, decode_response, encode_request
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
 from kafka_source.runtime.event_loop import answer_within
@@ -63,26 +64,32 @@ class Connection:
         self.throttled = 0.0
 
     @classmethod
-    async def open(cls, endpoint: Endpoint, settings: ConnectionSettings, timeout: float | None = None) -> Connection:
-        """Connect to the first address of the host that answers, and authenticate.
+    async def open(
+        cls,
+        endpoint: Endpoint,
+        settings: ConnectionSettings,
+        timeout: float | None = None,
+        expected: Identity | None = None,
+    ) -> Connection:
+        """Connect to the first address of the host that answers, and authenticate; `expected` as in `handshake`.
 
         Raises:
-            ConnectionLost: No broker answers at the endpoint; the message gives the reason.
+            ConnectionLost: No broker answers at the endpoint, or another one; the message gives the reason.
             AuthenticationError: TLS or SASL fails.
         """
         seconds = settings.connect_timeout if timeout is None else min(timeout, settings.connect_timeout)
         try:
-            return await asyncio.wait_for(cls._open(endpoint, settings), seconds)
+            return await asyncio.wait_for(cls._open(endpoint, settings, expected), seconds)
         except asyncio.TimeoutError:
             raise ConnectionLost(f"The broker {endpoint} did not answer within {seconds:g} s.") from None
         except (OSError, RetriableError) as problem:
             raise explain_failure(endpoint, problem, tls=settings.tls is not None) from None
 
     @classmethod
-    async def _open(cls, endpoint: Endpoint, settings: ConnectionSettings) -> Connection:
+    async def _open(cls, endpoint: Endpoint, settings: ConnectionSettings, expected: Identity | None) -> Connection:
         connection = cls(endpoint, settings.client_id, await _connect(endpoint, settings))
         try:
-            connection._session = await connection._shake_hands(settings)
+            connection._session = await connection._shake_hands(settings, expected)
             connection._wire.accept(RESPONSE_BYTES)
         except BaseException:
             connection.close()
@@ -93,6 +100,11 @@ class Connection:
     def versions(self) -> ApiVersions:
         """The API versions and features that the broker supports."""
         return self._session.versions
+
+    @property
+    def checks_identity(self) -> bool:
+        """Whether the broker refuses a client that means another one (KIP-1242)."""
+        return self._session.checks_identity
 
     @property
     def usable(self) -> bool:
@@ -179,8 +191,8 @@ class Connection:
         level = logging.WARNING if pause >= _LONG_PAUSE else logging.DEBUG
         log.log(level, "throttle broker=%s request=%s pause_s=%.2f", self.endpoint, name, pause)
 
-    async def _shake_hands(self, settings: ConnectionSettings) -> Session:
-        talk = handshake(self.endpoint, settings.sasl)
+    async def _shake_hands(self, settings: ConnectionSettings, expected: Identity | None) -> Session:
+        talk = handshake(self.endpoint, settings.sasl, expected)
         step: Call | Session = next(talk)
         while isinstance(step, Call):
             # `open` limits the time of the whole handshake; this timeout never expires before that limit.
@@ -218,6 +230,8 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
     if isinstance(problem, ConnectionLost | StreamEnded | ConnectionResetError | BrokenPipeError):
         hint = "" if tls else " A listener that requires TLS or SASL does that: check kafka.security.protocol."
         return ConnectionLost(f"The broker {endpoint} ended the connection during the handshake.{hint}")
+    if isinstance(problem, RetriableError) and problem.code == ErrorCode.REBOOTSTRAP_REQUIRED:
+        return ConnectionLost(str(problem), code=problem.code)
     if isinstance(problem, RetriableError):
         return ConnectionLost(f"Logging in to the broker {endpoint} failed: {problem}")
     reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem) or type(problem).__name__

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar, cast
 
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import AuthenticationError, KafkaGroupError, code_name, error_for_code
+from kafka_source.errors import (
+    AuthenticationError,
+    KafkaGroupError,
+    RefreshRetriableError,
+    code_name,
+    error_for_code,
+)
 from kafka_source.kafka_client.messages import ApiVersions, Request
 from kafka_source.kafka_client.messages.cluster import ApiVersionsRequest
 from kafka_source.kafka_client.messages.login import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -23,6 +29,8 @@ from kafka_source.version import __version__
 _R = TypeVar("_R")
 
 _SOFTWARE_NAME = "kafkagroup"
+# The version of ApiVersions from which on it names the broker that is meant.
+_WITH_IDENTITY = 5
 
 
 class Call(NamedTuple):
@@ -30,6 +38,14 @@ class Call(NamedTuple):
 
     request: Request[object]
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The broker that a client means to reach; another one at the same address refuses it (KIP-1242, Kafka 4.4)."""
+
+    cluster_id: str
+    node_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +61,28 @@ class Session:
     versions: ApiVersions
     expires_at: float | None = None
 
+    @property
+    def checks_identity(self) -> bool:
+        """Whether the broker refuses a client that means another one."""
+        return self.versions.has(ApiVersionsRequest.API_KEY, _WITH_IDENTITY)
 
-def handshake(endpoint: Endpoint, sasl: Login | None) -> Generator[Call, object, Session]:
+
+def handshake(
+    endpoint: Endpoint, sasl: Login | None, expected: Identity | None = None
+) -> Generator[Call, object, Session]:
     """Yield the calls to make, in order; return the session.
+
+    Args:
+        endpoint: Where the broker is.
+        sasl: How to log in; None: not at all.
+        expected: The broker that should be there. Name it only if brokers of this cluster check it: others refuse the
+            version of the request first, which costs a round trip.
 
     Raises:
         AuthenticationError: The broker refuses the credentials or the mechanism.
-        RetriableError: No OAUTHBEARER token is available at the moment.
+        RetriableError: No OAUTHBEARER token is available at the moment, or another broker is there.
     """
-    versions = yield from _api_versions(endpoint)
+    versions = yield from _api_versions(endpoint, expected)
     if sasl is None:
         return Session(versions)
     lifetime_ms = yield from _authenticate(endpoint, versions, sasl)
@@ -72,16 +101,27 @@ def advance(talk: Generator[Call, object, Session], response: object) -> Call | 
         return session
 
 
-def _api_versions(endpoint: Endpoint) -> Generator[Call, object, ApiVersions]:
-    version = ApiVersionsRequest.max_version
+def _api_versions(endpoint: Endpoint, expected: Identity | None) -> Generator[Call, object, ApiVersions]:
+    version = _WITH_IDENTITY if expected else _WITH_IDENTITY - 1
+    request = ApiVersionsRequest(
+        client_software_name=_SOFTWARE_NAME,
+        client_software_version=__version__,
+        cluster_id=expected.cluster_id if expected else None,
+        node_id=expected.node_id if expected else -1,
+    )
     while True:
-        request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=__version__)
         response = yield from _ask(request, version)
         ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
             # The broker does not know this version. It responds in version 0, with the versions it supports (KIP-511).
             version = min(version - 1, ranges.get(request.API_KEY, (0, 0))[1])
             continue
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and expected:
+            raise RefreshRetriableError(
+                f"{endpoint} is not the address of broker {expected.node_id} of cluster {expected.cluster_id} any "
+                "more: another broker answers there.",
+                code=response.error_code,
+            )
         if response.error_code:
             raise error_for_code(response.error_code, f"Asking the broker {endpoint} for its API versions failed")
         features = {f.name: f.max_version_level for f in response.finalized_features}

@@ -44,10 +44,16 @@ from kafka.protocol.sasl import (
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from kafka_source.kafka_client import Endpoint
+from kafka_source.kafka_client.handshake import Identity
+from kafka_source.kafka_client.messages import cluster
+from kafka_source.kafka_client.messages.codec import Reader
 
 NODE, TOPIC = 1, "orders"
 OFFSET_OUT_OF_RANGE, MESSAGE_TOO_LARGE, OUT_OF_ORDER, DUPLICATE_SEQUENCE = 1, 10, 45, 46
 UNKNOWN_TOPIC_ID = 100
+REBOOTSTRAP_REQUIRED = 129
+WITH_IDENTITY = 5
+"""The version of ApiVersions that names the broker that is meant (KIP-1242)."""
 VERSIONS = {
     FetchRequest: 13,
     ProduceRequest: 8,
@@ -82,6 +88,17 @@ class Written:
     sequence: int
     count: int
     data: bytes
+
+
+def identity_of(payload: bytes) -> Identity:
+    """Return whom a request for API versions means."""
+    reader = Reader(payload)
+    reader.numbers(struct.Struct(">hhi"))
+    reader.string()
+    reader.flexible = True
+    reader.skip_tags()
+    request = cluster.ApiVersionsRequest.decode(reader, WITH_IDENTITY)
+    return Identity(request.cluster_id or "", request.node_id)
 
 
 class Silence(Exception):
@@ -169,6 +186,7 @@ class FakeBroker:
         fetches: When each fetch came, on which connection, what was asked for: offsets by partition.
         fetched_topics: What each fetch named its topics by: names or ids.
         asked: How often each API was asked.
+        meant: The broker that each connection meant, if clients may say it: `answer(ApiVersionsRequest, 5)`.
         groups: Whose coordinator was asked for.
         coordinator_error: The answer to that: by default it is not available; 0: this broker.
         on_find_coordinator: Called before that answer.
@@ -195,6 +213,7 @@ class FakeBroker:
         self.fetches: list[tuple[float, int, dict[int, int]]] = []
         self.fetched_topics: list[list[str | uuid.UUID]] = []
         self.asked: list[str] = []
+        self.meant: list[Identity] = []
         self.groups: set[str] = set()
         self.coordinator_error = 15
         self.on_find_coordinator: Callable[[], object] = lambda: None
@@ -258,6 +277,14 @@ class FakeBroker:
             while header := stream.read(4):
                 payload = stream.read(struct.unpack(">i", header)[0])
                 key, version, correlation_id = struct.unpack_from(">hhi", payload)
+                if (key, version) == (ApiVersionsRequest.API_KEY, WITH_IDENTITY):
+                    self.meant.append(identity_of(payload))
+                    # kafka-python does not know this version, whose response has the layout of the one before.
+                    response = self._api_versions(self.meant[-1], number)
+                    response.API_VERSION = version - 1
+                    response.with_header(correlation_id=correlation_id)
+                    connection.sendall(response.encode(header=True, framed=True))
+                    continue
                 cls, data = next(cls for cls in self._versions if key == cls.API_KEY), io.BytesIO(payload)
                 cls.parse_header(data, version)
                 self.asked.append(cls.__name__)
@@ -266,12 +293,14 @@ class FakeBroker:
                 response.with_header(correlation_id=correlation_id)
                 connection.sendall(response.encode(header=True, framed=True))
 
-    def _api_versions(self, _: ApiVersionsRequest, __: int) -> ApiVersionsResponse:
+    def _api_versions(self, request: ApiVersionsRequest | Identity, _: int) -> ApiVersionsResponse:
+        is_another = isinstance(request, Identity) and request != Identity("fake", self.node)
         keys = [
             ApiVersionsResponse.ApiVersion(api_key=cls.API_KEY, min_version=0, max_version=newest)
             for cls, newest in self._versions.items()
         ]
-        return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)
+        error = REBOOTSTRAP_REQUIRED if is_another else 0
+        return ApiVersionsResponse(error_code=error, api_keys=keys, throttle_time_ms=0)
 
     def _metadata(self, _: MetadataRequest, __: int) -> MetadataResponse:
         topic_type = MetadataResponse.MetadataResponseTopic

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.kafka_client.messages.codec import Reader, Request, Writer
 
@@ -15,6 +16,7 @@ __all__ = ["ApiVersions", "Request", "decode_response", "encode_request"]
 _R = TypeVar("_R")
 
 _API_VERSIONS = 18
+_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def decode_response(request: Request[_R], version: int, correlation_id: int, pay
         if request.API_KEY == _API_VERSIONS:
             # Its header is never flexible. A broker that does not know the version answers with an error in version 0
             # (KIP-511).
-            if data[4:6] != b"\x00\x00":
+            if data[4:6] == _UNSUPPORTED_VERSION:
                 version = 0
             reader.flexible = version >= request.flexible_from
         elif version >= request.flexible_from:

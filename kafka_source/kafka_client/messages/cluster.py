@@ -233,28 +233,45 @@ class ApiVersionsRequest(Request[ApiVersionsResponse]):
     Attributes:
         client_software_name: The name of the client.
         client_software_version: The version of the client.
+        cluster_id: The cluster ID the client intends to connect to. Provide both
+            ClusterId and NodeId, if known.
+        node_id: The node ID the client intends to connect to. Provide both ClusterId and
+            NodeId, if known.
     """
 
     API_KEY = 18
     name = "ApiVersionsRequest"
     min_version = 0
-    max_version = 4
+    max_version = 5
     flexible_from = 3
 
     __slots__ = (
         "client_software_name",
         "client_software_version",
+        "cluster_id",
+        "node_id",
     )
 
-    def __init__(self, client_software_name: str = "", client_software_version: str = "") -> None:
+    def __init__(
+        self,
+        client_software_name: str = "",
+        client_software_version: str = "",
+        cluster_id: str | None = None,
+        node_id: int = -1,
+    ) -> None:
         self.client_software_name: Final = client_software_name
         self.client_software_version: Final = client_software_version
+        self.cluster_id: Final = cluster_id
+        self.node_id: Final = node_id
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
         if version >= 3:
             writer.string(self.client_software_name)
             writer.string(self.client_software_version)
+        if version >= 5:
+            writer.nullable_string(self.cluster_id)
+            writer.int32(self.node_id)
         if version >= 3:
             writer.tags()
 
@@ -266,9 +283,14 @@ class ApiVersionsRequest(Request[ApiVersionsResponse]):
         if version >= 3:
             client_software_name = reader.string()
             client_software_version = reader.string()
+        cluster_id: str | None = None
+        node_id: int = -1
+        if version >= 5:
+            cluster_id = reader.nullable_string()
+            node_id = reader.int32()
         if version >= 3:
             reader.skip_tags()
-        return ApiVersionsRequest(client_software_name, client_software_version)
+        return ApiVersionsRequest(client_software_name, client_software_version, cluster_id, node_id)
 
     @staticmethod
     def decode_response(reader: Reader, version: int) -> ApiVersionsResponse:

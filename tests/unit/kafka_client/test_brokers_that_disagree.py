@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from kafka.protocol.metadata import ApiVersionsRequest
 
 from kafka_source.client_config import Settings
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
-from tests.support.fake_broker import TOPIC, FakeBroker, Partition
+from kafka_source.kafka_client.handshake import Identity
+from tests.support.fake_broker import TOPIC, WITH_IDENTITY, FakeBroker, Partition
 from tests.support.waiting import wait_until
 
 
@@ -96,3 +98,35 @@ def test_bootstrap_servers_are_tried_in_random_order(brokers: tuple[FakeBroker, 
 
     seen: set[int] = set()
     wait_until(lambda: seen.add(first()) or seen == {1, 2}, "each broker to be the first once", 30)
+
+
+def test_a_broker_that_has_the_address_of_another_one_is_left(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+    """Two pods have got each other's addresses."""
+    first, second = brokers
+    second.partitions[0].leader_epoch = 5
+    for broker in brokers:
+        broker.answer(ApiVersionsRequest, WITH_IDENTITY)
+    with closing(client_of(first, age_ms=600_000)) as client:
+        assert leader_and_epoch(client) == (1, 5)
+        # Whom to expect is not known before the first metadata.
+        assert (first.meant, second.meant) == ([], [])
+        known = client.run(client.broker(2, Deadline(10)))
+        client.open_socket(known.endpoint).close()
+        first.node, second.node = 2, 1
+        with pytest.raises(ConnectionLost, match="not the address of broker 2 of cluster fake any more: another"):
+            client.open_socket(known.endpoint)
+        with pytest.raises(ConnectionLost, match="another broker answers there"):
+            client.run(client.connection(known, Deadline(10)))
+        assert second.meant == [Identity("fake", 2)] * 3
+        leader_and_epoch(client)
+        found = client.run(client.broker(1, Deadline(10)))
+        assert found.endpoint == known.endpoint
+        assert not client.run(client.connection(found, Deadline(10))).closed
+        assert second.meant[3:] == [Identity("fake", 1)]
+
+
+def test_brokers_that_do_not_check_it_are_asked_in_the_version_before(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+    with closing(client_of(brokers[0])) as client:
+        leader_and_epoch(client)
+        client.run(client.connection(client.run(client.broker(2, Deadline(10))), Deadline(10)))
+    assert brokers[1].asked == ["ApiVersionsRequest"]
