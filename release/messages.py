@@ -36,7 +36,7 @@ MODULES: Mapping[str, Mapping[str, int]] = {
         "Metadata": 13,
         "OffsetForLeaderEpoch": 4,
     },
-    "records": {"Fetch": 13, "Produce": 8},
+    "records": {"Fetch": 13, "Produce": 13},
     "group": {
         "ConsumerGroupDescribe": 0,
         "ConsumerGroupHeartbeat": 1,

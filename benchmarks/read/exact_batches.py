@@ -62,7 +62,7 @@ def write(servers: str, topic: str, batches: Sequence[bytes], in_each: int) -> N
         supply = itertools.cycle(batches)
         for _, connection in zip(range(in_each), itertools.cycle(connections), strict=False):
             acknowledged(connection)
-            connection.send([RecordBatch(tp, next(supply)) for tp in partitions], None)
+            connection.send([RecordBatch(tp, next(supply)) for tp in partitions], None, {})
         for connection in connections:
             acknowledged(connection)
             connection.close()

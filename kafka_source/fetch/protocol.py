@@ -16,7 +16,7 @@ from functools import partial
 from uuid import UUID
 
 from kafka_source.kafka_client import BlockingConnection, RequestConnection
-from kafka_source.kafka_client.framing import frame, string
+from kafka_source.kafka_client.framing import NO_TAGS, compact, frame, string
 
 API_KEY = 1
 BY_NAME, BY_ID = 11, 13
@@ -42,7 +42,6 @@ _ABORTED = struct.Struct(">qq")  # producer id, first offset
 _PREFERRED = struct.Struct(">i")
 _ID_BYTES = 16
 _NULL = -1  # the length of a null array and of null bytes
-_NO_TAGS = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,28 +132,18 @@ def encode(
             parts += [_ASK_PARTITION.pack(w.partition, w.leader_epoch, w.offset, -1, w.max_bytes) for w in asked]
         return frame(API_KEY, BY_NAME, client_id, correlation_id, [*parts, _COUNT.pack(0), string(rack)])
     # The first one ends the header.
-    parts = [_NO_TAGS, ask, _compact(len(topics))]
+    parts = [NO_TAGS, ask, compact(len(topics))]
     for (topic, topic_id), asked in topics.items():
         if topic_id is None:
             raise ValueError(f"topic {topic} has no id")
-        parts += [topic_id.bytes, _compact(len(asked))]
+        parts += [topic_id.bytes, compact(len(asked))]
         parts += [
             _ASK_PARTITION_BY_ID.pack(w.partition, w.leader_epoch, w.offset, -1, -1, w.max_bytes, 0) for w in asked
         ]
-        parts.append(_NO_TAGS)
+        parts.append(NO_TAGS)
     name = rack.encode()
-    parts += [_compact(0), _compact(len(name)), name, _NO_TAGS]
+    parts += [compact(0), compact(len(name)), name, NO_TAGS]
     return frame(API_KEY, BY_ID, client_id, correlation_id, parts)
-
-
-def _compact(length: int) -> bytes:
-    """Return a length or count as flexible versions have it (KIP-482)."""
-    rest, found = length + 1, bytearray()
-    while rest > 0x7F:
-        found.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    found.append(rest)
-    return bytes(found)
 
 
 def parse(buffer: bytearray, size: int, names: Mapping[UUID, str] | None = None) -> Response:

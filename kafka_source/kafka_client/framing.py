@@ -145,3 +145,17 @@ def string(text: str | None) -> bytes:
         return _SHORT.pack(-1)
     encoded = text.encode()
     return _SHORT.pack(len(encoded)) + encoded
+
+
+NO_TAGS = b"\0"
+"""The end of a structure in flexible versions: no tagged fields (KIP-482)."""
+
+
+def compact(length: int) -> bytes:
+    """Return a length or count as flexible versions have it (KIP-482)."""
+    rest, found = length + 1, bytearray()
+    while rest > 0x7F:
+        found.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    found.append(rest)
+    return bytes(found)

@@ -1,29 +1,34 @@
 """Produce requests: their bytes, and a connection that sends them to one broker and takes the responses.
 
-The version is 8, the last one without tagged fields. Brokers from 2.4 to 4.x support it. Source: `ProduceRequest.json`
-and `ProduceResponse.json` of Apache Kafka.
+Two versions are used. Version 13 names topics by their ids (KIP-516, Kafka 4.0): a topic that was created again has
+another id, so the broker refuses records for the one before. Version 8 names them by name, for brokers before, topics
+without an id, and in transactions: from version 12 on a request opens its transaction by itself, which needs KIP-890's
+second protocol (docs/design/transactions.md). Source: `ProduceRequest.json` and `ProduceResponse.json` of Apache Kafka.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from uuid import UUID
 
 from assignors.model import TopicPartition
 from kafka_source.kafka_client import BlockingConnection, RequestConnection
-from kafka_source.kafka_client.framing import frame, string
+from kafka_source.kafka_client.framing import NO_TAGS, compact, frame, string
+from kafka_source.kafka_client.messages.codec import Reader
 from kafka_source.produce.accumulator import RecordBatch
 
 API_KEY = 0
-VERSION = 8
+BY_NAME, BY_ID = 8, 13
+"""The versions."""
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")  # acks, timeout (ms)
 _COUNT = struct.Struct(">i")
-_SHORT = struct.Struct(">h")
 _PARTITION = struct.Struct(">ii")  # number, length of the record batch
 _PARTITION_RESPONSE = struct.Struct(">ihqqq")  # number, error, base offset, append time, log start
+_NULL = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ def encode(
     transactional_id: str | None,
     acks: int,
     timeout_ms: int,
+    topic_ids: Mapping[str, UUID] | None = None,
 ) -> bytes:
     """Return the bytes of a request, with its length first.
 
@@ -72,70 +78,75 @@ def encode(
         transactional_id: The transaction's id; None if the records are in no transaction.
         acks: 1 or -1 (all). With 0 there would be no response.
         timeout_ms: Time that the broker may wait for the replicas, in milliseconds.
+        topic_ids: The ids of all topics, for version 13, which is for records in no transaction; None: version 8.
     """
     topics: dict[str, list[tuple[int, bytes]]] = {}
     for tp, batch in batches:
         topics.setdefault(tp.topic, []).append((tp.partition, batch))
-    parts = [string(transactional_id), _ACKS_AND_TIMEOUT.pack(acks, timeout_ms), _COUNT.pack(len(topics))]
+    head = _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
+    if topic_ids is None:
+        parts = [string(transactional_id), head, _COUNT.pack(len(topics))]
+        for topic, of_topic in topics.items():
+            parts += [string(topic), _COUNT.pack(len(of_topic))]
+            for number, batch in of_topic:
+                parts += [_PARTITION.pack(number, len(batch)), batch]
+        return frame(API_KEY, BY_NAME, client_id, correlation_id, parts)
+    # The first one ends the header.
+    parts = [NO_TAGS, _NULL, head, compact(len(topics))]
     for topic, of_topic in topics.items():
-        parts += [string(topic), _COUNT.pack(len(of_topic))]
-        for partition, batch in of_topic:
-            parts += [_PARTITION.pack(partition, len(batch)), batch]
-    return frame(API_KEY, VERSION, client_id, correlation_id, parts)
+        parts += [topic_ids[topic].bytes, compact(len(of_topic))]
+        for number, batch in of_topic:
+            parts += [_COUNT.pack(number), compact(len(batch)), batch, NO_TAGS]
+        parts.append(NO_TAGS)
+    return frame(API_KEY, BY_ID, client_id, correlation_id, [*parts, NO_TAGS])
 
 
-def parse(buffer: bytearray, size: int) -> ProduceResponse:
+def parse(buffer: bytearray, size: int, names: Mapping[UUID, str] | None = None) -> ProduceResponse:
     """Return the response in `buffer[:size]`.
 
+    Args:
+        buffer: Begins with the response.
+        size: The size of the response.
+        names: The names of the topics of a request of version 13 by their ids; None: the version is 8.
+
     Raises:
-        ValueError: The bytes are not a Produce response of version 8.
+        ValueError: The bytes are not a Produce response of this version, or have a topic that was not asked for.
     """
+    reader = Reader(bytes(memoryview(buffer)[:size]), position=_COUNT.size)
+    reader.flexible = names is not None
+    found: list[PartitionResponse] = []
+
+    def read_topic(_: Reader, version: int) -> None:
+        name = reader.string() if names is None else names[reader.unique_id()]
+        found.extend(reader.array(partial(_partition, name), version))
+        _skip_tags(reader)
+
     try:
-        return _Reader(bytes(buffer[:size])).response()
-    except (struct.error, UnicodeDecodeError) as problem:
+        _skip_tags(reader)
+        reader.array(read_topic, BY_NAME if names is None else BY_ID)
+        return ProduceResponse(tuple(found), reader.int32())
+    except (struct.error, LookupError, ValueError) as problem:
         raise ValueError(f"a malformed produce response: {problem}") from None
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = _COUNT.size  # after the correlation id
+def _partition(topic: str, reader: Reader, version: int) -> PartitionResponse:
+    number, error, _, _, _ = reader.numbers(_PARTITION_RESPONSE)
+    reasons = reader.array(_refused_record, version)
+    message = "; ".join(filter(None, (reader.nullable_string(), *reasons[:1])))
+    _skip_tags(reader)
+    return PartitionResponse(TopicPartition(topic, number), error, message)
 
-    def response(self) -> ProduceResponse:
-        partitions = []
-        for _ in range(self._count("topics")):
-            topic = self._text()
-            for _ in range(self._count("partitions")):
-                number, error, _, _, _ = self._take(_PARTITION_RESPONSE)
-                reasons = []
-                for _ in range(self._count("refused records")):
-                    self._take(_COUNT)
-                    reasons.append(self._text(nullable=True))
-                message = "; ".join(filter(None, (self._text(nullable=True), *reasons[:1])))
-                partitions.append(PartitionResponse(TopicPartition(topic, number), error, message))
-        return ProduceResponse(tuple(partitions), *self._take(_COUNT))
 
-    def _take(self, layout: struct.Struct) -> tuple[int, ...]:
-        found = layout.unpack_from(self._data, self._at)
-        self._at += layout.size
-        return found
+def _refused_record(reader: Reader, _: int) -> str | None:
+    reader.int32()
+    reason = reader.nullable_string()
+    _skip_tags(reader)
+    return reason
 
-    def _count(self, what: str) -> int:
-        (count,) = self._take(_COUNT)
-        if count < 0:
-            raise struct.error(f"the count of {what} is {count}")
-        return count
 
-    def _text(self, *, nullable: bool = False) -> str:
-        """Return the next string; an empty string for null."""
-        (length,) = self._take(_SHORT)
-        if nullable and length == -1:
-            return ""
-        if length < 0:
-            raise struct.error(f"the length of a string is {length}")
-        text = struct.unpack_from(f"{length}s", self._data, self._at)[0]
-        self._at += length
-        return str(text.decode())
+def _skip_tags(reader: Reader) -> None:
+    if reader.flexible:
+        reader.skip_tags()
 
 
 class ProduceConnection(RequestConnection):
@@ -148,26 +159,36 @@ class ProduceConnection(RequestConnection):
 
     Attributes:
         batches: The record batches of the last request.
+        topic_ids: The ids by which it named their topics; empty: it had names.
 
     Raises:
-        InvalidConfigurationError: The broker does not speak this version of Produce.
+        InvalidConfigurationError: The broker does not speak the version of Produce that every request can have.
     """
 
     def __init__(self, raw: BlockingConnection, *, acks: int, timeout: float) -> None:
-        raw.versions.check(API_KEY, "ProduceRequest", VERSION)
+        raw.versions.check(API_KEY, "ProduceRequest", BY_NAME)
         super().__init__(raw, what="Writing to", timeout=timeout)
         self._acks, self._timeout_ms = acks, int(timeout * 1000)
         self._buffer = bytearray(4096)
         self.batches: Sequence[RecordBatch] = ()
+        self._knows_ids = raw.versions.has(API_KEY, BY_ID)
+        self.topic_ids: Mapping[str, UUID] = {}
 
-    def send(self, batches: Sequence[RecordBatch], transactional_id: str | None) -> None:
+    def send(self, batches: Sequence[RecordBatch], transactional_id: str | None, topic_ids: Mapping[str, UUID]) -> None:
         """Send record batches, one for each partition; `receive` returns the response.
+
+        Args:
+            batches: The record batches.
+            transactional_id: The transaction's id; None if the records are in no transaction.
+            topic_ids: The ids of the topics, as far as they are known.
 
         Raises:
             ConnectionLost: The connection has ended.
         """
         self.batches = batches
         content = [(batch.tp, batch.data) for batch in batches]
+        by_id = self._knows_ids and transactional_id is None and all(batch.tp.topic in topic_ids for batch in batches)
+        self.topic_ids = topic_ids if by_id else {}
         self.send_request(
             partial(
                 encode,
@@ -175,6 +196,7 @@ class ProduceConnection(RequestConnection):
                 transactional_id=transactional_id,
                 acks=self._acks,
                 timeout_ms=self._timeout_ms,
+                topic_ids=self.topic_ids or None,
             )
         )
 
@@ -186,7 +208,7 @@ class ProduceConnection(RequestConnection):
         """
         self._buffer, size = self.receive_response(self._buffer)
         try:
-            response = parse(self._buffer, size)
+            response = parse(self._buffer, size, {one: name for name, one in self.topic_ids.items()} or None)
         except ValueError as problem:
             raise self.lost(str(problem)) from None
         self.throttle(response.throttle_ms)

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from assignors.model import TopicPartition
 from kafka_source.error_codes import ErrorCode
@@ -91,6 +92,8 @@ class Sender:
         self._queues: dict[TopicPartition, _PartitionQueue] = {}
         self._connections: dict[int, ProduceConnection] = {}
         self._queued_bytes = 0
+        # The ids of topics by which records are acknowledged.
+        self._written: dict[str, UUID] = {}
         self._last_problem = ""
         self._left_at = self._filled_since = time.monotonic()
 
@@ -232,13 +235,31 @@ class Sender:
             if connection.busy:
                 return
         queues = _of_one_request(sorted(queues, key=lambda queue: queue.batches[0][1]))
+        topic_ids = self._topic_ids({queue.tp.topic for queue in queues})
         self._add_to_transaction(queues)
         for queue in queues:
             queue.in_flight = True
         connection.send(
             [queue.batches[0][0] for queue in queues],
             None if self._transaction is None else self._transaction.transactional_id,
+            topic_ids,
         )
+
+    def _topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        """Return the known ids of topics.
+
+        Raises:
+            DeliveryError: A topic was created again after a part of the records was acknowledged. The rest would go to
+                the new topic, and that part is lost with the old one.
+        """
+        cluster = self._producer.cluster.topics
+        ids = {name: cluster[name].topic_id for name in topics if name in cluster}
+        found = {name: topic_id for name, topic_id in ids.items() if topic_id is not None}
+        for name, topic_id in found.items():
+            if self._written.get(name, topic_id) != topic_id:
+                reason = "the topic was deleted and created again, and records written before are gone with the old one"
+                raise delivery_error(ErrorCode.UNKNOWN_TOPIC_ID, name, None, reason)
+        return found
 
     def _add_to_transaction(self, queues: list[_PartitionQueue]) -> None:
         if self._transaction is None:
@@ -286,6 +307,8 @@ class Sender:
                 queue.batches.popleft()
                 queue.failures = 0
                 self._queued_bytes -= len(batch.data)
+                if batch.tp.topic in connection.topic_ids:
+                    self._written[batch.tp.topic] = connection.topic_ids[batch.tp.topic]
                 continue
             if result.error == ErrorCode.MESSAGE_TOO_LARGE and batch.records > 1:
                 self._split(queue)

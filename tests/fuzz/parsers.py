@@ -84,7 +84,10 @@ def _fetch(data: bytes) -> None:
 
 
 def _produce(data: bytes) -> None:
-    produce_protocol.parse(bytearray(data), len(data))
+    try:
+        produce_protocol.parse(bytearray(data), len(data))
+    except ValueError:
+        produce_protocol.parse(bytearray(data), len(data), {_TOPIC_ID: "orders"})
 
 
 def _string(text: bytes) -> bytes:

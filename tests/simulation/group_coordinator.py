@@ -626,8 +626,9 @@ class GroupCoordinators:
         ids = {t.name or names.get(t.topic_id, str(t.topic_id)): t.topic_id for t in wanted.topics or ()}
         by_name = OffsetFetchRequest(
             group_id=wanted.group_id,
-            topics=wanted.topics
-            and [
+            topics=None
+            if wanted.topics is None
+            else [
                 OffsetFetchRequest.OffsetFetchRequestTopic(name, topic.partition_indexes)
                 for name, topic in zip(ids, wanted.topics, strict=True)
             ],

@@ -141,7 +141,7 @@ class Logs:
                 [
                     topic_type(
                         topic.name,
-                        [
+                        partition_responses=[
                             topic_type.PartitionProduceResponse(
                                 index=one.index, error_code=append(topic.name, one.index, one.records or b"")
                             )

@@ -123,7 +123,8 @@ class Partition:
         if len(data) > self.most_bytes:
             return MESSAGE_TOO_LARGE
         producer_id, _, sequence, count = struct.unpack_from(">qhii", data, 43)
-        expected = self.next_sequence.get(producer_id, 0)
+        # A log that knows nothing of a producer takes any number (`ProducerAppendInfo.checkSequence`).
+        expected = self.next_sequence.get(producer_id, sequence)
         if producer_id >= 0 and sequence != expected:
             return DUPLICATE_SEQUENCE if sequence < expected else OUT_OF_ORDER
         self.next_sequence[producer_id] = sequence + count
@@ -185,6 +186,7 @@ class FakeBroker:
         throttle_ms: Of each answer to a fetch or produce request, or for a coordinator.
         fetches: When each fetch came, on which connection, what was asked for: offsets by partition.
         fetched_topics: What each fetch named its topics by: names or ids.
+        produced_topics: The same for produce requests.
         asked: How often each API was asked.
         meant: The broker that each connection meant, if clients may say it: `answer(ApiVersionsRequest, 5)`.
         groups: Whose coordinator was asked for.
@@ -212,6 +214,7 @@ class FakeBroker:
         self.producer_ids = 0
         self.fetches: list[tuple[float, int, dict[int, int]]] = []
         self.fetched_topics: list[list[str | uuid.UUID]] = []
+        self.produced_topics: list[list[str | uuid.UUID]] = []
         self.asked: list[str] = []
         self.meant: list[Identity] = []
         self.groups: set[str] = set()
@@ -374,8 +377,11 @@ class FakeBroker:
 
     def _produce(self, request: ProduceRequest, connection: int) -> ProduceResponse:
         asked = {p.index: bytes(p.records) for topic in request.topic_data for p in topic.partition_data}
+        by_id = request.API_VERSION >= 13
         self.produces.append((time.monotonic(), connection, tuple(asked)))
-        error = self.on_produce(request)
+        self.produced_topics.append([topic.topic_id if by_id else topic.name for topic in request.topic_data])
+        is_another = by_id and self.produced_topics[-1] != [self.topic_id]
+        error = UNKNOWN_TOPIC_ID if is_another else self.on_produce(request)
         topic_type = ProduceResponse.TopicProduceResponse
         answers = []
         for index, data in asked.items():
@@ -393,7 +399,14 @@ class FakeBroker:
             )
         self.on_written(request)
         return ProduceResponse(
-            throttle_time_ms=self.throttle_ms, responses=[topic_type(name=TOPIC, partition_responses=answers)]
+            throttle_time_ms=self.throttle_ms,
+            responses=[
+                topic_type(
+                    name=TOPIC,
+                    topic_id=request.topic_data[0].topic_id if by_id else None,
+                    partition_responses=answers,
+                )
+            ],
         )
 
     def _init_producer_id(self, _: InitProducerIdRequest, __: int) -> InitProducerIdResponse:

@@ -718,6 +718,8 @@ class ProduceResponse(Structure):
         responses: Each produce response.
         throttle_time_ms: The duration in milliseconds for which the request was throttled
             due to a quota violation, or zero if the request did not violate any quota.
+        node_endpoints: Endpoints for all current-leaders enumerated in
+            PartitionProduceResponses, with errors NOT_LEADER_OR_FOLLOWER.
     """
 
     class TopicProduceResponse(Structure):
@@ -725,6 +727,7 @@ class ProduceResponse(Structure):
 
         Attributes:
             name: The topic name.
+            topic_id: The unique topic ID
             partition_responses: Each partition that we produced to within the topic.
         """
 
@@ -743,6 +746,8 @@ class ProduceResponse(Structure):
                 record_errors: The batch indices of records that caused the batch to be dropped.
                 error_message: The global error message summarizing the common root cause of the
                     records that caused the batch to be dropped.
+                current_leader: The leader broker that the producer should use for future
+                    requests.
             """
 
             class BatchIndexAndErrorMessage(Structure):
@@ -767,6 +772,8 @@ class ProduceResponse(Structure):
                     """Write it in a version."""
                     writer.int32(self.batch_index)
                     writer.nullable_string(self.batch_index_error_message)
+                    if version >= 9:
+                        writer.tags()
 
                 @staticmethod
                 def decode(
@@ -775,12 +782,46 @@ class ProduceResponse(Structure):
                     """Read it in a version."""
                     batch_index = reader.int32()
                     batch_index_error_message = reader.nullable_string()
+                    if version >= 9:
+                        reader.skip_tags()
                     return ProduceResponse.TopicProduceResponse.PartitionProduceResponse.BatchIndexAndErrorMessage(
                         batch_index, batch_index_error_message
                     )
 
+            class LeaderIdAndEpoch(Structure):
+                """The leader broker that the producer should use for future requests.
+
+                Attributes:
+                    leader_id: The ID of the current leader or -1 if the leader is unknown.
+                    leader_epoch: The latest known leader epoch.
+                """
+
+                __slots__ = ("leader_epoch", "leader_id")
+
+                def __init__(self, leader_id: int = -1, leader_epoch: int = -1) -> None:
+                    self.leader_id: Final = leader_id
+                    self.leader_epoch: Final = leader_epoch
+
+                def encode(self, writer: Writer, version: int) -> None:
+                    """Write it in a version."""
+                    writer.int32(self.leader_id)
+                    writer.int32(self.leader_epoch)
+                    writer.tags()
+
+                @staticmethod
+                def decode(
+                    reader: Reader, version: int
+                ) -> ProduceResponse.TopicProduceResponse.PartitionProduceResponse.LeaderIdAndEpoch:
+                    """Read it in a version."""
+                    leader_id, leader_epoch = reader.numbers(_II)
+                    reader.skip_tags()
+                    return ProduceResponse.TopicProduceResponse.PartitionProduceResponse.LeaderIdAndEpoch(
+                        leader_id, leader_epoch
+                    )
+
             __slots__ = (
                 "base_offset",
+                "current_leader",
                 "error_code",
                 "error_message",
                 "index",
@@ -800,6 +841,8 @@ class ProduceResponse(Structure):
                     ProduceResponse.TopicProduceResponse.PartitionProduceResponse.BatchIndexAndErrorMessage
                 ] = (),
                 error_message: str | None = None,
+                current_leader: ProduceResponse.TopicProduceResponse.PartitionProduceResponse.LeaderIdAndEpoch
+                | None = None,
             ) -> None:
                 self.index: Final = index
                 self.error_code: Final = error_code
@@ -808,6 +851,11 @@ class ProduceResponse(Structure):
                 self.log_start_offset: Final = log_start_offset
                 self.record_errors: Final = record_errors
                 self.error_message: Final = error_message
+                self.current_leader: Final = (
+                    ProduceResponse.TopicProduceResponse.PartitionProduceResponse.LeaderIdAndEpoch()
+                    if current_leader is None
+                    else current_leader
+                )
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -822,6 +870,17 @@ class ProduceResponse(Structure):
                     for record_errors_item in self.record_errors:
                         record_errors_item.encode(writer, version)
                     writer.nullable_string(self.error_message)
+                if version >= 9:
+                    tags: list[tuple[int, bytes]] = []
+                    if (
+                        version >= 10
+                        and self.current_leader
+                        != ProduceResponse.TopicProduceResponse.PartitionProduceResponse.LeaderIdAndEpoch()
+                    ):
+                        tagged = Writer(flexible=True)
+                        self.current_leader.encode(tagged, version)
+                        tags.append((0, tagged.written()))
+                    writer.tags(tags)
 
             @staticmethod
             def decode(reader: Reader, version: int) -> ProduceResponse.TopicProduceResponse.PartitionProduceResponse:
@@ -840,49 +899,116 @@ class ProduceResponse(Structure):
                         version,
                     )
                     error_message = reader.nullable_string()
+                current_leader: ProduceResponse.TopicProduceResponse.PartitionProduceResponse.LeaderIdAndEpoch = (
+                    ProduceResponse.TopicProduceResponse.PartitionProduceResponse.LeaderIdAndEpoch()
+                )
+                if version >= 9:
+                    for tag in reader.tags():
+                        if tag == 0 and version >= 10:
+                            current_leader = (
+                                ProduceResponse.TopicProduceResponse.PartitionProduceResponse.LeaderIdAndEpoch.decode(
+                                    reader, version
+                                )
+                            )
                 return ProduceResponse.TopicProduceResponse.PartitionProduceResponse(
-                    index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message
+                    index,
+                    error_code,
+                    base_offset,
+                    log_append_time_ms,
+                    log_start_offset,
+                    record_errors,
+                    error_message,
+                    current_leader,
                 )
 
-        __slots__ = (
-            "name",
-            "partition_responses",
-        )
+        __slots__ = ("name", "partition_responses", "topic_id")
 
         def __init__(
             self,
             name: str = "",
+            topic_id: UUID = NO_UUID,
             partition_responses: Sequence[ProduceResponse.TopicProduceResponse.PartitionProduceResponse] = (),
         ) -> None:
             self.name: Final = name
+            self.topic_id: Final = topic_id
             self.partition_responses: Final = partition_responses
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
-            writer.string(self.name)
+            if version <= 12:
+                writer.string(self.name)
+            if version >= 13:
+                writer.unique_id(self.topic_id)
             writer.count(len(self.partition_responses))
             for partition_responses_item in self.partition_responses:
                 partition_responses_item.encode(writer, version)
+            if version >= 9:
+                writer.tags()
 
         @staticmethod
         def decode(reader: Reader, version: int) -> ProduceResponse.TopicProduceResponse:
             """Read it in a version."""
-            name = reader.string()
+            name: str = ""
+            if version <= 12:
+                name = reader.string()
+            topic_id: UUID = NO_UUID
+            if version >= 13:
+                topic_id = reader.unique_id()
             partition_responses = reader.array(
                 ProduceResponse.TopicProduceResponse.PartitionProduceResponse.decode, version
             )
-            return ProduceResponse.TopicProduceResponse(name, partition_responses)
+            if version >= 9:
+                reader.skip_tags()
+            return ProduceResponse.TopicProduceResponse(name, topic_id, partition_responses)
 
-    __slots__ = (
-        "responses",
-        "throttle_time_ms",
-    )
+    class NodeEndpoint(Structure):
+        """Endpoints for all current-leaders enumerated in PartitionProduceResponses, with
+        errors NOT_LEADER_OR_FOLLOWER.
+
+        Attributes:
+            node_id: The ID of the associated node.
+            host: The node's hostname.
+            port: The node's port.
+            rack: The rack of the node, or null if it has not been assigned to a rack.
+        """
+
+        __slots__ = ("host", "node_id", "port", "rack")
+
+        def __init__(self, node_id: int = 0, host: str = "", port: int = 0, rack: str | None = None) -> None:
+            self.node_id: Final = node_id
+            self.host: Final = host
+            self.port: Final = port
+            self.rack: Final = rack
+
+        def encode(self, writer: Writer, version: int) -> None:
+            """Write it in a version."""
+            writer.int32(self.node_id)
+            writer.string(self.host)
+            writer.int32(self.port)
+            writer.nullable_string(self.rack)
+            writer.tags()
+
+        @staticmethod
+        def decode(reader: Reader, version: int) -> ProduceResponse.NodeEndpoint:
+            """Read it in a version."""
+            node_id = reader.int32()
+            host = reader.string()
+            port = reader.int32()
+            rack = reader.nullable_string()
+            reader.skip_tags()
+            return ProduceResponse.NodeEndpoint(node_id, host, port, rack)
+
+    __slots__ = ("node_endpoints", "responses", "throttle_time_ms")
 
     def __init__(
-        self, responses: Sequence[ProduceResponse.TopicProduceResponse] = (), throttle_time_ms: int = 0
+        self,
+        responses: Sequence[ProduceResponse.TopicProduceResponse] = (),
+        throttle_time_ms: int = 0,
+        node_endpoints: Sequence[ProduceResponse.NodeEndpoint] = (),
     ) -> None:
         self.responses: Final = responses
         self.throttle_time_ms: Final = throttle_time_ms
+        self.node_endpoints: Final = node_endpoints
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -890,13 +1016,27 @@ class ProduceResponse(Structure):
         for responses_item in self.responses:
             responses_item.encode(writer, version)
         writer.int32(self.throttle_time_ms)
+        if version >= 9:
+            tags: list[tuple[int, bytes]] = []
+            if version >= 10 and self.node_endpoints != ():
+                tagged = Writer(flexible=True)
+                tagged.count(len(self.node_endpoints))
+                for node_endpoints_item in self.node_endpoints:
+                    node_endpoints_item.encode(tagged, version)
+                tags.append((0, tagged.written()))
+            writer.tags(tags)
 
     @staticmethod
     def decode(reader: Reader, version: int) -> ProduceResponse:
         """Read it in a version."""
         responses = reader.array(ProduceResponse.TopicProduceResponse.decode, version)
         throttle_time_ms = reader.int32()
-        return ProduceResponse(responses, throttle_time_ms)
+        node_endpoints: Sequence[ProduceResponse.NodeEndpoint] = ()
+        if version >= 9:
+            for tag in reader.tags():
+                if tag == 0 and version >= 10:
+                    node_endpoints = reader.array(ProduceResponse.NodeEndpoint.decode, version)
+        return ProduceResponse(responses, throttle_time_ms, node_endpoints)
 
 
 class ProduceRequest(Request[ProduceResponse]):
@@ -915,7 +1055,7 @@ class ProduceRequest(Request[ProduceResponse]):
     API_KEY = 0
     name = "ProduceRequest"
     min_version = 3
-    max_version = 8
+    max_version = 13
     flexible_from = 9
 
     class TopicProduceData(Structure):
@@ -923,6 +1063,7 @@ class ProduceRequest(Request[ProduceResponse]):
 
         Attributes:
             name: The topic name.
+            topic_id: The unique topic ID
             partition_data: Each partition to produce to.
         """
 
@@ -947,38 +1088,55 @@ class ProduceRequest(Request[ProduceResponse]):
                 """Write it in a version."""
                 writer.int32(self.index)
                 writer.nullable_raw(self.records)
+                if version >= 9:
+                    writer.tags()
 
             @staticmethod
             def decode(reader: Reader, version: int) -> ProduceRequest.TopicProduceData.PartitionProduceData:
                 """Read it in a version."""
                 index = reader.int32()
                 records = reader.nullable_raw()
+                if version >= 9:
+                    reader.skip_tags()
                 return ProduceRequest.TopicProduceData.PartitionProduceData(index, records)
 
-        __slots__ = (
-            "name",
-            "partition_data",
-        )
+        __slots__ = ("name", "partition_data", "topic_id")
 
         def __init__(
-            self, name: str = "", partition_data: Sequence[ProduceRequest.TopicProduceData.PartitionProduceData] = ()
+            self,
+            name: str = "",
+            topic_id: UUID = NO_UUID,
+            partition_data: Sequence[ProduceRequest.TopicProduceData.PartitionProduceData] = (),
         ) -> None:
             self.name: Final = name
+            self.topic_id: Final = topic_id
             self.partition_data: Final = partition_data
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
-            writer.string(self.name)
+            if version <= 12:
+                writer.string(self.name)
+            if version >= 13:
+                writer.unique_id(self.topic_id)
             writer.count(len(self.partition_data))
             for partition_data_item in self.partition_data:
                 partition_data_item.encode(writer, version)
+            if version >= 9:
+                writer.tags()
 
         @staticmethod
         def decode(reader: Reader, version: int) -> ProduceRequest.TopicProduceData:
             """Read it in a version."""
-            name = reader.string()
+            name: str = ""
+            if version <= 12:
+                name = reader.string()
+            topic_id: UUID = NO_UUID
+            if version >= 13:
+                topic_id = reader.unique_id()
             partition_data = reader.array(ProduceRequest.TopicProduceData.PartitionProduceData.decode, version)
-            return ProduceRequest.TopicProduceData(name, partition_data)
+            if version >= 9:
+                reader.skip_tags()
+            return ProduceRequest.TopicProduceData(name, topic_id, partition_data)
 
     __slots__ = ("acks", "timeout_ms", "topic_data", "transactional_id")
 
@@ -1002,6 +1160,8 @@ class ProduceRequest(Request[ProduceResponse]):
         writer.count(len(self.topic_data))
         for topic_data_item in self.topic_data:
             topic_data_item.encode(writer, version)
+        if version >= 9:
+            writer.tags()
 
     @staticmethod
     def decode(reader: Reader, version: int) -> ProduceRequest:
@@ -1009,6 +1169,8 @@ class ProduceRequest(Request[ProduceResponse]):
         transactional_id = reader.nullable_string()
         acks, timeout_ms = reader.numbers(_HI)
         topic_data = reader.array(ProduceRequest.TopicProduceData.decode, version)
+        if version >= 9:
+            reader.skip_tags()
         return ProduceRequest(transactional_id, acks, timeout_ms, topic_data)
 
     @staticmethod

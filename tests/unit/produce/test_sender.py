@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import time
+import uuid
 
 import pyarrow as pa
 import pytest
+from kafka.protocol.producer import ProduceRequest
 from kafka.record.default_records import DefaultRecordBatch
 
 from kafka_source.client_config import Settings
@@ -23,7 +25,7 @@ from kafka_source.produce.delivery import deliver, writes_native
 from kafka_source.produce.delivery_errors import delivery_error
 from kafka_source.produce.records import HEADERS, Records
 from kafkagroup.partitioner import partition_of
-from tests.support.fake_broker import TOPIC, FakeBroker, Partition, Silence
+from tests.support.fake_broker import TOPIC, UNKNOWN_TOPIC_ID, FakeBroker, Partition, Silence
 
 pytestmark = pytest.mark.requires_native
 
@@ -117,6 +119,38 @@ def test_a_broker_that_says_nothing_is_asked_again(broker):
     broker.on_written = lambda _: time.sleep(1.0) if next(numbers) == 0 else None
     send(broker, request_timeout_ms="200")
     assert written(broker) == expected(300)
+
+
+def test_a_topic_that_is_created_again_within_a_task_is_an_error_and_the_next_task_writes_to_it(broker):
+    broker.answer(ProduceRequest, 13)
+    old, new = broker.topic_id, uuid.uuid4()
+
+    def create_again(_) -> None:
+        broker.topic_id = new
+        broker.partitions = {number: Partition() for number in range(3)}
+
+    broker.on_written = lambda _: create_again(_) if len(broker.produces) == 3 else None
+    with pytest.raises(DeliveryError, match=rf"{TOPIC}.*deleted and created again") as caught:
+        send(broker)
+    assert caught.value.code == UNKNOWN_TOPIC_ID
+    assert written(broker) == [0, 0, 0]
+    send(broker)
+    assert written(broker) == expected(300)
+    assert {topic for named in broker.produced_topics for topic in named} == {old, new}
+    # Between two tasks there is nothing to lose: metadata that are old are fetched again.
+    create_again(None)
+    broker.topic_id = third = uuid.uuid4()
+    send(broker)
+    assert written(broker) == expected(300)
+    assert broker.produced_topics[-1] == [third]
+
+
+def test_a_topic_without_an_id_is_written_by_name(broker):
+    broker.answer(ProduceRequest, 13)
+    broker.topic_id = uuid.UUID(int=0)
+    send(broker)
+    assert written(broker) == expected(300)
+    assert {topic for named in broker.produced_topics for topic in named} == {TOPIC}
 
 
 def test_a_task_that_fails_leaves_its_identity_behind(broker):
