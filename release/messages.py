@@ -1,4 +1,4 @@
-"""Generates the messages of `kafka_source/kafka_client/messages` from the schemas in Kafka's clients jar.
+"""Generates the messages of `kafka_source/kafka_client/messages`, and those of tests, from the schemas in Kafka's jar.
 
     ./run python -m release.messages
 
@@ -23,7 +23,9 @@ from typing import Any
 from kafkagroup.embedded import kafka_jars
 
 KAFKA = "4.4.0"
-FOLDER = Path(__file__).parents[1] / "kafka_source" / "kafka_client" / "messages"
+PACKAGE = "kafka_source.kafka_client.messages"
+# Fetch and Produce are encoded by hand, in `fetch/` and `produce/`; only tests and the simulator need all their fields.
+TESTS_PACKAGE, OF_TESTS = "tests.support", {"record_messages"}
 
 # The messages of each module, each with the newest version that this client uses. Later versions mean other things by
 # the same fields, or need what callers do not give: topic ids in place of names, for example.
@@ -36,7 +38,7 @@ MODULES: Mapping[str, Mapping[str, int]] = {
         "Metadata": 13,
         "OffsetForLeaderEpoch": 4,
     },
-    "records": {"Fetch": 13, "Produce": 13},
+    "record_messages": {"Fetch": 13, "Produce": 13},
     "group": {
         "ConsumerGroupDescribe": 0,
         "ConsumerGroupHeartbeat": 1,
@@ -67,7 +69,7 @@ MODULES: Mapping[str, Mapping[str, int]] = {
 }
 PURPOSES = {
     "cluster": "of the cluster: versions, metadata, coordinators, configurations and offsets of logs",
-    "records": "that carry records",
+    "record_messages": "that carry records",
     "group": "of consumer groups",
     "transaction": "of producers and transactions",
     "login": "of SASL",
@@ -513,7 +515,7 @@ def clients_jar() -> Path:
 def formatted(text: str, module: str) -> str:
     """Return a module's source as ruff formats it, without the imports that it does not need."""
     ruff = str(Path(sys.executable).with_name("ruff"))
-    name = str(FOLDER / f"{module}.py")
+    name = str(path_of(module))
     for command in (["check", "-q", "--fix", "--exit-zero"], ["format", "-q"]):
         done = subprocess.run(
             [ruff, *command, "--stdin-filename", name, "-"], input=text, capture_output=True, text=True, check=True
@@ -522,12 +524,22 @@ def formatted(text: str, module: str) -> str:
     return text
 
 
+def import_name(module: str) -> str:
+    """Return the name under which a module of MODULES is imported."""
+    return f"{TESTS_PACKAGE if module in OF_TESTS else PACKAGE}.{module}"
+
+
+def path_of(module: str) -> Path:
+    """Return the file of a module of MODULES."""
+    return Path(__file__).parents[1].joinpath(*import_name(module).split(".")).with_suffix(".py")
+
+
 def main() -> None:
     """Write all modules."""
     with zipfile.ZipFile(clients_jar()) as jar:
         for module in MODULES:
             text = formatted(module_text(jar, module), module)
-            (FOLDER / f"{module}.py").write_text(text, encoding="utf-8")
+            path_of(module).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

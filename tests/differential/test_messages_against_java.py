@@ -96,7 +96,7 @@ def cases(jar) -> list[Case]:
     chance = random.Random(SEED)
     found = []
     for name, known in MODULES.items():
-        module = importlib.import_module(f"kafka_source.kafka_client.messages.{name}")
+        module = importlib.import_module(messages.import_name(name))
         for api, newest in known.items():
             for kind in ("Request", "Response"):
                 schema = read_schema(jar, f"{api}{kind}", newest)
@@ -200,4 +200,4 @@ def test_what_is_written_is_read(cases):
 def test_the_files_in_the_tree_are_what_the_script_writes(jar):
     for name in MODULES:
         written = messages.formatted(messages.module_text(jar, name), name)
-        assert written == (messages.FOLDER / f"{name}.py").read_text(), "run: python -m release.messages"
+        assert written == messages.path_of(name).read_text(), "run: python -m release.messages"

@@ -22,7 +22,7 @@ import assignors
 from kafka_source.fetch import protocol
 from kafka_source.group import leader
 from kafka_source.kafka_client import framing, metadata
-from kafka_source.kafka_client.messages import cluster, codec, group, login, quota, records, transaction
+from kafka_source.kafka_client.messages import cluster, codec, group, login, quota, transaction
 from kafka_source.produce import protocol as produce_protocol
 from kafka_source.sink.two_phase import ledger
 from tests.fuzz.parsers import PARSERS
@@ -32,7 +32,7 @@ LONGEST_SECONDS = 1.0
 MAX_BYTES = 128 << 20
 
 # Whole packages take minutes to instrument.
-MESSAGES = (cluster, codec, group, login, quota, records, transaction)
+MESSAGES = (cluster, codec, group, login, quota, transaction)
 PARTS = (*MESSAGES, protocol, leader, framing, metadata, produce_protocol, ledger)
 
 

@@ -34,7 +34,7 @@ from kafka_source.fetch import protocol
 from kafka_source.group.leader import check, failure, failure_reason, stale, with_held, without_held
 from kafka_source.group.model import GroupMember
 from kafka_source.kafka_client.framing import FrameBuffer, FrameError
-from kafka_source.kafka_client.messages import cluster, decode_response, group, login, quota, records, transaction
+from kafka_source.kafka_client.messages import cluster, decode_response, group, login, quota, transaction
 from kafka_source.kafka_client.messages.codec import Request
 from kafka_source.kafka_client.metadata import read_snapshot
 from kafka_source.produce import protocol as produce_protocol
@@ -125,7 +125,7 @@ _PRODUCED = (
 REQUESTS: Sequence[Any] = sorted(
     {
         request
-        for module in (cluster, group, login, quota, records, transaction)
+        for module in (cluster, group, login, quota, transaction)
         for request in vars(module).values()
         if isinstance(request, type) and issubclass(request, Request) and request is not Request
     },

@@ -43,7 +43,6 @@ from kafka_source.kafka_client.messages.group import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
-from kafka_source.kafka_client.messages.records import ProduceRequest
 from kafka_source.kafka_client.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -56,6 +55,7 @@ from kafka_source.kafka_client.messages.transaction import (
 )
 from tests.simulation.logs import Log
 from tests.simulation.world import Process, Socket, Transport, World
+from tests.support.record_messages import ProduceRequest
 
 _NEWEST: dict[Any, int] = {
     ApiVersionsRequest: 3,

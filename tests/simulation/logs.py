@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafka_source.error_codes import ErrorCode as E
-from kafka_source.kafka_client.messages.records import ProduceRequest, ProduceResponse
 from kafka_source.kafka_client.messages.transaction import DescribeProducersRequest, DescribeProducersResponse
+from tests.support.record_messages import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Broker, Cluster, Reply

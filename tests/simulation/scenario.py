@@ -31,7 +31,6 @@ from kafka_source.kafka_client.messages.group import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
-from kafka_source.kafka_client.messages.records import ProduceRequest
 from kafka_source.kafka_client.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -49,6 +48,7 @@ from tests.simulation.jobs import OUTPUT, OUTPUT_PARTITIONS, simulated_engine
 from tests.simulation.spark import Load, Output, Query
 from tests.simulation.transaction_coordinator import TransactionCoordinators
 from tests.simulation.world import Process, Stuck, World
+from tests.support.record_messages import ProduceRequest
 
 CONSUMER = "consumer protocol"
 TOPIC, GROUP_ID = "orders", "billing"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
+
+from assignors import TopicPartition
+from kafkagroup.admin import Groups
 
 T = TypeVar("T")
 
@@ -22,3 +25,16 @@ def wait_until(condition: Callable[[], T | None], what: object, seconds: float =
         assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain for {what}"
         time.sleep(0.05)
     return found
+
+
+def wait_until_committed(groups: Groups, group: str, expected: Mapping[TopicPartition, int] | int) -> None:
+    """Wait for the offsets, or their sum, of a commit that has returned.
+
+    The coordinator shows the offsets of a transaction when it has written the marker, which is after its answer.
+    """
+
+    def is_so() -> bool:
+        found = groups.committed(group)
+        return (sum(found.values()) if isinstance(expected, int) else found) == expected
+
+    wait_until(is_so, f"the committed offsets of {group}")

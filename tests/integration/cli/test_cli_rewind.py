@@ -14,7 +14,7 @@ from tests.support.commands import Command
 from tests.support.memberships import everything
 from tests.support.records import produce, stream, written
 from tests.support.rewinding import COUNT, PARTITIONS, all_committed, ends
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 
 @pytest.fixture
@@ -132,8 +132,7 @@ def test_a_target_counts_from_what_the_members_commit_before_they_wait(
         end = busy.next(StreamOffset(), limited=True)
         busy.tasks(StreamOffset(), end)
         batch = ends(groups, name)
-        # The coordinator shows the offsets of a transaction when it has written the marker, after its answer.
-        wait_until(lambda: groups.committed(group) == dict.fromkeys(batch, 0), "the first offsets")
+        wait_until_committed(groups, group, dict.fromkeys(batch, 0))
         with ThreadPoolExecutor(1) as pool:
             rewinding = pool.submit(lambda: command.json("rewind", group, *target, "--all-topics", "--yes"))
             wait_until(

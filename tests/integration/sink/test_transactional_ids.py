@@ -17,7 +17,7 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
 from tests.support.records import produce
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 RUNS = 4
 PARTITIONS = 4
@@ -66,7 +66,9 @@ def records_committed(kafka, group) -> int:
 
 
 @pytest.mark.parametrize(("commit", "expected"), [("batch", 1), ("task", 2)])
-def test_a_job_that_starts_often_leaves_as_many_transactional_ids_as_one_run(kafka, topic, group, commit, expected):
+def test_a_job_that_starts_often_leaves_as_many_transactional_ids_as_one_run(
+    kafka, topic, groups, group, commit, expected
+):
     name = topic("often", partitions=PARTITIONS)
     reading = query(kafka, name, group, commit)
     for run in range(1, RUNS + 1):
@@ -77,12 +79,7 @@ def test_a_job_that_starts_often_leaves_as_many_transactional_ids_as_one_run(kaf
             stream.finished(batch(reading, stream, StreamOffset()))
         finally:
             stream.close()
-
-        def are_committed(count: int = 40 * run) -> bool:
-            return records_committed(kafka, group) == count
-
-        # The coordinator shows the offsets of a transaction when it has written the marker, after its answer.
-        wait_until(are_committed, "the offsets")
+        wait_until_committed(groups, group, 40 * run)
     assert len(ids_of(kafka, group)) == expected
 
 

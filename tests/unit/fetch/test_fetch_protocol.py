@@ -11,7 +11,7 @@ from kafka.protocol.consumer import FetchResponse
 
 from kafka_source.fetch import protocol
 from kafka_source.kafka_client import encode_request
-from kafka_source.kafka_client.messages.records import FetchRequest
+from tests.support.record_messages import FetchRequest
 
 TOPIC_NAMES = st.text("abcdefghijklmnopqrstuvwxyz-._0123456789", min_size=1, max_size=249)
 INT32 = st.integers(0, 2**31 - 1)

@@ -11,8 +11,8 @@ from kafka.protocol.producer import ProduceResponse
 
 from assignors.model import TopicPartition
 from kafka_source.kafka_client import encode_request
-from kafka_source.kafka_client.messages.records import ProduceRequest
 from kafka_source.produce import protocol as produce_protocol
+from tests.support.record_messages import ProduceRequest
 
 TOPIC_NAMES = st.text("abcdefghijklmnopqrstuvwxyz-._0123456789", min_size=1, max_size=249)
 INT32 = st.integers(0, 2**31 - 1)
