@@ -39,6 +39,14 @@ Ids == Tasks \X Attempts
 Nothing == <<>>
 NoTasks == [t \in Tasks |-> Nothing]
 Min(S) == CHOOSE x \in S : \A y \in S : x <= y
+\* What a trace of the simulator says, and the model leaves out because it makes no difference, or more states: which
+\* attempts and drivers take which places, with which number an attempt may begin, in which order transactions are
+\* committed, and which tasks have rows.
+Place(S) == Min(S)
+First == {1}
+Later == {}
+NextToEnd(S) == {Min(S)}
+HasRows(k, t) == TRUE
 Max(x, y) == IF x > y THEN x ELSE y
 
 Off == [pc |-> "off", b |-> 0, ep |-> 0, fep |-> 0, num |-> 0, last |-> 0, lost |-> {}, left |-> {}, todo |-> {},
@@ -84,16 +92,16 @@ TimeOut(i) ==
 
 (********************************************* the attempts of the tasks *********************************************)
 Covers(k) == d[k].last >= d[k].b /\ On("ledger")
-HasToWrite(k, t) == IF Covers(k) THEN t \in d[k].lost ELSE TRUE
+HasToWrite(k, t) == IF Covers(k) THEN t \in d[k].lost ELSE HasRows(k, t)
 \* Spark runs an attempt: the first one, or one after a failure; with a fault a second one beside it (speculation, or
 \* a stage that runs again, which counts attempts from 0 again).
 Launch(k, t) ==
     /\ d[k].pc = "run" /\ HasToWrite(k, t) /\ d[k].msg[t] = Nothing /\ t \notin Coarse
     /\ \E s \in Slots : r[s].pc = "idle"
-    /\ \E a \in {0, 1} :
+    /\ \E a \in {0, 1} \cup Later :
          /\ IF \E s \in Slots : r[s].pc # "idle" /\ r[s].by = d[k].ep /\ r[s].t = t
-              THEN Fault ELSE a = 0 /\ UNCHANGED faults
-         /\ LET s == Min({x \in Slots : r[x].pc = "idle"}) IN
+              THEN Fault ELSE a \in {0} \cup Later /\ UNCHANGED faults
+         /\ LET s == Place({x \in Slots : r[x].pc = "idle"}) IN
             r' = [r EXCEPT ![s] = [Idle EXCEPT !.pc = "choose", !.t = t, !.b = d[k].b, !.by = d[k].ep, !.a = a]]
     /\ UNCHANGED <<tx, out, driver, fin, led, off, ckpt, d, late, said>>
 \* All steps of an attempt at once.
@@ -167,35 +175,32 @@ Stop(k) == d' = [d EXCEPT ![k] = Off]
 Current(k) == driver.ep = d[k].ep
 Start(k) ==
     /\ d[k].pc = "off" /\ ckpt < Batches /\ ~\E j \in Drivers : d[j].pc = "lost"
-    /\ IF \A j \in Drivers : d[j].pc = "off" THEN k = 1 /\ UNCHANGED faults ELSE Fault
+    /\ IF \A j \in Drivers : d[j].pc = "off" THEN k \in First /\ UNCHANGED faults ELSE Fault
     /\ d' = [d EXCEPT ![k] = [Off EXCEPT !.pc = "begin", !.b = ckpt + 1]] /\ DriverAndFaults
 Crash(k) ==
     /\ d[k].pc \notin {"off", "lost"} /\ Fault /\ Stop(k) /\ DriverAndFaults
-\* The list is fetched while the ids are initialised: before that or after it.
+\* The list is fetched while the ids are initialised.
 ListOld(k) ==
-    /\ \/ Step(k, "begin") /\ d' = [d EXCEPT ![k].left = NotEnded, ![k].pc = "beginList"]
-       \/ Step(k, "beginInit") /\ d' = [d EXCEPT ![k].left = NotEnded, ![k].pc = "beginFin"]
-    /\ OnlyDriver
+    /\ Step(k, "begin") /\ ~d[k].listed /\ d' = [d EXCEPT ![k].left = NotEnded, ![k].listed = TRUE] /\ OnlyDriver
 InitDriver(k) ==
-    /\ \/ Step(k, "begin") /\ d' = [d EXCEPT ![k].ep = driver.ep + 1, ![k].pc = "beginInit"]
-       \/ Step(k, "beginList") /\ d' = [d EXCEPT ![k].ep = driver.ep + 1, ![k].pc = "beginFin"]
+    /\ Step(k, "begin") /\ d[k].ep = 0 /\ d' = [d EXCEPT ![k].ep = driver.ep + 1]
     /\ driver' = [ep |-> driver.ep + 1, st |-> "empty"] /\ UNCHANGED <<tx, out, fin, led, off, r, said>>
 InitFinished(k) ==
-    /\ Step(k, "beginFin") /\ fin' = [fin EXCEPT !.ep = @ + 1]
-    /\ d' = [d EXCEPT ![k].pc = "read", ![k].fep = fin.ep + 1] /\ UNCHANGED <<tx, out, driver, led, off, r, said>>
+    /\ Step(k, "begin") /\ d[k].ep # 0 /\ d[k].fep = 0 /\ fin' = [fin EXCEPT !.ep = @ + 1]
+    /\ d' = [d EXCEPT ![k].fep = fin.ep + 1] /\ UNCHANGED <<tx, out, driver, led, off, r, said>>
 ReadLedger(k) ==
-    /\ Step(k, "read")
+    /\ Step(k, "begin") /\ d[k].listed /\ d[k].fep # 0
     /\ LET old == {<<Id(t, led.txs[t]), led.txs[t][2]>> : t \in {x \in Tasks : led.txs[x] # Nothing}} IN
        d' = [d EXCEPT ![k].pc = IF Unfinished THEN "complete" ELSE "check", ![k].last = led.b,
-                      ![k].num = 1 + Max(led.num, fin.num),
+                      ![k].num = 1 + Max(led.num, fin.num), ![k].listed = FALSE,
                       ![k].todo = IF Unfinished THEN {t \in Tasks : led.txs[t] # Nothing} ELSE {},
                       ![k].msg = IF Unfinished THEN led.txs ELSE NoTasks,
                       ![k].left = IF On("spare") THEN @ \ old ELSE @]
     /\ OnlyDriver
 \* EndTxn of the next transaction of the decision; `msg` names the transactions. A repeated commit has the same answer.
 EndNext(k) ==
-    /\ (Step(k, "complete") \/ Step(k, "end")) /\ d[k].todo # {}
-    /\ LET t == Min(d[k].todo) x == d[k].msg[t] IN
+    /\ (Step(k, "complete") \/ Step(k, "end"))
+    /\ d[k].todo # {} /\ \E t \in NextToEnd(d[k].todo) : LET x == d[k].msg[t] IN
        /\ tx' = IF IsOpen(t, x) THEN [tx EXCEPT ![Id(t, x)].st = "committing"] ELSE tx
        /\ d' = [d EXCEPT ![k].todo = @ \ {t}, ![k].lost = IF Exists(t, x) THEN @ ELSE @ \cup {t}]
     /\ UNCHANGED <<out, driver, fin, led, off, r, said>>

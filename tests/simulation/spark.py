@@ -20,7 +20,7 @@ from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query as ReadQuery
 from tests.simulation.cluster import Cluster, Partition
-from tests.simulation.jobs import OUTPUT, SCHEMA, Jobs, Lost
+from tests.simulation.jobs import OUTPUT, SCHEMA, Jobs, JobsWatch, Lost
 from tests.simulation.logs import ABORTED, COMMITTED
 from tests.simulation.world import Died, Event, Process, World
 
@@ -147,6 +147,7 @@ class Query:
     Attributes:
         process: The driver of now; None: it does not run.
         jobs: What the driver of now runs in other processes.
+        watch: Looks at the batches.
         errors: The errors with which drivers have ended.
     """
 
@@ -163,6 +164,7 @@ class Query:
     ) -> None:
         self.world, self.name, self.options, self.output, self.load = world, name, dict(options), output, load
         self.runs_tasks, self.sink = runs_tasks, sink
+        self.watch = JobsWatch()
         self.jobs: Jobs | None = None
         self.checkpoint = Checkpoint()
         self.process: Process | None = None
@@ -178,7 +180,7 @@ class Query:
             return
         self.starts += 1
         self.process = self.world.process(f"{self.name}.{self.starts}")
-        self.jobs = Jobs(self.world, self.name, self.starts, self.sink) if self.runs_tasks else None
+        self.jobs = Jobs(self.world, self.name, self.starts, self.sink, self.watch) if self.runs_tasks else None
         self.world.tell(self.name, "starts")
         self.process.start(self._main)
 
@@ -201,6 +203,7 @@ class Query:
         process.kill()
         if jobs is not None:
             jobs.kill()
+            self.watch.ended(jobs.run)
 
     def _restart_after(self, pause: float) -> None:
         if self._restart is not None:
@@ -247,6 +250,8 @@ class Query:
 
     def _run(self, planner: MicroBatches, batch: _Batch) -> None:
         log = self.checkpoint
+        if self.jobs is not None:
+            self.watch.started(self.jobs.run, log.finished)
         start = StreamOffset()
         if log.in_flight:
             # The last run planned a batch and did not finish it: the same batch again.
@@ -311,4 +316,5 @@ class _Batch:
         self.check_not_replaced()
         query.checkpoint.finished = len(query.checkpoint.offsets)
         if self._jobs is not None:
+            query.watch.checkpointed(self._jobs.run)
             world.sleep(world.random.uniform(0, load.pause))

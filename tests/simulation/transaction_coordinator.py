@@ -62,17 +62,29 @@ class Transaction:
     timer: Event | None = None
 
 
+class TransactionsWatch:
+    """What looks at transactions; by default it sees nothing."""
+
+    def marked(self, name: str, *, commit: bool) -> None:
+        """Hear that all markers of a transaction are written."""
+
+    def expired(self, name: str) -> None:
+        """Hear that a transaction was open for too long."""
+
+
 class TransactionCoordinators:
     """The coordinators of all transactional ids of a cluster.
 
     Attributes:
         timed_out: The transactional ids of which a transaction was open for too long.
+        watch: Looks at what they do without a request.
     """
 
     def __init__(self, cluster: Cluster, groups: GroupCoordinators) -> None:
         self._cluster, self._world, self._groups = cluster, cluster.world, groups
         self.transactions: dict[str, Transaction] = {}
         self.timed_out: set[str] = set()
+        self.watch = TransactionsWatch()
         cluster.moved.append(self._moved)
         handlers: dict[Any, Callable[[Broker, Any, Reply], None]] = {
             InitProducerIdRequest: self._init,
@@ -221,6 +233,7 @@ class TransactionCoordinators:
         if one.state == ONGOING:
             self._world.tell("transactions", f"the transaction of {name} has timed out")
             self.timed_out.add(name)
+            self.watch.expired(name)
             one.last_epoch, one.epoch = -1, one.epoch + 1
             self._decide(one, commit=False)
 
@@ -245,6 +258,7 @@ class TransactionCoordinators:
             self._world.after(0.1, lambda: self._mark(one, commit=commit))
         else:
             one.state = COMPLETE_COMMIT if commit else COMPLETE_ABORT
+            self.watch.marked(next(name for name, known in self.transactions.items() if known is one), commit=commit)
 
     # ---- who asks about transactions
 
