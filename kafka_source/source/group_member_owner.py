@@ -61,9 +61,10 @@ class GroupMemberOwner(CommittingOwner):
         options: Of the query.
         subscription: The topics or partitions that the members subscribe to.
         group: From `group_settings`.
-        commits: Whether the driver commits offsets. Else tasks or the sink do, or nobody.
+        commits: Whether the driver commits what is finished. Else tasks, the sink or a program do, or nobody.
         positions: The query's positions; None: it has no checkpoint.
         siblings: Where to meet the other reads of this driver and group; None: nowhere.
+        program_commits: Whether a program without Spark reads, which commits itself.
     """
 
     def __init__(
@@ -75,9 +76,11 @@ class GroupMemberOwner(CommittingOwner):
         commits: bool,
         siblings: Siblings | None = None,
         positions: Positions | None = None,
+        program_commits: bool = False,
     ) -> None:
         self._committed_elsewhere = options.commit in ("task", "sink")
-        super().__init__(positions or Positions(), commits=commits, sets_back=commits or self._committed_elsewhere)
+        keeps = commits or self._committed_elsewhere or program_commits
+        super().__init__(positions or Positions(), commits=commits, keeps=keeps)
         self._group = group
         self._join_seconds = (group.rebalance_timeout_ms + _JOIN_MARGIN_MS) / 1000
         self._all_copies = options.redundant_emit == "all"

@@ -8,7 +8,6 @@ plans the records that are new (`stream_planner`).
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.group.background import Siblings
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.runtime.deadline import Deadline
 from kafka_source.source import replay
 from kafka_source.source.owners import fetch_committed
 from kafka_source.source.plan import PlannedInput, plan
@@ -29,10 +27,6 @@ if TYPE_CHECKING:
     from kafka_source.values.reader_schema import ReaderSchema
 
 log = logging.getLogger(__name__)
-
-# Longer than a session (45 s): the process of before, which died in the batch, may have been the member until then.
-_OTHERS_BEGIN_SECONDS = 60.0
-_LOOK_AGAIN_SECONDS = 1.0
 
 
 class MicroBatches(StreamPlanner):
@@ -93,10 +87,6 @@ class MicroBatches(StreamPlanner):
         if found and self._readers:
             readers = self._readers_of(end)
             found = [replace(one, readers=readers) for one in found]
-        if self._sink_commits and not is_replay and not start.by_sink:
-            # The first batch hands over every position, also where there is nothing to read. The group's offsets may be
-            # behind them: other settings committed before, perhaps not the last batch.
-            planned = [*planned, replay.idle(end)]
         self._owner.tasks_made(_ends_of(planned))
         return add_handoff(found, planned, end.stream or "", end.topics) if self._sink_commits else found
 
@@ -146,20 +136,9 @@ class MicroBatches(StreamPlanner):
         )
 
     def _remaining(self, planned: list[PlannedInput], stream: str) -> list[PlannedInput]:
-        """Return what a replay has to read when the sink commits the group's offsets.
-
-        Raises:
-            ApplicationRecoverableError: Other members own partitions of the batch, and have not begun to commit.
-        """
-        deadline = Deadline(_OTHERS_BEGIN_SECONDS)
-        while True:
-            owned = self._owner.commit_and_rejoin({})
-            committed = fetch_committed(self._options)
-            if not (unclear := replay.without_begin(planned, owned.slots, committed, stream)):
-                return replay.remaining(planned, owned.slots, committed, stream)
-            if deadline.left < _LOOK_AGAIN_SECONDS:
-                raise replay.begin_unknown(unclear)
-            time.sleep(_LOOK_AGAIN_SECONDS)
+        """Return what a replay has to read when the sink commits the group's offsets."""
+        owned = self._owner.commit_and_rejoin({})
+        return replay.remaining(planned, owned.slots, fetch_committed(self._options), stream)
 
     def _without_rewound(self, planned: list[PlannedInput]) -> list[PlannedInput]:
         """Leave partitions to the next batch that were rewound since this one was planned.

@@ -174,25 +174,26 @@ class CommittingOwner(PartitionOwner):
 
     Args:
         positions: The query's positions.
-        commits: Whether the driver commits offsets. Else tasks or the sink do, or nobody.
-        sets_back: Whether the group's offsets may be set back.
+        commits: Whether the driver commits what is finished. Else tasks, the sink or a program do, or nobody.
+        keeps: Whether the group's offsets are kept by anybody. Then the driver commits where reading starts, and sets
+            them back.
     """
 
-    def __init__(self, positions: Positions, *, commits: bool, sets_back: bool) -> None:
+    def __init__(self, positions: Positions, *, commits: bool, keeps: bool) -> None:
         self._positions = positions
         self._commits = commits
-        self._sets_back = sets_back
+        self._keeps = keeps
         self._done: deque[Commit] = deque(maxlen=_MAX_COMMITS)
         self._failures = 0
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit starting offsets; see `PartitionOwner`."""
-        if self._commits and starts:
+        if self._keeps and starts:
             self._commit_patiently(starts)
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
         """Set the group's offsets back; see `PartitionOwner`."""
-        lowered = not_below(starts, self.committed(sorted(starts))) if self._sets_back else {}
+        lowered = not_below(starts, self.committed(sorted(starts))) if self._keeps else {}
         if lowered:
             self._commit_patiently(lowered)
 
@@ -240,7 +241,7 @@ class StaticPartitions(CommittingOwner):
     ) -> None:
         if options.group_id is None:
             raise ValueError("the query has no group")
-        super().__init__(positions or Positions(), commits=commits, sets_back=commits)
+        super().__init__(positions or Positions(), commits=commits, keeps=commits)
         self._all = Standalone(cluster, subscription)
         self._group = options.group_id
         self._patience = options.coordinator_timeout_ms / 1000

@@ -19,7 +19,7 @@ from dataclasses import replace
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import LATEST
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import ApplicationRecoverableError, DataLossError, InvalidConfigurationError
+from kafka_source.errors import DataLossError, InvalidConfigurationError
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
@@ -35,7 +35,7 @@ from kafka_source.source_sink_handoff import Handoff
 def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, CommitOffset]) -> bool:
     """Return whether anybody has committed offsets of a batch that is done.
 
-    Without a sink that commits them the group has no offsets, or those with which the batch began.
+    Without a sink that commits them the group has the offsets with which the batch began.
     """
     read = {tp: span.start for tp, span in batch.partitions.items() if span.end > span.start}
     return any(tp in committed and committed[tp].offset != start for tp, start in read.items())
@@ -44,8 +44,8 @@ def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, Commi
 def describe_idle_sink(group: str | None) -> str:
     """Return the error for a sink that has not committed the first batch of a query with `commit=sink`."""
     return (
-        f"Option commit is sink, and the sink has not committed the first micro-batch of this query: group {group} has "
-        "no offset of it. Its rows were written. Write to Kafka with format kafkagroup, transactional=true and "
+        f"Option commit is sink, and the sink has not committed the first micro-batch of this query: group {group} "
+        "stands where the query has started. The rows were written. Write to Kafka with format kafkagroup, transactional=true and "
         f"commit.group={group}; or, with any other sink and with foreachBatch, set commit=batch, which commits after "
         "each micro-batch."
     )
@@ -88,34 +88,6 @@ def remaining(
     return found
 
 
-def without_begin(
-    planned: Iterable[PlannedInput],
-    owned: Collection[TopicPartition],
-    committed: Mapping[TopicPartition, CommitOffset],
-    stream: str,
-) -> list[Range]:
-    """Return what a replay cannot leave to other members yet, as the group does not say where they begin.
-
-    A member of before may still have the partitions until its session ends. If it never commits, nobody reads what the
-    replay leaves out. Arguments as in `remaining`.
-    """
-    batch = list(planned)
-    if _is_decided(batch, committed, stream):
-        return []
-    ranges = (r for one in batch for r in one.ranges)
-    return [r for r in ranges if r.size and r.topic_partition not in owned and r.topic_partition not in committed]
-
-
-def begin_unknown(ranges: Sequence[Range]) -> ApplicationRecoverableError:
-    """Return the error for what `without_begin` has found."""
-    r = ranges[0]
-    return ApplicationRecoverableError(
-        f"The query has planned offsets {r.start} to {r.end} of {r.topic}-{r.partition} in its last micro-batch, and "
-        "the sink has not committed it. Now another member of the group owns the partition, and has not committed an "
-        "offset of it yet. Restart the query: it continues when that member has committed, or has left the group."
-    )
-
-
 def _is_decided(batch: Iterable[PlannedInput], committed: Mapping[TopicPartition, CommitOffset], stream: str) -> bool:
     of_batch = ((r, committed.get(r.topic_partition)) for one in batch for r in one.ranges)
     return any(
@@ -139,18 +111,6 @@ def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOff
         # The new owner starts at the group's offset and reads the range.
         return r._replace(start=r.end)
     return r._replace(start=max(r.start, group_offset))
-
-
-def idle(end: StreamOffset) -> PlannedInput:
-    """Return the partitions of a batch in which there is nothing to read, as empty ranges."""
-    return PlannedInput(
-        -1,
-        tuple(
-            Range(tp.topic, tp.partition, s.end, s.end, epoch=end.epochs.get(tp, -1))
-            for tp, s in end.partitions.items()
-            if s.start == s.end
-        ),
-    )
 
 
 def handoff_of(
@@ -185,7 +145,7 @@ def handoffs_of(
     """Return what the source tells the sink about a batch: one hand-off, or one for each member that commits by itself.
 
     Args:
-        planned: What the batch reads; the slot -1 stands for any member.
+        planned: What the batch reads.
         members: The credentials of the slots that read, by slot number; at least one.
         stream: The stream's id.
         topic_ids: The ids of the topics that the batch was planned with.

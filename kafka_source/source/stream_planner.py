@@ -67,7 +67,7 @@ class StreamPlanner:
         options: Of the stream.
         siblings: Where to meet the other reads of this driver and group; None: nowhere.
         schemas: The ids of the schemas to which values are resolved, by column.
-        static: See `group_settings`.
+        program_commits: Whether a program without Spark reads, which commits itself. Its members are dynamic.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class StreamPlanner:
         siblings: Siblings | None = None,
         schemas: Mapping[str, int] | None = None,
         *,
-        static: bool = True,
+        program_commits: bool = False,
     ) -> None:
         self._options = options
         self._schemas = dict(schemas or {})
@@ -89,7 +89,13 @@ class StreamPlanner:
         check_dead_letter_topic(options, self._cluster, subscribed)
         self._positions = positions = Positions()
         self._owner = _partition_owner(
-            options, self._cluster, self._selection, len(subscribed), siblings, positions, static=static
+            options,
+            self._cluster,
+            self._selection,
+            len(subscribed),
+            siblings,
+            positions,
+            program_commits=program_commits,
         )
         self._topics = TopicTracker(
             TopicIds(self._cluster.topics, options.metadata_max_age_ms),
@@ -132,6 +138,8 @@ class StreamPlanner:
         self._admission.trigger_started()
         self._check_cluster(start)
         self._learn(start)
+        if self._options.in_group and self._options.commit != "none":
+            self._positions.stream = self._positions.stream or uuid.uuid4().hex
         with self._owner.rebalance_paused():
             return self._retry(lambda: self._next_attempt(start, limited=limited))
 
@@ -185,6 +193,10 @@ class StreamPlanner:
         if not self._owner.still_owned():
             # The driver was suspended while it planned, and other members may have read these records.
             return start
+        if self._sink_commits and not start.by_sink:
+            # From the sink's first batch on the group's offsets say what the output has, and the batch may run again
+            # without partitions that others own then. Other settings have committed before, perhaps not the last batch.
+            self._owner.remember(starts)
         self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
         self._planned = self._end_offset(starts, ends, owned, self._positions.end_epochs(starts, ends, leaders))
         self._owner.batch_planned(starts, ends, {**starts, **latest})
@@ -400,8 +412,6 @@ class StreamPlanner:
         owned: OwnedPartitions,
         epochs: Mapping[TopicPartition, int],
     ) -> StreamOffset:
-        if self._options.in_group and self._options.commit != "none":
-            self._positions.stream = self._positions.stream or uuid.uuid4().hex
         return StreamOffset(
             spans(starts, ends, owned.slots, owned.copies),
             cluster=self._cluster.cluster_id(),
@@ -428,7 +438,7 @@ def _partition_owner(
     siblings: Siblings | None,
     positions: Positions,
     *,
-    static: bool,
+    program_commits: bool,
 ) -> PartitionOwner:
     if not options.in_group:
         return Standalone(cluster, selection)
@@ -436,9 +446,17 @@ def _partition_owner(
     if not options.is_member:
         return StaticPartitions(options, cluster, selection, commits=commits, positions=positions)
     # In the consumer protocol a slot that a new process takes over is refused until the old one's session ends.
-    static = static and options.group_protocol == "classic"
+    static = not program_commits and options.group_protocol == "classic"
     group = group_settings(options, partitions=partitions, stream=True, static=static)
-    return GroupMemberOwner(options, selection, group, commits=commits, siblings=siblings, positions=positions)
+    return GroupMemberOwner(
+        options,
+        selection,
+        group,
+        commits=commits,
+        siblings=siblings,
+        positions=positions,
+        program_commits=program_commits,
+    )
 
 
 def _min_records_per_task(options: ReadOptions) -> int:

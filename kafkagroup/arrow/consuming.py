@@ -121,7 +121,7 @@ def consume(
         if options.group_protocol == "consumer":
             # Its members give partitions up between two calls, also while the caller still holds records of them.
             raise OptionError("group.protocol", "consumer", "classic; other members of the group may use consumer")
-        planner = StreamPlanner(options, static=False)
+        planner = StreamPlanner(options, program_commits=True)
     return GroupStream(options, wanted, planner, max_wait, bar, settings)
 
 

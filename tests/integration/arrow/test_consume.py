@@ -338,3 +338,15 @@ def test_wrong_arguments_are_said(settings: dict[str, str], name: str) -> None:
         arrow.consume(
             name, {"bootstrap.servers": settings["bootstrap.servers"], "group.id": "g", "group.protocol": "consumer"}
         )
+
+
+def test_what_came_after_the_start_and_was_not_committed_is_read_by_the_next_owner(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str]
+) -> None:
+    write_all(kafka, name, range(20))
+    with arrow.consume(name, settings, start="latest", max_wait=0.2) as first:
+        assert numbers(first) == []
+        write_all(kafka, name, range(20, 60))
+        assert sorted(numbers(first)) == list(range(20, 60))
+    with arrow.consume(name, settings, start="latest", max_wait=0.2) as second:
+        assert sorted(numbers(second)) == list(range(20, 60))

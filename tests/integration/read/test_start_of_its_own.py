@@ -116,3 +116,13 @@ def test_a_batch_that_runs_again_does_not_lower_what_others_have_committed(kafka
         planner.close()
     assert groups.committed(group) == {tp: 30}
     assert query.run() == []
+
+
+@pytest.mark.parametrize("commit", ["batch", "task"])
+def test_a_query_that_has_read_nothing_since_its_start_loses_nothing_to_another_one(kafka, topic, group, commit):
+    name = topic("latest-start", partitions=1)
+    produce(kafka.bootstrap_servers, name, COUNT)
+    given = {"subscribe": name, "startingOffsets": "latest", "commit": commit}
+    assert one_batch(Job(kafka, group, **given)) == []
+    produce(kafka.bootstrap_servers, name, 10, first=COUNT)
+    assert one_batch(Job(kafka, group, **given)) == list(range(COUNT, COUNT + 10))

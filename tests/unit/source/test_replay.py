@@ -15,7 +15,7 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import Where, check_read
 from kafka_source.source.plan import PlannedInput, plan
-from kafka_source.source.replay import handoff_of, handoffs_of, idle, remaining, without_begin
+from kafka_source.source.replay import handoff_of, handoffs_of, remaining
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -43,13 +43,6 @@ def test_what_others_have_read_is_left_out() -> None:
 
 def test_what_others_own_is_theirs_to_read() -> None:
     assert remaining(PLANNED, {B: 1}, {A: CommitOffset(10, metadata="mine")}, "mine") == PLANNED[1:]
-
-
-def test_what_others_own_is_not_left_to_them_while_the_group_does_not_say_where_they_begin() -> None:
-    committed = {B: CommitOffset(5, metadata="mine")}
-    assert without_begin(PLANNED, {B: 1}, committed, "mine") == [Range("t", 0, 10, 20)]
-    assert without_begin(PLANNED, {A: 0, B: 1}, committed, "mine") == []
-    assert without_begin(PLANNED, {B: 1}, {**committed, A: CommitOffset(10, metadata=OTHERS)}, "mine") == []
 
 
 def test_a_decided_batch_is_read_whole_for_the_operators_before_the_sink() -> None:
@@ -109,16 +102,16 @@ def test_a_handoff_has_each_partition_once_however_it_was_cut() -> None:
 
 def test_each_member_hands_its_own_ranges_over_where_members_have_epochs_of_their_own() -> None:
     planned = [PlannedInput(0, (Range("t", 0, 10, 20),)), PlannedInput(1, (Range("t", 1, 5, 9),))]
-    idle_one = PlannedInput(-1, (Range("t", 2, 7, 7),))
+    of_another = PlannedInput(7, (Range("t", 2, 7, 9),))  # A replayed batch may have had more slots.
     members = {
         slot: SlotCredentials("g", 3 + slot, f"m{slot}", None, slot=slot, per_member_epoch=True) for slot in (0, 1)
     }
-    first, second = handoffs_of([*planned, idle_one], members, "mine", {})
-    assert (first.member.generation, first.ranges) == (3, {A: (10, 20), TopicPartition("t", 2): (7, 7)})
+    first, second = handoffs_of([*planned, of_another], members, "mine", {})
+    assert (first.member.generation, first.ranges) == (3, {A: (10, 20), TopicPartition("t", 2): (7, 9)})
     assert (second.member.generation, second.ranges) == (4, {B: (5, 9)})
     together = {slot: replace(one, per_member_epoch=False) for slot, one in members.items()}
-    (whole,) = handoffs_of([*planned, idle_one], together, "mine", {})
-    assert whole == handoff_of([*planned, idle_one], together[0], "mine", {})
+    (whole,) = handoffs_of([*planned, of_another], together, "mine", {})
+    assert whole == handoff_of([*planned, of_another], together[0], "mine", {})
 
 
 def test_a_batch_that_begins_before_the_last_ones_end_is_read_where_the_group_was_rewound() -> None:
@@ -131,12 +124,6 @@ def test_a_batch_that_begins_before_the_last_ones_end_is_read_where_the_group_wa
     assert plan(without[1], without[0]) == [PlannedInput(0, (Range("t", 0, 100, 150),))]
 
 
-def test_the_first_batch_hands_over_the_positions_where_there_is_nothing_to_read() -> None:
-    end = StreamOffset({A: Span(20, 150, 0), B: Span(7, 7, 0)}, stream="mine", by_sink=True, slots=1)
-    handoff = handoff_of([*plan(end), idle(end)], SlotCredentials("g", 3, "m", None), "mine", {})
-    assert handoff.ranges == {A: (20, 150), B: (7, 7)}
-
-
 def test_the_streams_id_is_in_the_checkpoint_only_where_it_is_needed() -> None:
     plain = StreamOffset({A: Span(0, 1, 0)})
     assert "stream" not in plain.to_json()
@@ -147,9 +134,8 @@ def test_the_streams_id_is_in_the_checkpoint_only_where_it_is_needed() -> None:
 
 
 def test_ranges_and_handoffs_have_the_leader_epochs_of_the_plan() -> None:
-    spans = {A: Span(20, 150, 0), B: Span(7, 7, 0)}
-    end = StreamOffset(spans, slots=1, max_records=100, epochs={A: 4, B: 3})
-    planned = [*plan(end), idle(end)]
+    end = StreamOffset({A: Span(20, 150, 0), B: Span(5, 7, 0)}, slots=1, max_records=100, epochs={A: 4, B: 3})
+    planned = plan(end)
     assert {(r.partition, r.epoch) for one in planned for r in one.ranges} == {(0, 4), (1, 3)}
     handoff = handoff_of(planned, SlotCredentials("g", 3, "m", None), "mine", {})
     assert [handoff.end_of(tp, "mine") for tp in (A, B)] == [CommitOffset(150, 4, "mine"), CommitOffset(7, 3, "mine")]
