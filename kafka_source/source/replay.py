@@ -45,9 +45,9 @@ def describe_idle_sink(group: str | None) -> str:
     """Return the error for a sink that has not committed the first batch of a query with `commit=sink`."""
     return (
         f"Option commit is sink, and the sink has not committed the first micro-batch of this query: group {group} "
-        "stands where the query has started. The rows were written. Write to Kafka with format kafkagroup, transactional=true and "
-        f"commit.group={group}; or, with any other sink and with foreachBatch, set commit=batch, which commits after "
-        "each micro-batch."
+        "stands where the query has started. The rows were written. Write to Kafka with format kafkagroup, "
+        f"transactional=true and commit.group={group}; or, with any other sink and with foreachBatch, set "
+        "commit=batch, which commits after each micro-batch."
     )
 
 

@@ -91,8 +91,9 @@ class ConsumerMembership:
         self._assignment: GroupAssignment | None = None
         self._rebalances: deque[Rebalance] = deque(maxlen=_MAX_KEPT)
         self._in_flight = BatchInFlight()
-        # The epochs that the sink of the batch in flight knows.
-        self._published: tuple[int, ...] = ()
+        # The epochs that tasks and the sink of the batch in flight know. Each task asks for its slot's credentials, and
+        # an epoch may rise between two of them.
+        self._known_epochs: set[tuple[int, ...]] = set()
         self._calls, self._called_at = 0, time.monotonic()
         self._heard_at = time.monotonic()
         self._left: str | None = None
@@ -152,7 +153,7 @@ class ConsumerMembership:
     def credentials(self) -> tuple[SlotCredentials, ...]:
         """The slots' credentials, with the epochs of now; who gets them learns of later epochs by `_publish`."""
         found = self._credentials()
-        self._published = tuple(one.generation for one in found)
+        self._known_epochs.add(tuple(one.generation for one in found))
         return found
 
     def _credentials(self) -> tuple[SlotCredentials, ...]:
@@ -241,6 +242,8 @@ class ConsumerMembership:
     def set_batch_in_flight(self, batch: BatchInFlight) -> None:
         """Note the batch in flight: the slots keep its partitions until another one is noted."""
         self._in_flight = batch
+        if not batch.ends:
+            self._known_epochs.clear()
 
     def record_throughput(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
         """Ignore what the query has measured: the brokers' assignors do not weigh work."""
@@ -534,8 +537,8 @@ class ConsumerMembership:
             return
         if any(slot.member.state is State.LOST for slot in self._slots):
             await self._recover(batch)
-        elif tuple(slot.member.epoch for slot in self._slots) != self._published:
-            await self._publish(batch, self.credentials)
+        elif self._known_epochs != {tuple(slot.member.epoch for slot in self._slots)}:
+            await self._publish(batch)
 
     async def _leave_if_others_wait(self, batch: BatchInFlight) -> None:
         """Leave after `max.poll.interval.ms` if the group has other members (KIP-62); a query that is alone stays."""
@@ -552,18 +555,18 @@ class ConsumerMembership:
             self._left,
         )
         await self._leave_with_all(comes_back=False)
-        await self._publish(batch, ())
+        await self._publish(batch, lost=True)
 
     async def _recover(self, batch: BatchInFlight) -> None:
         """Join again with slots that were lost, and publish their credentials, unless others have the partitions."""
         if not self._recovers or await self._others_have(batch.ends.keys()):
             log.warning("group=%s: other members may have partitions of the lost batch", self._settings.group)
-            await self._publish(batch, ())
+            await self._publish(batch, lost=True)
             self._left = "other members may have partitions of the batch"
             return
         reason = Reason(RebalanceCause.LOST, "the group has removed slots in the middle of a batch")
         await self._join(reason, Deadline(self._settings.rebalance_timeout_ms / 1000))
-        await self._publish(batch, self.credentials)
+        await self._publish(batch)
 
     async def _others_have(self, partitions: Collection[TopicPartition] | None) -> bool:
         """Return whether other members have some of these partitions; None: whether there are any."""
@@ -573,16 +576,17 @@ class ConsumerMembership:
         others = [] if described is None else [d for d in described.members if d.member.member_id not in ours]
         return any(partitions is None or not d.assigned.isdisjoint(partitions) for d in others)
 
-    async def _publish(self, batch: BatchInFlight, owners: Iterable[SlotCredentials]) -> None:
-        """Publish who owns the partitions of the batch, for the sink's commit; nobody: it is lost. See `Renewal`."""
+    async def _publish(self, batch: BatchInFlight, *, lost: bool = False) -> None:
+        """Publish the credentials of now, or that the batch is lost, for the sink's commit. See `Renewal`."""
         if batch.publisher is None:
             return
+        owners = () if lost else self._credentials()
         owned_by = {tp: one for one in owners for tp in one.partitions}
         group, deadline = self._settings.group, Deadline(_REQUEST_SECONDS)
         try:
             await publish_owners(self._client, group, batch.publisher, batch.ends, owned_by, deadline)
+            self._known_epochs = {tuple(one.generation for one in owners)}
         except KafkaGroupError as error:
-            self._published = ()
             log.warning("group=%s: the batch gets no new credentials: %s", group, error)
 
     # ---- leaving

@@ -1,0 +1,58 @@
+"""The members of a query in the consumer protocol, while a batch is in flight."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.group.consumer_protocol import membership as module
+from kafka_source.group.consumer_protocol.member_state import State
+from kafka_source.group.consumer_protocol.membership import ConsumerMembership
+from kafka_source.group.model import BatchInFlight, GroupSettings
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.topic_selection import TopicSelection
+
+
+@pytest.fixture
+def membership() -> Iterator[ConsumerMembership]:
+    settings = Settings({"bootstrap.servers": "127.0.0.1:1"})
+    made = ConsumerMembership(settings, GroupSettings("g", slots=2), TopicSelection(topics=("t",)))
+    with closing(made):
+        for slot in made._slots:
+            slot.member = replace(slot.member, state=State.MEMBER, epoch=5)
+        yield made
+
+
+@pytest.mark.parametrize("rises", [False, True])
+def test_an_epoch_that_rises_while_tasks_get_their_credentials_is_published(
+    monkeypatch: pytest.MonkeyPatch, membership: ConsumerMembership, rises: bool
+) -> None:
+    published: list[str] = []
+
+    async def publish_owners(
+        client: object,
+        group: str,
+        publisher: str,
+        partitions: Collection[TopicPartition],
+        owned_by: Mapping[TopicPartition, SlotCredentials],
+        deadline: object,
+    ) -> None:
+        published.append(publisher)
+
+    monkeypatch.setattr(module, "publish_owners", publish_owners)
+    of_first = membership.credentials[0]
+    if rises:
+        # Another member has joined, and the answer to a heartbeat comes between the requests of two tasks.
+        membership._slots[0].member = replace(membership._slots[0].member, epoch=6)
+    of_second = membership.credentials[1]
+    membership.set_batch_in_flight(BatchInFlight({TopicPartition("t", 0): 10}, True, "sink"))
+    for _ in range(2):
+        asyncio.run(membership._watch_batch())
+    assert [of_first.generation, of_second.generation] == [5, 5]
+    assert published == ["sink"] * rises
