@@ -50,7 +50,8 @@ def check_decoding(options: ReadOptions, given: Mapping[str, str]) -> None:
         raise OptionError(
             "columnNameOfCorruptRecord", options.column_name_of_corrupt_record, "a value only with mode=PERMISSIVE"
         )
-    if options.column_name_of_corrupt_record in COLUMN_TYPES:
+    # Spark takes names that differ only in case for the same one.
+    if options.column_name_of_corrupt_record.lower() in map(str.lower, COLUMN_TYPES):
         takes = f"a name that is none of {', '.join(COLUMN_TYPES)}"
         raise OptionError("columnNameOfCorruptRecord", options.column_name_of_corrupt_record, takes)
 

@@ -95,7 +95,7 @@ def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
         ({"value.framing": "glue", "value.format": "protobuf"}, "confluent, confluent-header, none with Protobuf"),
         ({"mode": "SKIP"}, "one of FAILFAST, PERMISSIVE, DROPMALFORMED"),
         ({"columnNameOfCorruptRecord": "bad"}, "only with mode=PERMISSIVE"),
-        ({"columnNameOfCorruptRecord": "offset", "mode": "permissive"}, "a name that is none of key"),
+        ({"columnNameOfCorruptRecord": "Offset", "mode": "permissive"}, "a name that is none of key"),
         ({"deadletter.topic": "dead"}, "set mode to PERMISSIVE or DROPMALFORMED"),
         (
             {"deadletter.topic": "dead", "mode": "PERMISSIVE", "value.format": "string"},
