@@ -6,6 +6,7 @@ the id of its schema in front of the value, as Confluent's deserializers read it
 
 from __future__ import annotations
 
+from itertools import count
 from uuid import UUID
 
 import pyarrow as pa
@@ -19,6 +20,9 @@ _INDEXES_AT = 17
 # A number that stands for a GUID. An id of the registry has 31 bits.
 _FIRST = 1 << 31
 
+# A topic has a few GUIDs. Broken headers may name another one in each record.
+_MAX_KNOWN = 10_000
+
 
 class HeaderIds:
     """Puts the ids that are in headers where they are in Confluent's other framing, each GUID as a number.
@@ -29,8 +33,9 @@ class HeaderIds:
 
     def __init__(self, column: DecodedColumn) -> None:
         self._header = f"__{column}_schema_id"
-        self._guids: list[str] = []
-        self._heads: dict[bytes | None, bytes] = {}
+        self._numbers = count(_FIRST)
+        self._guids: dict[int, str] = {}
+        self._heads: dict[bytes, bytes] = {}
 
     def framed(self, raw: pa.Array, headers: pa.Array) -> pa.Array:
         """Return the values with a zero byte and 4 bytes in front of each that has the header."""
@@ -40,22 +45,22 @@ class HeaderIds:
         found = dict(zip(rows.filter(is_id).to_pylist(), entries.field("value").filter(is_id).to_pylist(), strict=True))
         if not found:
             return raw
+        if len(self._guids) > _MAX_KNOWN:
+            # A GUID that comes again gets another number.
+            self._guids, self._heads = {}, {}
         heads = [self._head(found.get(row)) for row in range(len(raw))]
         return pc.binary_join_element_wise(pa.array(heads, pa.binary()), raw, pa.scalar(b"", pa.binary()))
 
     def guid(self, number: int) -> str | None:
         """Return the GUID for which a number stands; None: it is an id of the registry."""
-        return self._guids[number - _FIRST] if _FIRST <= number < _FIRST + len(self._guids) else None
+        return self._guids.get(number)
 
     def _head(self, header: bytes | None) -> bytes:
-        if header not in self._heads:
-            self._heads[header] = self._made(header)
-        return self._heads[header]
-
-    def _made(self, header: bytes | None) -> bytes:
         if header is None or len(header) < _INDEXES_AT or header[0] != _GUID_FOLLOWS:
             return b""
-        # Headers with other message indexes have numbers of their own; the registry's client knows their GUID already.
-        number = _FIRST + len(self._guids)
-        self._guids.append(str(UUID(bytes=header[1:_INDEXES_AT])))
-        return b"\0" + number.to_bytes(4, "big") + header[_INDEXES_AT:]
+        if header not in self._heads:
+            # Headers with other message indexes have numbers of their own; the registry's client knows their GUID.
+            number = next(self._numbers)
+            self._guids[number] = str(UUID(bytes=header[1:_INDEXES_AT]))
+            self._heads[header] = b"\0" + number.to_bytes(4, "big") + header[_INDEXES_AT:]
+        return self._heads[header]

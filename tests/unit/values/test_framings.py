@@ -13,6 +13,7 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.source.row_columns import columns_to_fetch
+from kafka_source.values import header_ids
 from kafka_source.values.fingerprint import canonical_form, fingerprint
 from kafka_source.values.header_ids import HeaderIds
 from kafka_source.values.reader_schema import ProtobufMessage, ReaderSchema
@@ -151,6 +152,16 @@ def test_ids_of_headers_are_put_in_front_in_a_slice_too_and_each_number_means_it
     numbers = (1 << 31, (1 << 31) + 1, (1 << 31) + 2, 7)
     assert [ids.guid(number) for number in numbers] == [str(other), str(GUID), None, None]
     assert HeaderIds("value").framed(raw, headers) is raw
+
+
+def test_headers_that_all_differ_take_a_bounded_memory(monkeypatch):
+    monkeypatch.setattr(header_ids, "_MAX_KNOWN", 2)
+    ids = HeaderIds("value")
+    for number in range(9):
+        header = [{"key": "__value_schema_id", "value": b"\x01" + uuid.UUID(int=number).bytes}]
+        (framed,) = ids.framed(pa.array([b"a"], pa.binary()), pa.array([header], HEADERS)).to_pylist()
+        assert ids.guid(int.from_bytes(framed[1:5], "big")) == str(uuid.UUID(int=number))
+    assert [ids.guid((1 << 31) + number) is not None for number in range(9)] == [False] * 6 + [True] * 3
 
 
 def test_the_header_has_the_message_indexes_of_protobuf(registry):
