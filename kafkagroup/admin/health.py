@@ -37,7 +37,7 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
 
     Args:
         before: What was known; empty at the first look, which counts as if each partition had just moved.
-        now: The group's lag. A partition without a leader has none, and keeps what was known.
+        now: The group's lag. A partition without a leader has none, and is forgotten: nobody can read it.
         at: The time of the look, in seconds of a clock that all looks share. If it went back, the partition has just
             moved.
     """
@@ -46,8 +46,6 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
         partition = TopicPartition(row.topic, row.partition)
         known = before.get(partition)
         if row.behind is None:
-            if known is not None:
-                seen[partition] = known
             continue
         since = at
         # A lag that was not there at the look before may have come just now, however long ago that look was.

@@ -37,7 +37,7 @@ def looks(*rows: PartitionLag) -> dict[TopicPartition, PartitionSeen]:
         pytest.param([row(None, 7), row(None, 7)], 0, id="nothing was committed"),
         pytest.param([row(None, 7), row(0, 7)], 10, id="the first commit"),
         pytest.param([row(None, 0), row(None, 0)], 10, id="an empty partition"),
-        pytest.param([row(5, 9), row(5, None), row(5, 9)], 0, id="no leader for a while"),
+        pytest.param([row(5, 9), row(5, None), row(5, 9)], 20, id="no leader for a while"),
     ],
 )
 def test_since_when_it_stands_still(rows: list[PartitionLag], since: float) -> None:
@@ -49,6 +49,11 @@ def test_one_partition_that_stands_still_is_enough() -> None:
     seen = look_again(first, [row(7, 9), row(5, 9, 1)], 60)
     assert set(stalled(seen, 60, 60)) == {TopicPartition("orders", 1)}
     assert stalled(seen, 60, 61) == {}
+
+
+def test_a_partition_without_a_leader_is_not_stalled() -> None:
+    first = look_again({}, [row(5, 9)], 0)
+    assert stalled(look_again(first, [row(5, None)], 60), 60, 60) == {}
 
 
 def test_a_clock_that_went_back_starts_anew() -> None:
