@@ -164,7 +164,7 @@ class Export:
             )
         columns = columns_named(self.columns or DEFAULT_COLUMNS)
         start = "earliest" if self.start is None else self.start
-        options = self._options(start)
+        options = self._options(start, self.end)
         with without_prefix():
             pinned = pinned_ranges(options, start, self.end)
         begun = Begun(
@@ -181,14 +181,15 @@ class Export:
     def _continue(self, folder: Path, begun: Begun) -> Exported:
         self._check_same(folder, begun)
         positions = positions_of(folder, begun)
-        options = self._options("earliest")
+        options = self._options("earliest", "latest")
         with without_prefix():
             now = _check_identity(Cluster.of(options, cached_client(options.settings)), options, begun, folder)
             positions |= dict.fromkeys(now - positions.keys(), 0)
             if gone := positions.keys() - now:
                 tp = TopicPartition(begun.topic, min(gone))
                 raise DataLossError.of_deleted(tp, planned=positions[tp.partition])
-            pinned = pinned_ranges(replace(options, starting_offsets={begun.topic: positions}), end=self.end)
+            pinned = pinned_ranges(replace(options, starting_offsets={begun.topic: positions}))
+            wanted = pinned_ranges(self._options("earliest", self.end), end=self.end)
         for r in pinned.ranges:
             if r.start < positions[r.partition]:
                 # Accepted or not: what is written there now would be left out.
@@ -199,12 +200,15 @@ class Export:
                     truncated_to=r.start,
                     advice=_ANEW,
                 )
+        # What the folder has may reach further than this export shall.
+        ends = {r.partition: r.end for r in wanted.ranges}
+        ranges = tuple(r._replace(end=max(r.start, ends[r.partition])) for r in pinned.ranges)
         # A topic that is created again meanwhile is not that of the folder.
-        return self._write(folder, begun, options, replace(pinned, topics=begun.ids), positions)
+        return self._write(folder, begun, options, replace(pinned, ranges=ranges, topics=begun.ids), positions)
 
-    def _options(self, start: Position) -> ReadOptions:
+    def _options(self, start: Position, end: Position) -> ReadOptions:
         options = bounded_options(
-            self.topic, self.settings, start, self.end, DEFAULT_MAX_BYTES, not self.accept_loss, self.engine
+            self.topic, self.settings, start, end, DEFAULT_MAX_BYTES, not self.accept_loss, self.engine
         )
         return replace(options, batch_bytes=min(options.batch_bytes, self.part_bytes))
 

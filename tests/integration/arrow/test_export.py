@@ -135,10 +135,12 @@ def test_a_folder_is_continued(
     before = parts(folder)
     assert before == [f"0000{n}-{0:020}-{50:020}.{form}" for n in (0, 1)]
     assert "0 records" in command.says(*to)
+    assert "0 records" in command.says(*to, "--until", "-1h")
     assert parts(folder) == before
     write(kafka, name, 100, 151)
+    assert "6 records" in command.says(*to, "--until", '{"0": 56, "1": 20}')
     # The folder is there, so it needs no slash.
-    assert f"51 records of {name} to {folder} in 2 new parts" in command.says("export", name, "--to", folder)
+    assert f"45 records of {name} to {folder} in 2 new parts" in command.says("export", name, "--to", folder)
     keys = dataset.dataset(folder, format=form).to_table()["key"].to_pylist()
     assert sorted(map(int, keys)) == list(range(151))
     for other in (("--format", "jsonl"), ("--columns", "value"), ("--from", "@5")):
