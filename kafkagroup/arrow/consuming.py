@@ -12,13 +12,15 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from assignors.model import TopicPartition
+from kafka_source.cluster.lookup import Cluster
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import FencedError, OptionError
+from kafka_source.errors import FencedError, KafkaGroupError, OptionError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.group.model import subscription_of
+from kafka_source.kafka_client import cached_client
 from kafka_source.model.arrow_schema import arrow_schema
-from kafka_source.model.identity import ids_of_ranges
+from kafka_source.model.identity import ids_of_ranges, is_recreated, lost_topic
 from kafka_source.model.partition_runs import format_partitions
 from kafka_source.model.record_columns import Column
 from kafka_source.model.stream_offset import StreamOffset
@@ -26,6 +28,7 @@ from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.retry import RetryPolicy
 from kafka_source.source.plan import plan
+from kafka_source.source.start_and_end import raise_or_warn
 from kafka_source.source.stream_planner import StreamPlanner
 from kafka_source.transactions.offset_committer import transactional_id_of
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -152,6 +155,7 @@ class GroupStream(Stream):
         super().__init__(arrow_schema(columns), Bar(str(subscription_of(options)), bar))
         self._settings = dict(settings)
         self._options, self._planner, self._max_wait = options, planner, max_wait
+        self._cluster = Cluster.of(options, cached_client(options.settings))
         self._names = [column.name for column in columns]
         missing = (name for name in _PLACE if name not in self._names)
         self._columns = (*columns, *map(Column, missing))
@@ -160,9 +164,12 @@ class GroupStream(Stream):
         # done: what is in between is not committed.
         self._handed = StreamOffset()
         self._done: dict[TopicPartition, int] = {}
+        self._generation = -1
+        # A commit has failed: the next look for records begins with what is not done, unless the caller commits it.
         self._goes_back = False
-        # The group has rebalanced since records were handed out that are not committed.
+        # Records were handed out that are not committed, and others may be handed them, or this caller again.
         self._is_interrupted = False
+        self._transaction: Transaction | None = None
 
     def __repr__(self) -> str:
         return f"<{subscription_of(self._options)} as a member of group {self._options.group_id}>"
@@ -193,51 +200,48 @@ class GroupStream(Stream):
                 batch for `max.poll.interval.ms`. Nothing is committed. If you go on, the member joins again, and is
                 handed out what was not committed in the partitions that it gets.
             UnknownOutcomeError: No answer came, so the commit may be done. Call `commit` again.
+            DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
+                Nothing is committed.
             KafkaGroupError: Any other failure; nothing is committed.
         """
         self._check_open()
-        handed = self._uncommitted()
-        if not handed.partitions:
-            return
-        try:
-            self._planner.commit(handed)
-        except FencedError:
-            self._go_back()
-            raise
-        self._done |= handed.ends
-        self._is_interrupted = False
+        handed = self._to_commit()
+        if handed.partitions:
+            try:
+                self._planner.commit(handed)
+            except FencedError:
+                self._goes_back = True
+                raise
+        self._committed()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Commit what was handed out together with what is written in the block: all of it, or nothing (exactly once).
 
-        After an error nothing of the block is visible and no offset has moved: if you go on, the batches are handed out
-        again. The transactional id is made of the group and of the member's first partition, so the next owner fences
-        what is left of this one. The block may take `transaction.timeout.ms`, a minute if you do not say otherwise: if
-        this process dies in it, the next owners wait for so long. The producer has the settings of the stream; the
-        native engine is needed. Read with `isolation.level=read_committed` what other transactions have written.
+        After an error nothing of the block is visible and no offset has moved. Repeat the block with the batches that
+        you hold; or go on, and they are handed out again. The transactional id is made of the group and of the member's
+        first partition, so the next owner fences what is left of this one. The block may take `transaction.timeout.ms`,
+        a minute if you do not say otherwise: if this process dies in it, the next owners wait for so long. The producer
+        has the settings of the stream; the native engine is needed. Read with `isolation.level=read_committed` what
+        other transactions have written.
 
         Raises:
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was
-                handed out.
-            UnknownOutcomeError: The coordinator has not said whether the transaction is committed. If you go on, the
-                group's offsets tell where.
+                handed out. Go on: a repeated block has the same error.
+            UnknownOutcomeError: The coordinator has not said whether the transaction is committed. The group's offsets
+                tell: if you repeat the block and it is committed, that is a `FencedError`, and nothing is there twice.
+            DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
             KafkaGroupError: As `write`.
         """
         self._check_open()
-        with self._back_after_error():
-            options = transactional_options({**_TRANSACTIONS, **self._settings}, self._options.engine)
-            with Transaction(options, self._transactional_id, self._offsets) as transaction:
-                yield transaction
-            self._done |= self._uncommitted().ends
-
-    @contextmanager
-    def _back_after_error(self) -> Iterator[None]:
+        options = transactional_options({**_TRANSACTIONS, **self._settings}, self._options.engine)
         try:
-            yield
+            with Transaction(options, self._transactional_id, self._offsets) as self._transaction:
+                yield self._transaction
         except BaseException:
-            self._go_back()
+            self._goes_back = True
             raise
+        self._committed()
 
     def _transactional_id(self) -> str:
         owned = self._planner.owned.slots
@@ -247,14 +251,42 @@ class GroupStream(Stream):
 
     def _offsets(self) -> tuple[GroupOffsets, ...]:
         if self._is_interrupted:
-            raise FencedError(
-                f"Group {self._options.group_id} has rebalanced since the batches of this transaction were handed out: "
-                "other members may have their records. Nothing is committed, and what is still this member's is "
-                "handed out again.",
-                code=ErrorCode.ILLEGAL_GENERATION,
-            )
+            raise self._refusal("the group has rebalanced, or they are handed out again")
+        handed = self._to_commit()
+        if not handed.partitions:
+            return ()
+        if self._goes_back and self._committed_ahead():
+            # The outcome of the block before was not known, and now it is.
+            raise self._refusal("the group has committed further")
+        return (self._planner.offsets_of_member(handed),)
+
+    def _refusal(self, why: str) -> FencedError:
+        return FencedError(
+            f"Since the batches of this transaction were handed out, {why}: the output of group "
+            f"{self._options.group_id} may have their records, or get them. Nothing of this transaction is committed. "
+            "Go on: what is still this member's is handed out again.",
+            code=ErrorCode.ILLEGAL_GENERATION,
+        )
+
+    def _to_commit(self) -> StreamOffset:
+        """Return what was handed out and is not committed, without topics that were deleted or created again since.
+
+        Raises:
+            DataLossError: There are such topics, and `fail_on_data_loss` is set.
+        """
         handed = self._uncommitted()
-        return (self._planner.offsets_of_member(handed),) if handed.partitions else ()
+        if not handed.partitions:
+            return handed
+        topics = self._cluster.topics({tp.topic for tp in handed.partitions})
+        lost = {n: now for n, now in topics.items() if now is None or is_recreated(handed.topics.get(n), now.id)}
+        for name, now in sorted(lost.items()):
+            raise_or_warn(self._options, lost_topic(handed, name, now))
+        return handed.without(lost)
+
+    def _committed(self) -> None:
+        """Note that the caller has committed what was handed out."""
+        self._done |= self._uncommitted().ends
+        self._goes_back = self._is_interrupted = False
 
     def _uncommitted(self) -> StreamOffset:
         """Return the ends of the partitions in which records were handed out that are not committed."""
@@ -295,12 +327,14 @@ class GroupStream(Stream):
         """Rejoin if a rebalance is due, and return what to read next; None if there is nothing new."""
         if self._goes_back:
             self._find_way_back()
-        start, before = self._handed, self._planner.owned.generation
+        start = self._handed
         planned = self._planner.next(start, limited=False)
         owned = self._planner.owned
-        if owned.generation != before:
+        if owned.generation != self._generation:
             self._is_interrupted |= bool(self._uncommitted().partitions)
             self._keep(owned.slots)
+            self._follow_group()
+            self._generation = owned.generation
         if planned is start:
             return None
         for tp, span in planned.partitions.items():
@@ -325,19 +359,25 @@ class GroupStream(Stream):
         self._handed = replace(self._handed, partitions=kept)
         self._done = {tp: end for tp, end in self._done.items() if tp in owned}
 
-    def _go_back(self) -> None:
-        """Hand out again what is not done."""
-        back = {tp: s._replace(end=self._done.get(tp, s.end)) for tp, s in self._handed.partitions.items()}
-        self._handed = replace(self._handed, partitions=back)
-        self._goes_back = True
-        self._is_interrupted = False
+    def _follow_group(self) -> None:
+        """Count as done what other members have committed meanwhile."""
+        if self._uncommitted().partitions:
+            ahead = self._committed_ahead()
+            self._done |= ahead
+            self._move({tp: max(offset, self._handed.ends[tp]) for tp, offset in ahead.items()})
 
     def _find_way_back(self) -> None:
-        """Go on at the group's offsets where they are ahead: a commit of unknown outcome, or of another member."""
-        committed = self._planner.committed_after_failure(self._handed.partitions)
-        self._done |= {tp: offset for tp, offset in committed.items() if offset > self._done.get(tp, offset)}
-        self._go_back()
+        """Hand out again what is not done, from the group's offsets on where they are ahead."""
+        self._done |= self._committed_ahead()
+        self._move(self._done)
+        # What the open block has written of these batches would be there twice.
+        self._is_interrupted = self._transaction is not None and self._transaction.has_written
         self._goes_back = False
+
+    def _committed_ahead(self) -> dict[TopicPartition, int]:
+        """Return the group's offsets beyond what is done: a commit of unknown outcome, or of another member."""
+        committed = self._planner.committed_after_failure(self._handed.partitions)
+        return {tp: offset for tp, offset in committed.items() if offset > self._done.get(tp, offset)}
 
     def _batches(self, planned: StreamOffset) -> _Batches:
         """Yield the records that are planned, and note what was handed out."""
@@ -350,8 +390,26 @@ class GroupStream(Stream):
             left -= batch.num_rows
             self._count(batch, left)
             yield batch.select(self._names)
-        # There may be offsets without a record behind the last one.
-        self._move(planned.ends)
+        self._pass_without_records(planned.ends)
+
+    def _pass_without_records(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Move to these offsets, before which there are no more records, as the markers of transactions are none.
+
+        Where the caller has committed everything before, no batch will come with which to commit them, so they are
+        committed here: else a lag would stay.
+        """
+        waiting = self._uncommitted().partitions
+        self._move(ends)
+        passed = {tp: span for tp, span in self._uncommitted().partitions.items() if tp not in waiting}
+        if not passed:
+            return
+        try:
+            self._planner.commit(replace(self._handed, partitions=passed))
+        except KafkaGroupError as error:
+            # They are part of the caller's next commit.
+            log.info("group=%s: offsets without records are not committed yet: %s", self._options.group_id, error)
+            return
+        self._done |= {tp: span.end for tp, span in passed.items()}
 
     def _move(self, ends: Mapping[TopicPartition, int]) -> None:
         spans = {tp: s._replace(end=ends.get(tp, s.end)) for tp, s in self._handed.partitions.items()}

@@ -138,8 +138,14 @@ class Transaction:
                 self._commit()
         finally:
             # What is committed, or on its way to be, is not aborted.
-            if self._delivery is not None:
-                self._delivery.abort()
+            delivery, self._delivery = self._delivery, None
+            if delivery is not None:
+                delivery.abort()
+
+    @property
+    def has_written(self) -> bool:
+        """Whether the block has written something, and has not ended."""
+        return self._delivery is not None
 
     def write(self, topic: str | None, data: Data) -> int:
         """Write records, and return how many; arguments and errors as in the function `write`."""

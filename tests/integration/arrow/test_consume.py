@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import polars as pl
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import FencedError, OptionError, UnknownGroupError
+from kafka_source.errors import DataLossError, FencedError, OptionError, UnknownGroupError, UnknownOutcomeError
 from kafka_source.group.requests import leave_group
 from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.transactions.offset_transaction import commit_in
 from kafkagroup import arrow
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.integration.arrow.test_read import write
+from tests.support.records import create_again
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
@@ -271,6 +276,63 @@ def test_a_caller_that_takes_too_long_loses_its_partitions(
             stream.commit()
 
 
+def test_a_commit_does_not_undo_what_other_members_have_committed(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, loops: Callable[[], Loop]
+) -> None:
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, {**settings, "max.poll.interval.ms": 1500}, max_wait=0) as slow:
+        assert len(numbers(slow)) == 40
+        other = loops()
+        wait_until(lambda: len(other.seen) >= 40, "another member, which reads all", SECONDS)
+        write_all(kafka, name, range(40, 80))
+        wait_until(lambda: committed(groups, name) == 80, "what came meanwhile", SECONDS)
+        other.close()
+        assert numbers(slow) == []
+        slow.commit()
+        assert committed(groups, name) == 80
+
+
+def test_no_offset_of_a_deleted_topic_is_committed_for_a_new_one_of_its_name(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
+) -> None:
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, settings, max_wait=0, fail_on_data_loss=False) as stream:
+        assert len(numbers(stream)) == 40
+        kafka.delete_topic(name)
+        create_again(kafka, name, partitions=PARTITIONS)
+        assert numbers(stream) == []
+        stream.commit()
+    assert committed(groups, name) == 0
+
+
+@pytest.mark.requires_native
+def test_a_transaction_does_not_commit_for_a_topic_that_was_created_again(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, topic: Callable[..., str]
+) -> None:
+    out = topic("arrow-consume-out", partitions=PARTITIONS)
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, settings, max_wait=0) as stream:
+        with pytest.raises(DataLossError, match="created again"), stream.transaction() as transaction:
+            for batch in stream:
+                transaction.write(out, batch)
+            kafka.delete_topic(name)
+            create_again(kafka, name, partitions=PARTITIONS)
+        assert (values(out, settings), committed(groups, name)) == ([], 0)
+
+
+@pytest.mark.requires_native
+def test_a_member_that_has_committed_everything_has_no_lag(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
+) -> None:
+    producer = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{name}-writer"}
+    arrow.write(name, pl.DataFrame({"value": [str(number) for number in range(40)]}), producer)
+    with arrow.consume(name, {**settings, "isolation.level": "read_committed"}, max_wait=0) as stream:
+        for _ in stream:
+            stream.commit()
+    assert committed(groups, name) > 40, "the offsets of the records and of the markers"
+    assert sum(row.lag or 0 for row in groups.lag(name)) == 0
+
+
 def values(topic: str, settings: dict[str, str]) -> list[int]:
     with arrow.read(topic, {**settings, "isolation.level": "read_committed"}) as stream:
         return sorted(numbers(stream))
@@ -322,6 +384,51 @@ def test_a_transaction_of_a_member_that_was_removed_leaves_nothing(
             for batch in stream:
                 transaction.write(out, batch)
     assert (values(out, settings), committed(groups, name)) == (list(range(40)), 40)
+
+
+@pytest.mark.requires_native
+def test_a_transaction_that_is_repeated_writes_its_records_once(
+    kafka: EmbeddedKafka,
+    name: str,
+    settings: dict[str, str],
+    groups: Groups,
+    topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = topic("arrow-consume-out", partitions=PARTITIONS)
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, settings, max_wait=0) as stream:
+        for batch in stream:
+            with pytest.raises(TimeoutError), stream.transaction() as transaction:
+                transaction.write(out, batch)
+                raise TimeoutError
+            with stream.transaction() as transaction:
+                transaction.write(out, batch)
+        assert (values(out, settings), committed(groups, name)) == (list(range(40)), 40)
+
+        write_all(kafka, name, range(40, 80))
+        batches = list(stream)
+        with pytest.raises(TimeoutError), stream.transaction():
+            raise TimeoutError
+        with pytest.raises(FencedError, match="handed out again"), stream.transaction() as transaction:
+            for batch in itertools.chain(batches, stream):
+                transaction.write(out, batch)
+        assert (values(out, settings), committed(groups, name)) == (list(range(40)), 40)
+
+        async def lose_the_answer(*arguments: Any, **named: Any) -> None:
+            await commit_in(*arguments, **named)
+            raise UnknownOutcomeError("a test")
+
+        batches = list(stream)
+        with monkeypatch.context() as patch, pytest.raises(UnknownOutcomeError), stream.transaction() as transaction:
+            patch.setattr("kafkagroup.arrow.writing.commit_in", lose_the_answer)
+            for batch in batches:
+                transaction.write(out, batch)
+        with pytest.raises(FencedError, match="has committed further"), stream.transaction() as transaction:
+            for batch in batches:
+                transaction.write(out, batch)
+        assert list(stream) == []
+    assert (values(out, settings), committed(groups, name)) == (list(range(80)), 80)
 
 
 def test_wrong_arguments_are_said(settings: dict[str, str], name: str) -> None:
