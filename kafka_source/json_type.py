@@ -1,4 +1,4 @@
-"""The type of JSON values, as option `value.schema` or `key.schema` says it: the text that Spark's `from_json` takes.
+"""The type of JSON values, as option `value.schema` or `key.schema` says it: as Spark's `from_json`, or a JSON Schema.
 
 Spark's own parser of such texts is in the JVM, which the processes that plan a query do not have.
 """
@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 
 from kafka_source.errors import OptionError
 from kafka_source.spark_types import arrow_type
+from kafka_source.values.json_schema import SchemaError, json_schema_type
 
 _WORDS: dict[str, DataType] = {
     "boolean": BooleanType(),
@@ -60,16 +61,20 @@ def json_column_type(text: str, option: str = "value.schema") -> pa.DataType:
     """Return the Arrow type of a column of JSON values, all of which may be null.
 
     Args:
-        text: Fields (`id bigint, tags array<string>`), a type (`array<double>`), or what `StructType.json()` returns.
+        text: Fields (`id bigint, tags array<string>`), a type (`array<double>`), what `StructType.json()` returns, or a
+            JSON Schema.
         option: The option, for errors.
 
     Raises:
         OptionError: The text is no such type, or JSON values cannot have it.
     """
+    given = text.lstrip().startswith("{")
     try:
-        kind = StructType.fromJson(json.loads(text)) if text.lstrip().startswith("{") else _Parser(text).whole()
+        if given and json.loads(text).get("type") != "struct":
+            return json_schema_type(text)
+        kind = StructType.fromJson(json.loads(text)) if given else _Parser(text).whole()
         return arrow_type(_nullable(kind, 0))
-    except _NoTypeError as problem:
+    except (_NoTypeError, SchemaError) as problem:
         reason = str(problem)
     except (ValueError, KeyError, TypeError, AttributeError):
         reason = "it is no schema as JSON"

@@ -539,14 +539,22 @@ class JsonDecoder:
     Threads may share a decoder.
     """
 
-    def __new__(cls, kind: _ArrowType) -> JsonDecoder:
+    def __new__(cls, kind: _ArrowType, *, framing: str = "none") -> JsonDecoder:
         """Make a decoder.
 
         Args:
             kind: The type of the array.
+            framing: What precedes the text of each value; see `AvroDecoder`.
 
         Raises:
-            ValueError: JSON cannot be read as this type; the message has the path.
+            ValueError: JSON cannot be read as this type; the message has the path. Or the framing is not known.
+        """
+
+    def schema_ids(self, values: _ArrowArray) -> list[int]:
+        """Return the ids of the schemas of these values, each once, sorted. They do not change how values are read.
+
+        Raises:
+            ValueError: `values` is not an array of binary or large_binary.
         """
 
     def __arrow_c_schema__(self) -> CapsuleType:

@@ -31,6 +31,8 @@ from kafka_source.options.kinds import (
     StartingWord,
     TimestampStrategy,
     TransactionalOnLost,
+    ValueFormat,
+    ValueFraming,
 )
 from kafka_source.options.values import ValueOptions
 
@@ -503,6 +505,11 @@ class ReadOptions(ValueOptions):
     def is_member(self) -> bool:
         """Whether the query is a member of a consumer group."""
         return self.in_group and self.assign is None
+
+    def default_framing(self, value_format: ValueFormat, schema: str | None) -> ValueFraming:
+        """Return what precedes the values of a column if its options do not say it."""
+        # Who gives the columns of JSON reads JSON that names no schema, mostly.
+        return "none" if value_format == "json" and schema is not None else "confluent"
 
     @property
     def goes_on_after_bad_values(self) -> bool:

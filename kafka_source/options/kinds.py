@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeVar
 
 from kafka_source.options.declaration import Kind, NotTakenError
@@ -306,15 +306,16 @@ QUOTA_SCOPE: Kind[QuotaScope] = word("query", "member")
 TIMESTAMP_STRATEGY: Kind[TimestampStrategy] = word("error", "latest")
 TRANSACTIONAL_ON_LOST: Kind[TransactionalOnLost] = word("stop", "replay")
 DECODED_FORMATS = ("avro", "protobuf", "json")
-"""The formats whose values become a struct."""
-
-FORMATS_WITH_SCHEMA = ("avro", "protobuf")
-"""Those whose values have a schema in a registry."""
+"""The formats whose values become columns, with a schema that a registry may have."""
 
 VALUE_FORMAT: Kind[ValueFormat] = word("binary", "string", "avro", "protobuf", "json")
 VALUE_FRAMING: Kind[ValueFraming] = word("confluent", "confluent-header", "apicurio", "single-object", "glue", "none")
 FRAMINGS_OF_SINKS: tuple[ValueFraming, ...] = ("confluent", "none")
-FRAMINGS_OF_PROTOBUF: tuple[ValueFraming, ...] = ("confluent", "confluent-header", "none")
+FRAMINGS_OF: Mapping[ValueFormat, tuple[ValueFraming, ...]] = {
+    "protobuf": ("confluent", "confluent-header", "none"),
+    "json": ("confluent", "confluent-header", "apicurio", "glue", "none"),
+}
+"""Those of reads; Avro has all."""
 
 FRAMINGS_WITHOUT_REGISTRY: tuple[ValueFraming, ...] = ("single-object", "glue", "none")
 """With these no value has an id of the registry: all have the schema of the column."""

@@ -14,8 +14,7 @@ from kafka_source.options.catalog import ReadOptions, SinkOptions
 from kafka_source.options.declaration import declared_in
 from kafka_source.options.kinds import (
     DECODED_FORMATS,
-    FORMATS_WITH_SCHEMA,
-    FRAMINGS_OF_PROTOBUF,
+    FRAMINGS_OF,
     FRAMINGS_OF_SINKS,
 )
 from kafka_source.options.values import REGISTRY_PREFIX, ColumnOptions, ValueOptions
@@ -35,15 +34,12 @@ def check_decoding(options: ReadOptions, given: Mapping[str, str]) -> None:
     columns = (options.of_value, options.of_key)
     for column in columns:
         _refuse_unused(column, names, f"{column.column}.")
-        if column.has_schema:
+        if column.is_decoded:
             _check_reader_schema(options, column, names)
-        if column.format == "json" and column.schema is None:
-            takes = f"the columns of the JSON {column.column}s, as in `id bigint, tags array<string>`"
-            raise OptionError(f"{column.column}.schema", None, takes)
-    if any(column.has_schema for column in columns):
-        _check_registry(options, columns)
-    else:
-        _refuse_unused(options.of_value, names, REGISTRY_PREFIX)
+    # The ids of JSON Schemas are not looked up.
+    asking = [one for one in columns if one.is_decoded and not one.has_own_schema]
+    asking += [one for one in columns if one.names_schemas and one.format != "json"]
+    _check_registry(options, asking, names)
     if not options.decoded:
         return
     if options.mode != "PERMISSIVE" and "columnnameofcorruptrecord" in names:
@@ -56,31 +52,24 @@ def check_decoding(options: ReadOptions, given: Mapping[str, str]) -> None:
         raise OptionError("columnNameOfCorruptRecord", options.column_name_of_corrupt_record, takes)
 
 
-def _refuse_unused(
-    column: ColumnOptions, names: Collection[str], prefix: str, formats: Sequence[str] = FORMATS_WITH_SCHEMA
-) -> None:
+def _refuse_unused(column: ColumnOptions, names: Collection[str], prefix: str) -> None:
     """Refuse options that the column's format does not have.
 
     Args:
         column: The column.
         names: The options that are given, in lower case.
         prefix: The options to look at: those of the column, or of the registry.
-        formats: The formats with a schema, for the error.
     """
     own = column.column
     for option in declared_in(ValueOptions).values():
         name, what = option.name.lower(), option.name.lower().removeprefix(f"{own}.")
         if name not in names or not name.startswith(prefix) or what == "format":
             continue
-        if column.format == "json" and "json" not in formats and what != "schema":
-            problem = f"Remove the option {option.name}: JSON {own}s are read by {own}.schema, without a registry"
-        elif column.is_decoded and column.format != "protobuf" and what in _OF_PROTOBUF:
+        if column.is_decoded and column.format != "protobuf" and what in _OF_PROTOBUF:
             problem = f"Option {option.name} is for Protobuf {own}s: set {own}.format to protobuf, or remove it"
         elif not column.is_decoded:
-            words = " or ".join(formats)
+            words = " or ".join(DECODED_FORMATS)
             problem = f"Option {option.name} is for {own}s with a schema: set {own}.format to {words}, or remove it"
-        elif column.format == "json" and prefix == REGISTRY_PREFIX:
-            problem = f"Remove the option {option.name}: with {own}.framing=none JSON {own}s have no schema"
         else:
             continue
         raise OptionError(option.name, HIDDEN, problem=problem)
@@ -92,8 +81,14 @@ def _check_reader_schema(options: ReadOptions, column: ColumnOptions, names: Col
     if len(sources) > 1:
         problem = f"Keep one of the options {' and '.join(sources)}: each says which schema the column {own[:-1]} has"
         raise OptionError(sources[-1], None, problem=problem)
-    if column.format == "protobuf" and column.framing not in FRAMINGS_OF_PROTOBUF:
-        raise OptionError(f"{own}framing", column.framing, f"{', '.join(FRAMINGS_OF_PROTOBUF)} with Protobuf")
+    framings = FRAMINGS_OF.get(column.format, (column.framing,))
+    if column.framing not in framings:
+        raise OptionError(f"{own}framing", column.framing, f"{', '.join(framings)} with {own}format={column.format}")
+    if column.format == "json" and column.schema is None and options.schema_registry_url is None:
+        takes = (
+            f"the columns of the JSON {own[:-1]}s, as in `id bigint, tags array<string>`, or set schema.registry.url"
+        )
+        raise OptionError(f"{own}schema", None, f"{takes}, where a JSON Schema has them")
     if not sources and subject_of_topic(options, column) is None:
         problem = f"Set {own}subject, {own}schema.id or {own}schema: several topics may have several subjects"
         raise OptionError(f"{own}subject", None, problem=problem)
@@ -119,29 +114,25 @@ def check_encoding(options: SinkOptions, given: Mapping[str, str]) -> None:
     """
     names = {name.lower() for name in given}
     columns = (options.of_value, options.of_key)
-    url, with_id = options.schema_registry_url, list[ColumnOptions]()
+    with_id = list[ColumnOptions]()
     for column in columns:
-        _refuse_unused(column, names, f"{column.column}.", DECODED_FORMATS)
+        _refuse_unused(column, names, f"{column.column}.")
         if column.is_decoded and column.framing not in FRAMINGS_OF_SINKS:
             takes = f"{' or '.join(FRAMINGS_OF_SINKS)} in a sink"
             raise OptionError(f"{column.column}.framing", column.framing, takes)
-        if column.is_plain_json(url):
+        if column.is_plain_json:
             _check_plain_json(column, names)
         elif column.is_decoded:
             _check_writer_schema(options, column, names)
-            with_id += [column] if column.framing != "none" else []
+            with_id += [column] if column.names_schemas else []
     if options.auto_register_schemas and not with_id:
         problem = (
             "Remove auto.register.schemas: nothing is written with the id of a schema. That needs value.format or "
             "key.format, schema.registry.url, and not value.framing=none"
         )
         raise OptionError("auto.register.schemas", "true", problem=problem)
-    if any(column.format == "json" for column in with_id):
-        return
-    if any(column.has_schema for column in columns):
-        _check_registry(options, columns)
-    else:
-        _refuse_unused(options.of_value, names, REGISTRY_PREFIX, DECODED_FORMATS)
+    unframed = [one for one in columns if one.is_decoded and not one.is_plain_json and not one.has_own_schema]
+    _check_registry(options, [*with_id, *unframed], names)
 
 
 def _check_plain_json(column: ColumnOptions, names: Collection[str]) -> None:
@@ -184,24 +175,32 @@ def _check_writer_schema(options: SinkOptions, column: ColumnOptions, names: Col
         raise OptionError(f"{own}.subject", None, problem=problem)
 
 
-def _check_registry(options: ValueOptions, columns: Sequence[ColumnOptions]) -> None:
+def _check_registry(options: ValueOptions, asking: Sequence[ColumnOptions], names: Collection[str]) -> None:
     """Check that the registry is named if and only if somebody asks it.
 
     Args:
         options: The options.
-        columns: Of which one or more have a schema.
+        asking: The columns for which it is asked.
+        names: The options that are given, in lower case.
     """
-    asking = next((one for one in columns if one.asks_registry), None)
-    if asking is not None and options.schema_registry_url is None:
-        own = asking.column
-        hint = f"; with {own}.framing=none and {own}.schema no registry is asked" if asking.has_own_schema else ""
+    decoded = options.decoded
+    if not decoded:
+        _refuse_unused(options.of_value, names, REGISTRY_PREFIX)
+    elif asking and options.schema_registry_url is None:
+        own = asking[0].column
+        hint = f"; with {own}.framing=none and {own}.schema no registry is asked" if asking[0].has_own_schema else ""
         takes = f"the URL of the schema registry, where the schemas of the {own}s are{hint}"
         raise OptionError("schema.registry.url", None, takes)
-    if asking is None and options.schema_registry_url is not None:
-        known = next(one for one in columns if one.has_schema)
+    elif not asking:
+        declared = [option.name for option in declared_in(ValueOptions).values()]
+        given = [name for name in declared if name.startswith(REGISTRY_PREFIX) and name in names]
+        if not given:
+            return
+        known = decoded[0]
         why = f"with {known.column}.framing={known.framing} and {known.column}.schema no registry is asked"
-        problem = f"Remove schema.registry.url: {why}"
-        raise OptionError("schema.registry.url", HIDDEN, problem=problem)
+        if known.format == "json" and known.has_own_schema:
+            why += f". JSON {known.column}s with the id of a schema in front need {known.column}.framing=confluent"
+        raise OptionError(given[0], HIDDEN, problem=f"Remove {given[0]}: {why}")
 
 
 def subject_of_topic(options: ReadOptions, column: ColumnOptions) -> str | None:

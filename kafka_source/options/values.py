@@ -39,23 +39,19 @@ class ColumnOptions:
         return self.format in kinds.DECODED_FORMATS
 
     @property
-    def has_schema(self) -> bool:
-        """Whether the column is of a format whose values have a schema in a registry."""
-        return self.format in kinds.FORMATS_WITH_SCHEMA
-
-    @property
     def has_own_schema(self) -> bool:
         """Whether the options have the schema itself."""
         return self.schema is not None or self.descriptor_file is not None
 
     @property
-    def asks_registry(self) -> bool:
-        """Whether the registry is asked for the schema of the column or of a value."""
-        return self.has_schema and not (self.framing in kinds.FRAMINGS_WITHOUT_REGISTRY and self.has_own_schema)
+    def names_schemas(self) -> bool:
+        """Whether each value names its schema, which the registry has."""
+        return self.is_decoded and self.framing not in kinds.FRAMINGS_WITHOUT_REGISTRY
 
-    def is_plain_json(self, registry_url: str | None) -> bool:
-        """Whether a sink writes the column as JSON without the id of a schema."""
-        return self.format == "json" and (registry_url is None or self.framing == "none")
+    @property
+    def is_plain_json(self) -> bool:
+        """Whether the column is JSON with nothing in front."""
+        return self.format == "json" and self.framing == "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -82,10 +78,10 @@ class ValueOptions(CommonOptions):
         "value.schema",
         kinds.TEXT,
         "The schema of the column `value`: with `avro` as JSON, with `protobuf` the text of a `.proto` file, "
-        "with `json`, where it is required, a type as `from_json` takes it, `id bigint, tags array<string>`. A read "
+        "with `json` a type as `from_json` takes it, `id bigint, tags array<string>`, or a JSON Schema. A read "
         "resolves Avro values of other schemas to it, by Avro's rules. A sink writes with it, and with `json` and a "
         "registry it is a JSON Schema: the registry must have it, or `auto.register.schemas` registers it.",
-        default_text="with `avro` and `protobuf` the newest schema of `value.subject`",
+        default_text="the newest schema of `value.subject`",
         where=Where.ALL,
     )
     value_schema_id: int | None = option(
@@ -119,15 +115,14 @@ class ValueOptions(CommonOptions):
         "writes it. The first message is that of its last file. A sink takes it with `value.framing=none`.",
         where=Where.ALL,
     )
-    value_framing: ValueFraming = option(
+    value_framing: ValueFraming | None = option(
         "value.framing",
         kinds.VALUE_FRAMING,
-        "What precedes the Avro datum or the Protobuf message. `confluent`: a zero byte and the id of the schema in 4 "
-        "bytes, as the serializers of Confluent, Karapace and Redpanda write it; with Protobuf the message indexes "
-        "too. `none`: nothing; then all values have the column's schema. Reads know "
-        "[others](guides/schema-registry.md#framings) too; a sink writes JSON with the id if `schema.registry.url` is "
-        "set, and else without.",
-        default="confluent",
+        "What precedes the Avro datum, the Protobuf message or the JSON. `confluent`: a zero byte and the id of the "
+        "schema in 4 bytes, as the serializers of Confluent, Karapace and Redpanda write it; with Protobuf the message "
+        "indexes too. `none`: nothing; then all values have the column's schema. Reads know "
+        "[others](guides/schema-registry.md#framings) too.",
+        default_text="`confluent`; `none` for JSON if a sink has no registry, or a read a `value.schema`",
         where=Where.ALL,
     )
     key_format: ValueFormat = option_of_key(value_format)
@@ -136,7 +131,7 @@ class ValueOptions(CommonOptions):
     key_subject: str | None = option_of_key(value_subject)
     key_message_name: str | None = option_of_key(value_message_name)
     key_descriptor_file: str | None = option_of_key(value_descriptor_file)
-    key_framing: ValueFraming = option_of_key(value_framing)
+    key_framing: ValueFraming | None = option_of_key(value_framing)
     schema_registry_url: str | None = option(
         "schema.registry.url",
         kinds.TEXT,
@@ -191,6 +186,10 @@ class ValueOptions(CommonOptions):
         where=Where.ALL,
     )
 
+    def default_framing(self, value_format: ValueFormat, schema: str | None) -> ValueFraming:
+        """Return what precedes the values of a column if its options do not say it."""
+        return "none" if value_format == "json" and self.schema_registry_url is None else "confluent"
+
     @property
     def of_value(self) -> ColumnOptions:
         """The options of the column `value`."""
@@ -202,7 +201,7 @@ class ValueOptions(CommonOptions):
             self.value_subject,
             self.value_message_name,
             self.value_descriptor_file,
-            self.value_framing,
+            self.value_framing or self.default_framing(self.value_format, self.value_schema),
         )
 
     @property
@@ -216,7 +215,7 @@ class ValueOptions(CommonOptions):
             self.key_subject,
             self.key_message_name,
             self.key_descriptor_file,
-            self.key_framing,
+            self.key_framing or self.default_framing(self.key_format, self.key_schema),
         )
 
     @property

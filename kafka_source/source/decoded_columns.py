@@ -41,7 +41,7 @@ def readers_of(options: ReadOptions) -> Readers:
 def _reader_of(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
     if column.format != "json" or column.schema is None:
         return reader_schema(options, column)
-    # Only who reads JSON loads the parser of types.
+    # Only who gives a type loads its parser.
     from kafka_source.json_type import json_column_type
 
     kind = json_column_type(column.schema, f"{column.column}.schema")

@@ -115,9 +115,9 @@ class MicroBatches(StreamPlanner):
         return {column: self._reader_of(now, end.schemas.get(column)) for column, now in self._readers.items()}
 
     def _reader_of(self, now: ReaderSchema, then: int | None) -> ReaderSchema:
-        # A schema that the user gives as text has no id, and counts for replays too. So does a new one of Protobuf: a
-        # field has the same number in both, and the value that the record has.
-        if now.id is None or now.protobuf is not None or then is None or then == now.id:
+        # A schema that the user gives as text has no id, and counts for replays too. So does a new one of Protobuf or
+        # JSON: a field has the same number or name in both, and the value that the record has.
+        if now.id is None or now.format != "avro" or then is None or then == now.id:
             return now
         from kafka_source.values.reader_schema import registered
 

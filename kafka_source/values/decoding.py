@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from kafkagroup_native import DecodedValues, JsonDecoder
+from kafkagroup_native import AvroDecoder, DecodedValues, JsonDecoder, ProtobufDecoder
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import UnreadableRecordError
@@ -43,7 +43,7 @@ class ColumnDecoding:
     Attributes:
         reader: The schema of the column, to which values are resolved.
         type: The column's type.
-        framing: What precedes an Avro datum or a Protobuf message; JSON has nothing in front.
+        framing: What precedes an Avro datum, a Protobuf message or a text of JSON.
         corrupt: The column with the bytes of bad values, with `mode=PERMISSIVE`.
         registry: The settings of the registry's client.
     """
@@ -165,24 +165,8 @@ def _error(batch: pa.RecordBatch, row: int, reason: str) -> UnreadableRecordErro
     )
 
 
-class _JsonDecoder:
-    """A decoder of JSON values, which takes from each what the column has.
-
-    Args:
-        decoding: How to decode.
-    """
-
-    def __init__(self, decoding: ColumnDecoding) -> None:
-        self._type, self._kernel = decoding.type, JsonDecoder(decoding.type)
-
-    def decode(self, raw: pa.Array, _: pa.Array | None = None) -> tuple[pa.Array, list[_Bad]]:
-        """See `_SchemaDecoder`; JSON values have no schema id."""
-        decoded = self._kernel.decode(raw)
-        return pa.array(_Typed(decoded, self._type)), [_Bad(*bad) for bad in decoded.bad]
-
-
-class _SchemaDecoder:
-    """A decoder of Avro or Protobuf values, which asks the registry for the writer schemas that it meets.
+class _Decoder:
+    """A decoder of a column, which asks the registry for the writer schemas that it meets. JSON values need none.
 
     Args:
         key: How to decode; and the schema that the column has now, if the values are to be resolved to it after that.
@@ -195,12 +179,15 @@ class _SchemaDecoder:
         self._header_ids = HeaderIds(decoding.reader.column) if decoding.has_ids_in_headers else None
         framing = "confluent" if decoding.has_ids_in_headers else decoding.framing
         self._kernel = decoding.reader.decoder(framing=framing, fields=fields)
+        # A JSON Schema does not say how a value is read, so those of records are not asked for.
+        self._by_schema = None if isinstance(self._kernel, JsonDecoder) else self._kernel
         self._into_now: Callable[[pa.Array], pa.Array] | None = None
         if now is not None:
             self._into_now = column_of_now(decoding.reader, now, decoding.fields)
-        if decoding.framing in FRAMINGS_WITHOUT_REGISTRY and decoding.reader.protobuf is None:
+        if decoding.framing in FRAMINGS_WITHOUT_REGISTRY and self._by_schema and decoding.reader.format == "avro":
             text = decoding.reader.text
-            self._kernel.add_writer_schema(fingerprint(text) if decoding.framing == "single-object" else _UNNAMED, text)
+            number = fingerprint(text) if decoding.framing == "single-object" else _UNNAMED
+            self._by_schema.add_writer_schema(number, text)
         # The kernel's decoder is for one thread at a time.
         self._lock = threading.Lock()
 
@@ -209,14 +196,28 @@ class _SchemaDecoder:
         with self._lock:
             if self._header_ids is not None and headers is not None:
                 raw = self._header_ids.framed(raw, headers)
-            found = self._find(self._kernel.missing_ids(raw))
-            problems = {number: self._learn(number, schema) for number, schema in found.items()}
+            problems = {} if self._by_schema is None else self._learn(self._by_schema, raw)
             decoded = self._kernel.decode(raw)
         bad = [self._bad(row, n, (n is not None and problems.get(n)) or why) for row, n, why in decoded.bad]
         if self._into_now is None:
             return pa.array(_Typed(decoded, self._type)), bad
         column = self._into_now(pa.array(decoded))
         return pa.array(_Typed(column, self._type)), bad
+
+    def _learn(self, kernel: AvroDecoder | ProtobufDecoder, raw: pa.Array) -> dict[int, str]:
+        """Add the writer schemas that the kernel does not know; return why those cannot be used that cannot."""
+        problems = {}
+        for number, found in self._find(kernel.missing_ids(raw)).items():
+            if isinstance(found, RegisteredSchema):
+                found = found.check_kind(self._decoding.reader.format)
+            if isinstance(found, Unusable):
+                problems[number] = found.reason
+                continue
+            try:
+                kernel.add_writer_schema(number, found.text)
+            except ValueError as problem:
+                problems[number] = f"no value of it can be read with {self._decoding.reader}: {problem}"
+        return problems
 
     def _find(self, missing: Sequence[int]) -> Mapping[int, RegisteredSchema | Unusable]:
         """Return the writer schemas of these numbers of the kernel."""
@@ -238,18 +239,6 @@ class _SchemaDecoder:
     def _guid(self, number: int) -> str | None:
         return None if self._header_ids is None else self._header_ids.guid(number)
 
-    def _learn(self, number: int, found: RegisteredSchema | Unusable) -> str:
-        """Add a writer schema; return why it cannot be used, empty if it can."""
-        if isinstance(found, RegisteredSchema):
-            found = found.check_kind(self._decoding.reader.format)
-        if isinstance(found, Unusable):
-            return found.reason
-        try:
-            self._kernel.add_writer_schema(number, found.text)
-        except ValueError as problem:
-            return f"no value of it can be read with {self._decoding.reader}: {problem}"
-        return ""
-
 
 class _Typed:
     """An Arrow array with another type of the same layout: with other nullability."""
@@ -262,9 +251,4 @@ class _Typed:
         return self._kind.__arrow_c_schema__(), self._array.__arrow_c_array__()[1]
 
 
-def _decoder_of(key: tuple[ColumnDecoding, ReaderSchema | None]) -> _SchemaDecoder | _JsonDecoder:
-    decoding = key[0]
-    return _JsonDecoder(decoding) if decoding.reader.json is not None else _SchemaDecoder(key)
-
-
-_decoders = ProcessCache(_decoder_of)
+_decoders = ProcessCache(_Decoder)

@@ -1,7 +1,7 @@
 """The schema of a decoded column: given in the options, pinned by its id, or the newest of a subject.
 
 Protobuf values have fields by number, so the schema says which of them are columns, and how these are called. JSON
-values name no schema, so theirs is always given, as a type of Spark.
+values have fields by name: a JSON Schema, or a type of Spark that is given, says which of them are columns.
 
 It is fixed when a query is loaded, in the driver. The tasks resolve all values to it.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from kafkagroup_native import AvroDecoder, ProtobufDecoder
+    from kafkagroup_native import AvroDecoder, JsonDecoder, ProtobufDecoder
 
 from kafka_source.client_config import Settings
 from kafka_source.engine_selection import check_value_kernel
@@ -25,6 +25,7 @@ from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import DecodedColumn, ValueFormat
 from kafka_source.options.value_rules import subject_of_topic
 from kafka_source.options.values import ColumnOptions
+from kafka_source.values.json_schema import SchemaError, json_schema_type
 from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
 
 
@@ -48,8 +49,8 @@ class ReaderSchema:
     """The schema that the column has: of Avro, to which values are resolved, of Protobuf, or the type of JSON values.
 
     Attributes:
-        text: The Avro schema as JSON, the text of a `.proto` file, or the type of JSON values as Spark's `from_json`
-            takes it.
+        text: The Avro or JSON Schema as JSON, the text of a `.proto` file, or the type of JSON values as Spark's
+            `from_json` takes it.
         id: Its id in the registry; None: it was given in the options.
         json: The type of the column, if the values are JSON.
         protobuf: The message of the schema, if the values are Protobuf.
@@ -72,16 +73,21 @@ class ReaderSchema:
         """The format of the values."""
         return "json" if self.json is not None else "avro" if self.protobuf is None else "protobuf"
 
-    def decoder(self, *, framing: str, fields: Sequence[str] | None = None) -> AvroDecoder | ProtobufDecoder:
-        """Return a decoder of the kernel for Avro or Protobuf values.
+    def decoder(
+        self, *, framing: str, fields: Sequence[str] | None = None
+    ) -> AvroDecoder | ProtobufDecoder | JsonDecoder:
+        """Return a decoder of the kernel.
 
         Raises:
             InvalidConfigurationError: The schema is not valid, or cannot be a column.
         """
-        from kafkagroup_native import AvroDecoder, ProtobufDecoder
+        from kafkagroup_native import AvroDecoder, JsonDecoder, ProtobufDecoder
 
         message = self.protobuf
         try:
+            if self.json is not None:
+                kind = self.json if fields is None else pa.struct([self.json.field(name) for name in fields])
+                return JsonDecoder(kind, framing=framing)
             if message is None:
                 return AvroDecoder(self.text, fields=fields, framing=framing)
             schema = self.text if message.descriptors is None else message.descriptors
@@ -99,7 +105,7 @@ class ReaderSchema:
 
 
 def reader_schema(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
-    """Return the Avro or Protobuf schema of a column, as it is now.
+    """Return the schema of a column, as it is now; not one of JSON values that is given.
 
     Raises:
         InvalidConfigurationError: The kernel is not installed, the registry does not have the schema, or a descriptor
@@ -139,7 +145,7 @@ def registered(
         schema_id: The id.
         message: The full name of the message of a Protobuf schema; None: its first one.
         column: The column that it is for.
-        value_format: The format that it must have; None: Avro or Protobuf.
+        value_format: The format that it must have; None: any.
     """
     return _usable(registry_of(registry).by_id(schema_id), message, column, value_format)
 
@@ -150,13 +156,18 @@ def _usable(
     column: DecodedColumn,
     value_format: ValueFormat | None,
 ) -> ReaderSchema:
-    is_protobuf = isinstance(found, RegisteredSchema) and found.kind == "PROTOBUF"
     if isinstance(found, RegisteredSchema):
-        found = found.check_kind(value_format or ("protobuf" if is_protobuf or message is not None else "avro"))
+        found = found.check_kind(value_format or ("protobuf" if message is not None else found.kind))
+    kind: pa.DataType | None = None
+    if isinstance(found, RegisteredSchema) and found.kind == "JSON":
+        try:
+            kind = json_schema_type(found.text, dict(found.imports))
+        except SchemaError as problem:
+            found = Unusable(f"of the JSON Schema with id {found.id}, {problem}")
     if isinstance(found, Unusable):
         raise InvalidConfigurationError(f"The schema of the column {column} cannot be used: {found.reason}.")
-    protobuf = ProtobufMessage(message, found.imports) if is_protobuf else None
-    return ReaderSchema(found.text, found.id, protobuf=protobuf, column=column)
+    protobuf = ProtobufMessage(message, found.imports) if found.kind == "PROTOBUF" else None
+    return ReaderSchema(found.text, found.id, kind, protobuf, column)
 
 
 def described(column: ColumnOptions, path: str) -> ProtobufMessage:

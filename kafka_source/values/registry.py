@@ -69,7 +69,7 @@ class RegisteredSchema:
         id: Its number in the registry, which records have in front; -1: the registry does not say it.
         text: The schema. One of Avro includes the schemas that it refers to.
         kind: The registry's word for what it is: AVRO, PROTOBUF or JSON.
-        imports: The names and texts of the files that a Protobuf schema imports.
+        imports: The names and texts of the files that a Protobuf schema imports, or a JSON Schema refers to.
     """
 
     id: int
@@ -265,15 +265,14 @@ class Registry:
         answer = self._answer(_Request(path, what), deadline)
         text, kind = _text_and_kind(answer, what)
         included: dict[str, str] = {}
-        if kind in ("AVRO", "PROTOBUF"):
-            self._include(answer, included, deadline, _MAX_DEPTH, what)
+        self._include(answer, included, deadline, _MAX_DEPTH, what)
         if included and kind == "AVRO":
             try:
                 text = inline_references(text, included)
             except (ValueError, RecursionError) as problem:
                 raise _UnusableError(f"{what} is no valid schema ({type(problem).__name__})") from None
         number = answer.get("id", -1)
-        imports = tuple(included.items()) if kind == "PROTOBUF" else ()
+        imports = () if kind == "AVRO" else tuple(included.items())
         return RegisteredSchema(number if isinstance(number, int) else -1, text, kind, imports)
 
     def _include(

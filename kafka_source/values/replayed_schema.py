@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -78,7 +77,9 @@ def _default(
     field: pa.Field, record: dict[str, Any], declared: dict[str, Any], then: ReaderSchema, now: ReaderSchema
 ) -> pa.Array:
     """Return the default of a field, in one row: what the kernel makes of a record that was written without it."""
-    decoder = replace(now, text=json.dumps({**record, "fields": [declared]})).decoder(framing="none")
+    from kafkagroup_native import AvroDecoder
+
+    decoder = AvroDecoder(json.dumps({**record, "fields": [declared]}), framing="none")
     try:
         decoder.add_writer_schema(0, json.dumps({**record, "fields": []}))
     except ValueError:

@@ -110,7 +110,7 @@ def _given(options: SinkOptions, column: ColumnOptions, kind: pa.DataType) -> Wr
     text, protobuf = column.schema, None
     if column.descriptor_file is not None:
         text, protobuf = "", described(column, column.descriptor_file)
-    elif column.is_plain_json(options.schema_registry_url):
+    elif column.is_plain_json:
         text = ""
     elif text is None and options.auto_register_schemas and column.framing != "none":
         text = json_schema(kind) if column.format == "json" else avro_schema(kind)

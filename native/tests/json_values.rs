@@ -12,6 +12,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use changes::Rng;
 use kafkagroup_native::json::decoder::Decoder;
+use kafkagroup_native::values::framing::Framing;
 use mutated_values::Subject;
 
 fn list(item: DataType) -> DataType {
@@ -131,7 +132,7 @@ fn many(
 
 fn subjects() -> Vec<Subject> {
     let subject = |kind: DataType| {
-        let decoder = Decoder::new(&kind).unwrap();
+        let decoder = Decoder::new(&kind, Framing::None).unwrap();
         Subject {
             decode: Box::new(move |values| decoder.decode(values)),
             value: Box::new(move |rng| {

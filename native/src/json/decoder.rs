@@ -5,21 +5,23 @@ use arrow_schema::DataType;
 use super::plan::{Node, of_type};
 use super::reader::Reader;
 use crate::values::fault::Fault;
-use crate::values::rows::{Decoded, Failure, Values, rows_of};
+use crate::values::framing::Framing;
+use crate::values::rows::{Decoded, Failure, Values, Writers, rows_of};
 use crate::values::slot::Slot;
 
-/// Decodes values into columns of a type.
+/// Decodes values into columns of a type. A JSON Schema that values name decides nothing about how they are read.
 pub struct Decoder {
     slot: Slot,
     node: Node,
     kind: DataType,
+    framing: Framing,
 }
 
 impl Decoder {
-    pub fn new(kind: &DataType) -> Result<Self, Fault> {
+    pub fn new(kind: &DataType, framing: Framing) -> Result<Self, Fault> {
         let (slot, node) = of_type(kind)?;
         let kind = slot.data_type();
-        Ok(Self { slot, node, kind })
+        Ok(Self { slot, node, kind, framing })
     }
 
     pub fn kind(&self) -> &DataType {
@@ -30,9 +32,17 @@ impl Decoder {
     pub fn decode(&self, values: &impl Values) -> Result<Decoded, Failure> {
         let mut scratch = vec![];
         let rows = rows_of(values, &self.slot, |_, value, column| {
-            Reader::read(value, &mut scratch, &self.node, column).map_err(|fault| (None, fault))
+            let (id, text) = self.framing.split(value).map_err(|fault| (None, fault))?;
+            let id = (self.framing != Framing::None).then_some(id);
+            let text = &*self.framing.unpack(value, text).map_err(|fault| (id, fault))?;
+            Reader::read(text, &mut scratch, &self.node, column).map_err(|fault| (id, fault))
         })?;
         rows.finish(&self.kind)
+    }
+
+    /// Returns the ids of the schemas of these values, each once.
+    pub fn ids(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
+        Writers::<()>::default().missing(values, self.framing)
     }
 }
 
@@ -46,7 +56,7 @@ mod tests {
 
     fn messages(kind: DataType, values: [&[u8]; 3]) -> (Vec<usize>, Vec<String>, usize) {
         let kind = DataType::Struct(vec![Field::new("a", kind, true)].into());
-        let decoded = Decoder::new(&kind).unwrap().decode(&values).unwrap();
+        let decoded = Decoder::new(&kind, Framing::None).unwrap().decode(&values).unwrap();
         decoded.data.validate_full().unwrap();
         let rows = decoded.bad.iter().map(|bad| bad.row).collect();
         (rows, decoded.messages.iter().map(ToString::to_string).collect(), decoded.data.len())
@@ -63,10 +73,20 @@ mod tests {
     fn a_field_that_comes_again_replaces_the_one_before() {
         let values: [&[u8]; 3] = [br#"{"a": "x", "a": "y"}"#, br#"{"a": "x", "a": null}"#, b"{}"];
         let kind = DataType::Struct(vec![Field::new("a", DataType::Utf8, true)].into());
-        let decoded = Decoder::new(&kind).unwrap().decode(&values).unwrap();
+        let decoded = Decoder::new(&kind, Framing::None).unwrap().decode(&values).unwrap();
         let texts = &decoded.data.child_data()[0];
         assert_eq!((texts.null_count(), texts.buffers()[1].as_slice()), (2, &b"y"[..]));
         assert!(decoded.bad.is_empty());
+    }
+
+    #[test]
+    fn an_id_in_front_is_told_with_what_is_wrong_behind_it() {
+        let kind = DataType::Struct(vec![Field::new("a", DataType::Int64, true)].into());
+        let decoder = Decoder::new(&kind, Framing::Confluent).unwrap();
+        let values: [&[u8]; 3] = [b"\0\0\0\0\x07{\"a\": 1}", b"\0\0\0\0\x08{\"a\": \"x\"}", b"{\"a\": 1}"];
+        let bad: Vec<_> = decoder.decode(&values).unwrap().bad.iter().map(|bad| (bad.row, bad.id)).collect();
+        assert_eq!(bad, [(1, Some(8)), (2, None)]);
+        assert_eq!(decoder.ids(&values).unwrap(), [7, 8]);
     }
 
     #[test]

@@ -118,9 +118,15 @@ pub struct JsonDecoder {
 #[pymethods]
 impl JsonDecoder {
     #[new]
-    fn new(kind: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let inner = json::decoder::Decoder::new(&imported_type(kind)?).map_err(refuse)?;
+    #[pyo3(signature = (kind, *, framing="none"))]
+    fn new(kind: &Bound<'_, PyAny>, framing: &str) -> PyResult<Self> {
+        let framing = Framing::parse(framing).map_err(PyValueError::new_err)?;
+        let inner = json::decoder::Decoder::new(&imported_type(kind)?, framing).map_err(refuse)?;
         Ok(Self { inner })
+    }
+
+    fn schema_ids(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+        missing(py, values, &self.inner)
     }
 
     fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<DecodedValues> {
@@ -136,10 +142,8 @@ impl JsonDecoder {
 trait Decode: Sync {
     fn decode_column(&self, values: &impl Values) -> Result<Decoded, Failure>;
 
-    /// Returns the ids of writer schemas that are not known yet; JSON has none.
-    fn missing_in(&self, _: &impl Values) -> Result<Vec<u64>, Failure> {
-        Ok(vec![])
-    }
+    /// Returns the ids of writer schemas that are not known yet. No writer schema of JSON is known.
+    fn missing_in(&self, values: &impl Values) -> Result<Vec<u64>, Failure>;
 }
 
 impl Decode for avro::decoder::Decoder {
@@ -165,6 +169,10 @@ impl Decode for protobuf::decoder::Decoder {
 impl Decode for json::decoder::Decoder {
     fn decode_column(&self, values: &impl Values) -> Result<Decoded, Failure> {
         self.decode(values)
+    }
+
+    fn missing_in(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
+        self.ids(values)
     }
 }
 

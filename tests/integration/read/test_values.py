@@ -381,3 +381,52 @@ def test_protobuf_values_are_columns(spark, kafka, topic, kafkagroup_schema_regi
     assert [row["_corrupt_record_key"] for row in rows[-2:]] == [None, key[:-1]]
     with pytest.raises(Exception, match=rf"{name}-0 at offset 60.*schema id is {now}; the record is a message Note"):
         reader(spark, kafka, name, **options).schema("value struct<discount: double, id: bigint>").load().collect()
+
+
+def test_values_of_a_json_schema_are_columns(spark, kafka, topic, kafkagroup_schema_registry):
+    """Two schemas by turns, of which one refers to a third; tombstones, damaged JSON, an Avro value; plain JSON keys."""
+    name, registry = topic("json-schema", partitions=1), kafkagroup_schema_registry
+    line = {"type": "object", "properties": {"item": {"type": "string"}, "count": {"type": "integer"}}}
+    order: dict[str, object] = {"id": {"type": "integer"}, "amount": {"type": ["number", "null"]}}
+    registry.register(f"{name}-line", line, kind="JSON")
+    before = registry.register(f"{name}-value", {"type": "object", "properties": order}, kind="JSON")
+    order |= {
+        "lines": {"type": "array", "items": {"$ref": "line.json"}},
+        "at": {"type": "string", "format": "date-time"},
+    }
+    of_line = [{"name": "line.json", "subject": f"{name}-line", "version": 1}]
+    schema = {"type": "object", "properties": order}
+    now = registry.register(f"{name}-value", schema, kind="JSON", references=of_line)
+    avro_id = registry.register(f"{name}-avro", NOW)
+
+    def written(number, value):
+        return b"\0" + number.to_bytes(4, "big") + value
+
+    old = written(before, b'{"id": 7, "amount": null}')
+    new = written(now, b'{"amount": 2.5, "id": 8, "lines": [{"item": "x"}], "at": "2026-11-26T10:20:30Z", "more": {}}')
+    bad = [written(now, b'{"id": "8"}'), b'{"id": 8}', framed(avro_id, NOW, {"id": 5, "amount": 0.5})]
+    write(kafka, name, *[old, new, None] * 20, *bad, key=b'{"shop": 7}')
+    options = {
+        "value.format": "json",
+        "schema.registry.url": registry.url,
+        "key.format": "json",
+        "key.schema": "shop int",
+    }
+    frame = reader(spark, kafka, name, **options, mode="PERMISSIVE").load()
+    assert frame.schema["value"].dataType.simpleString() == (
+        "struct<id:bigint,amount:double,lines:array<struct<item:string,count:bigint>>,at:timestamp>"
+    )
+    fields = ("value.id", "value.amount", "value.lines", "unix_seconds(value.at) AS at")
+    rows = frame.orderBy("offset").selectExpr(*fields, "key.shop", "_corrupt_record").collect()
+    read: list[tuple[object, ...]] = [(7, None, None, None), (8, 2.5, [("x", None)], 1_795_688_430), (None,) * 4]
+    assert [tuple(row)[:4] for row in rows] == [*read * 20, *[(None,) * 4] * 3]
+    assert {row.shop for row in rows} == {7}
+    assert [row["_corrupt_record"] for row in rows[-3:]] == bad
+    with pytest.raises(Exception, match=rf"{name}-0 at offset 60.*schema id is {now}; field id: not a number"):
+        reader(spark, kafka, name, **options).schema("value struct<id: bigint>").load().collect()
+    # The type may be given, and is then all that is needed of the registry.
+    given = {"value.format": "json", "value.schema": "id bigint", "value.framing": "confluent", "mode": "DROPMALFORMED"}
+    assert values(reader(spark, kafka, name, **given).load()) == [*[(7,), (8,), None] * 20]
+    # Of a pinned id, and without a frame.
+    pinned = {**options, "value.schema.id": before, "value.framing": "none", "mode": "DROPMALFORMED"}
+    assert [row for row in values(reader(spark, kafka, name, **pinned).load()) if row] == [(8, None)]

@@ -78,7 +78,7 @@ def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"value.schema": '"long"', "value.format": "binary"}, "set value.format to avro"),
+        ({"value.schema": '"long"', "value.format": "binary"}, "set value.format to avro or protobuf or json"),
         ({"schema.registry.url": "http://there", "value.format": "string"}, "set value.format to avro"),
         ({"value.schema.id": "7", "value.subject": "other"}, "Keep one of"),
         ({"value.schema.id": "seven"}, "whole number"),
@@ -92,7 +92,10 @@ def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
         ),
         ({"value.framing": "avro"}, "one of confluent, confluent-header, apicurio, single-object, glue, none"),
         ({"value.framing": "glue", "value.schema": '"long"'}, "with value.framing=glue and value.schema no registry"),
-        ({"value.framing": "glue", "value.format": "protobuf"}, "confluent, confluent-header, none with Protobuf"),
+        (
+            {"value.framing": "glue", "value.format": "protobuf"},
+            "confluent, confluent-header, none with value.format=protobuf",
+        ),
         ({"mode": "SKIP"}, "one of FAILFAST, PERMISSIVE, DROPMALFORMED"),
         ({"columnNameOfCorruptRecord": "bad"}, "only with mode=PERMISSIVE"),
         ({"columnNameOfCorruptRecord": "Offset", "mode": "permissive"}, "a name that is none of key"),
@@ -126,7 +129,7 @@ def test_the_options_of_keys_are_those_of_values():
     given = {**BASE, "key.format": "avro", "schema.registry.url": "http://there", "key.schema.id": "7"}
     options = check_load({**given, "deadletter.topic": "dead", "mode": "DROPMALFORMED"}).options
     assert options.decoded == (options.of_key,)
-    assert (options.key_schema_id, options.key_framing) == (7, "confluent")
+    assert (options.key_schema_id, options.of_key.framing) == (7, "confluent")
     both = {**given, "value.format": "json", "value.schema": "id bigint", "columnNameOfCorruptRecord": "bad"}
     options = check_load({**both, "mode": "PERMISSIVE"}).options
     assert [options.corrupt_column(one.column) for one in options.decoded] == ["bad", "bad_key"]
@@ -145,8 +148,9 @@ def test_the_options_of_keys_are_those_of_values():
         ({"key.schema": None, "subscribe": "a,b"}, r"Set key\.subject, key\.schema\.id or key\.schema"),
         ({"schema.registry.url": None}, r"where the schemas of the keys are; with key\.framing=none and key\.schema"),
         ({"key.framing": "none"}, r"Remove schema\.registry\.url: with key\.framing=none and key\.schema"),
-        ({"key.format": "json", "schema.registry.url": None, "key.subject": "s"}, r"JSON keys are read by key\.schema"),
-        ({"value.format": "json"}, r"value\.schema is missing"),
+        ({"key.format": "json"}, r"Remove schema\.registry\.url: .* need key\.framing=confluent"),
+        ({"key.format": "json", "key.subject": "s"}, r"key\.schema and key\.subject: each says"),
+        ({"value.format": "json", "subscribe": "a,b"}, r"Set value\.subject, value\.schema\.id or value\.schema"),
     ],
 )
 def test_options_of_keys_that_contradict_each_other_are_refused(changed, said):
@@ -177,7 +181,9 @@ JSON_TEXT: dict[str, str | None] = {"value.format": "json", "schema.registry.url
         ),
         ({**JSON_TEXT, "value.schema.id": "7"}, r"set schema\.registry\.url .* or remove value\.schema\.id"),
         ({**JSON_TEXT, "auto.register.schemas": "true"}, r"Remove auto\.register\.schemas: nothing"),
-        ({"value.format": "json", "value.framing": "none"}, r"Remove the option schema\.registry\.url"),
+        ({"value.format": "json", "value.framing": "none"}, r"Remove schema\.registry\.url"),
+        ({**JSON_TEXT, "value.framing": "confluent"}, r"schema\.registry\.url is missing"),
+        ({**JSON_TEXT, "schema.registry.timeout.ms": "5"}, r"Remove schema\.registry\.timeout\.ms"),
         ({"schema.registry.url": None}, r"schema\.registry\.url"),
         ({"topic": None}, r"Set value\.subject or value\.schema\.id"),
         ({"value.schema.id": "7", "value.subject": "s"}, r"value\.schema\.id and value\.subject"),
@@ -229,15 +235,31 @@ def test_json_values_need_a_type_and_no_registry():
     given = {**JSON, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "bad", "deadletter.topic": "dead"}
     options = check_load({**given, "subscribe": "orders,returns"}).options
     assert (options.decoded, options.goes_on_after_bad_values) == ((options.of_value,), True)
+    assert options.of_value.framing == "none"
+    assert check_load({**JSON, "value.framing": "confluent"}).options.of_value.framing == "confluent"
+
+
+def test_json_values_with_the_id_of_a_schema_need_a_registry_and_no_type():
+    given = {**BASE, "value.format": "json", "schema.registry.url": "http://there"}
+    assert check_load(given).options.of_value.framing == "confluent"
+    assert check_load({**given, "value.framing": "none", "value.schema.id": "7"}).options.schema_registry_url
+    # Here it is the key that asks.
+    plain = {**given, "value.schema": "id bigint", "key.format": "avro"}
+    assert check_load(plain).options.of_value.framing == "none"
 
 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({"value.schema": None}, r"value\.schema is missing"),
-        ({"value.schema.id": "7"}, r"Remove the option value\.schema\.id"),
-        ({"value.framing": "none"}, r"Remove the option value\.framing"),
-        ({"schema.registry.url": "http://there"}, r"Remove the option schema\.registry\.url"),
+        ({"value.schema.id": "7"}, r"value\.schema and value\.schema\.id: each says"),
+        (
+            {"value.framing": "single-object"},
+            "confluent, confluent-header, apicurio, glue, none with value.format=json",
+        ),
+        ({"schema.registry.url": "http://there"}, r"Remove schema\.registry\.url: .* need value\.framing=confluent"),
+        ({"value.schema": None, "schema.registry.url": "http://there", "subscribe": "a,b"}, r"Set value\.subject"),
+        ({"value.message.name": "m"}, "is for Protobuf values"),
         ({"columnNameOfCorruptRecord": "bad"}, "only with mode=PERMISSIVE"),
     ],
 )

@@ -173,3 +173,25 @@ def test_the_header_has_the_message_indexes_of_protobuf(registry):
     found, why = read(decoding("confluent-header", registry, reader), b"\x08\x05", b"\x0a\x01x", headers=orders)
     assert found == [FIVE, None]
     assert why == [f"its schema has the GUID {GUID}; the record is a message Note, and the column Order"]
+
+
+# What Confluent's Python JSONSerializer (2.16.1) wrote with the schema 1 of a registry.
+OF_CONFLUENT = "00000000017b226964223a20372c226e616d65223a226772c3bc657a69227d"
+
+
+def test_json_has_every_framing_but_avros_own_and_its_schemas_are_not_asked_for():
+    reader = ReaderSchema("", 1, json=pa.struct({"id": pa.int64(), "name": pa.string()}))
+    row = {"id": 7, "name": "grüezi"}
+    written = bytes.fromhex(OF_CONFLUENT)
+    text, broken = written[5:], written[:-1]
+    found, why = read(decoding("confluent", None, reader), written, None, text, broken)
+    assert found == [row, None, None, None]
+    assert ("Confluent's framing" in why[0], why[1]) == (True, "its schema id is 1; not valid JSON")
+    assert read(decoding("apicurio", None, reader), bytes(8) + b"\7" + text)[0] == [row]
+    packed = [b"\x03\x00" + GUID.bytes + text, b"\x03\x05" + GUID.bytes + zlib.compress(text), b"\x03\x00" + GUID.bytes]
+    assert read(decoding("glue", None, reader), *packed) == ([row, row, None], ["not valid JSON"])
+    headers = [[{"key": "__value_schema_id", "value": b"\x01" + GUID.bytes}]]
+    found = read(
+        decoding("confluent-header", None, reader), text, written, text[:-1], headers=[*headers, None, *headers]
+    )
+    assert found == ([row, row, None], [f"its schema has the GUID {GUID}; not valid JSON"])

@@ -1,0 +1,242 @@
+"""The type of the values of a JSON Schema: fields by name, as Spark would infer it from values of all of its branches.
+
+A JSON Schema says which values are valid, and not how they are written. What has no single type of Spark is a string:
+the text of the JSON that is there. All may be null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TypeAlias
+from urllib.parse import unquote, urldefrag, urljoin
+
+import pyarrow as pa
+
+_Json = object
+"""A part of a schema, as JSON has it."""
+
+# A few lines can have an endless number of parts: one that refers twice to one that refers twice, and so on.
+_MAX_PARTS = 20_000
+# Arrow's C++ library imports no deeper type.
+_MAX_DEPTH = 64
+
+_ROOT = "#"
+_NULL = pa.null()
+_SCALARS: Mapping[str, pa.DataType] = {
+    "null": _NULL,
+    "boolean": pa.bool_(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "string": pa.string(),
+}
+_FORMATS: Mapping[str, pa.DataType] = {"date": pa.date32(), "date-time": pa.timestamp("us", tz="UTC")}
+
+
+class SchemaError(ValueError):
+    """A schema has no type."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """An object.
+
+    Attributes:
+        fields: Its fields, in their order.
+        others: What other fields have; of interest if none is named.
+    """
+
+    fields: Mapping[str, _Node] = field(default_factory=dict)
+    others: _Node = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """An array, with what its items are."""
+
+    items: _Node = None
+
+
+_Node: TypeAlias = pa.DataType | _Object | _Array | None
+"""What a part of a value is; None: anything."""
+
+
+def json_schema_type(text: str, imports: Mapping[str, str] | None = None) -> pa.DataType:
+    """Return the type of a column of values of a JSON Schema.
+
+    Args:
+        text: The schema.
+        imports: The schemas to which it refers, by the names of the references.
+
+    Raises:
+        SchemaError: It is no JSON Schema, has no type, refers to a schema that is not there, or is too large.
+    """
+    try:
+        documents = {name: json.loads(schema) for name, schema in {**(imports or {}), "": text}.items()}
+        node = _Reader(documents).node(documents[""], "", (_ROOT,))
+        if node is None:
+            raise SchemaError("it says nothing about the type of a value")
+        return _arrow(node, 0)
+    except json.JSONDecodeError:
+        raise SchemaError("it is no JSON") from None
+    except RecursionError:
+        raise SchemaError("it is nested too deeply") from None
+
+
+class _Reader:
+    """Reads a schema.
+
+    Args:
+        documents: The schema, with an empty name, and those to which it refers.
+    """
+
+    def __init__(self, documents: Mapping[str, _Json]) -> None:
+        self._documents, self._parts = documents, 0
+        # A schema may refer to another one by the other one's own id, too.
+        self._by_id = {_id_of(document): name for name, document in documents.items() if _id_of(document)}
+
+    def node(self, schema: _Json, document: str, within: tuple[str, ...]) -> _Node:
+        """Return what the values of a part of a schema are.
+
+        Args:
+            schema: The part.
+            document: The name of the document that it is in.
+            within: The references that led to it.
+        """
+        self._parts += 1
+        if self._parts > _MAX_PARTS:
+            raise SchemaError(f"it has more than {_MAX_PARTS} parts")
+        if not isinstance(schema, dict):
+            return None
+        found = [self._own(schema, document, within)]
+        if "$ref" in schema:
+            found.append(self._referred(str(schema["$ref"]), document, within))
+        found += [self.node(one, document, within) for one in _list(schema.get("allOf"))]
+        for name in ("oneOf", "anyOf"):
+            if branches := [self.node(one, document, within) for one in _list(schema.get(name))]:
+                found.append(_one_of(branches))
+        # All of these are true of a value, and what says nothing takes nothing away.
+        said = [one for one in found if one is not None]
+        return reduce(_merged, said) if said else None
+
+    def _own(self, schema: Mapping[str, _Json], document: str, within: tuple[str, ...]) -> _Node:
+        kinds = schema.get("type")
+        if kinds is None:
+            kinds = "object" if "properties" in schema else "array" if "items" in schema else None
+        if kinds is None:
+            values = _list(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
+            return _one_of([_of_value(value) for value in values]) if values else None
+        return _one_of([self._of_kind(kind, schema, document, within) for kind in _list(kinds) or [kinds]])
+
+    def _of_kind(self, kind: _Json, schema: Mapping[str, _Json], document: str, within: tuple[str, ...]) -> _Node:
+        if kind == "object":
+            named = schema.get("properties")
+            fields = named if isinstance(named, dict) else {}
+            # Of an object with named fields only these are read.
+            others = [] if fields else [schema.get("additionalProperties"), *_values(schema.get("patternProperties"))]
+            known = [self.node(one, document, within) for one in others if isinstance(one, dict)]
+            return _Object(
+                {name: self.node(one, document, within) for name, one in fields.items()},
+                _one_of(known) if known else None,
+            )
+        if kind == "array":
+            # Before 2020-12 the items of a tuple are a list of `items`.
+            items = _list(schema.get("prefixItems")) or _list(schema.get("items"))
+            if items:
+                return _Array(_one_of([self.node(one, document, within) for one in items]))
+            return _Array(self.node(schema.get("items"), document, within))
+        if kind == "string":
+            if schema.get("contentEncoding") == "base64":
+                return pa.binary()
+            return _FORMATS.get(str(schema.get("format")), pa.string())
+        return _SCALARS.get(str(kind))
+
+    def _referred(self, reference: str, document: str, within: tuple[str, ...]) -> _Node:
+        target, fragment = urldefrag(reference)
+        name = self._document(target, document)
+        place = f"{name}#{unquote(fragment)}"
+        if place in within:
+            # It contains itself, so it has no type of a bounded depth.
+            return pa.string()
+        part = self._documents[name]
+        for step in unquote(fragment).split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(part, dict) and key in part:
+                part = part[key]
+            elif isinstance(part, list) and key.isdecimal() and int(key) < len(part):
+                part = part[int(key)]
+            else:
+                raise SchemaError(f"it refers to {reference}, which is not there")
+        if fragment and not fragment.startswith("/"):
+            raise SchemaError(
+                f"it refers to {reference}: only references by a path, such as #/$defs/Line, are followed"
+            )
+        return self.node(part, name, (*within, place))
+
+    def _document(self, target: str, document: str) -> str:
+        """Return the name of the document that a reference means, within another one."""
+        if not target:
+            return document
+        of_base = urljoin(_id_of(self._documents[document]), target)
+        for one in (target, of_base):
+            if one in self._documents:
+                return one
+            if one in self._by_id:
+                return self._by_id[one]
+        raise SchemaError(f"it refers to {target}, which is none of its references in the registry")
+
+
+def _id_of(document: _Json) -> str:
+    own = document.get("$id", document.get("id")) if isinstance(document, dict) else None
+    return own.rstrip("#") if isinstance(own, str) else ""
+
+
+def _list(value: _Json) -> list[_Json]:
+    return value if isinstance(value, list) else []
+
+
+def _values(value: _Json) -> Iterable[_Json]:
+    return value.values() if isinstance(value, dict) else ()
+
+
+def _of_value(value: _Json) -> _Node:
+    # A bool is an int in Python.
+    types = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+    return _SCALARS[types[type(value)]] if type(value) in types else None
+
+
+def _one_of(branches: list[_Node]) -> _Node:
+    """Return what values are of which each is of one of these branches."""
+    return None if None in branches else reduce(_merged, branches)
+
+
+def _merged(a: _Node, b: _Node) -> _Node:
+    """Return what values are that may be either, as Spark infers it from JSON with both."""
+    if a is None or b is None:
+        return None
+    if a == b or b == _NULL:
+        return a
+    if a == _NULL:
+        return b
+    if isinstance(a, _Object) and isinstance(b, _Object):
+        shared = {name: _merged(a.fields[name], b.fields[name]) for name in a.fields if name in b.fields}
+        return _Object({**a.fields, **b.fields, **shared}, _merged(a.others, b.others))
+    if isinstance(a, _Array) and isinstance(b, _Array):
+        return _Array(_merged(a.items, b.items))
+    numbers = (pa.int64(), pa.float64())
+    return pa.float64() if a in numbers and b in numbers else pa.string()
+
+
+def _arrow(node: _Node, depth: int) -> pa.DataType:
+    if depth > _MAX_DEPTH:
+        raise SchemaError(f"its types are nested more than {_MAX_DEPTH} deep")
+    if isinstance(node, _Object):
+        if not node.fields:
+            # The values of a map are in the structs of its entries.
+            return pa.map_(pa.string(), pa.field("value", _arrow(node.others, depth + 2)))
+        return pa.struct([pa.field(name, _arrow(one, depth + 1)) for name, one in node.fields.items()])
+    if isinstance(node, _Array):
+        return pa.list_(pa.field("element", _arrow(node.items, depth + 1)))
+    return pa.string() if node is None or node == _NULL else node
