@@ -27,6 +27,7 @@ from kafka_source.options.kinds import (
     IsolationLevel,
     Mode,
     PartitionValues,
+    SchemaEvolution,
     StartingValues,
     StartingWord,
     TimestampStrategy,
@@ -71,6 +72,15 @@ class ReadOptions(ValueOptions):
     )
 
     # Values that cannot be decoded
+    avro_schema_evolution_mode: SchemaEvolution = option(
+        "avroSchemaEvolutionMode",
+        kinds.SCHEMA_EVOLUTION,
+        "Whether a newer schema of the subject stops a stream, as in Databricks' `from_avro`. `none`: the stream goes "
+        "on with the columns that it has. `restart`: it stops before the first rows with the newer schema, and has its "
+        "columns when it starts again. For Protobuf and JSON Schema too.",
+        default="none",
+        where=Where.STREAM,
+    )
     mode: Mode = option(
         "mode",
         kinds.MODE,

@@ -40,6 +40,7 @@ DecodedColumn = Literal["key", "value"]
 ValueFormat = Literal["binary", "string", "avro", "protobuf", "json"]
 ValueFraming = Literal["confluent", "confluent-header", "apicurio", "single-object", "glue", "none"]
 Mode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
+SchemaEvolution = Literal["none", "restart"]
 
 _Word = TypeVar("_Word", bound=str)
 
@@ -320,4 +321,5 @@ FRAMINGS_OF: Mapping[ValueFormat, tuple[ValueFraming, ...]] = {
 FRAMINGS_WITHOUT_REGISTRY: tuple[ValueFraming, ...] = ("single-object", "glue", "none")
 """With these no value has an id of the registry: all have the schema of the column."""
 MODE: Kind[Mode] = word("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
+SCHEMA_EVOLUTION: Kind[SchemaEvolution] = word("none", "restart")
 SCHEMA_ID = integer(0, _MAX_INT)

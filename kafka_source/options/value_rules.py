@@ -40,6 +40,11 @@ def check_decoding(options: ReadOptions, given: Mapping[str, str]) -> None:
     asking = [one for one in columns if one.is_decoded and not one.has_own_schema]
     asking += [one for one in columns if one.names_schemas and one.format != "json"]
     _check_registry(options, asking, names)
+    if options.avro_schema_evolution_mode == "restart" and not any(one.follows_subject for one in options.decoded):
+        problem = (
+            "Remove avroSchemaEvolutionMode: no column has the newest schema of a subject, so none gets a newer one"
+        )
+        raise OptionError("avroSchemaEvolutionMode", "restart", problem=problem)
     if not options.decoded:
         return
     if options.mode != "PERMISSIVE" and "columnnameofcorruptrecord" in names:
@@ -89,7 +94,7 @@ def _check_reader_schema(options: ReadOptions, column: ColumnOptions, names: Col
             f"the columns of the JSON {own[:-1]}s, as in `id bigint, tags array<string>`, or set schema.registry.url"
         )
         raise OptionError(f"{own}schema", None, f"{takes}, where a JSON Schema has them")
-    if not sources and subject_of_topic(options, column) is None:
+    if not sources and subject_of(options, column) is None:
         problem = f"Set {own}subject, {own}schema.id or {own}schema: several topics may have several subjects"
         raise OptionError(f"{own}subject", None, problem=problem)
 
@@ -203,7 +208,7 @@ def _check_registry(options: ValueOptions, asking: Sequence[ColumnOptions], name
         raise OptionError(given[0], HIDDEN, problem=f"Remove {given[0]}: {why}")
 
 
-def subject_of_topic(options: ReadOptions, column: ColumnOptions) -> str | None:
-    """Return the subject of a column of the one topic that is read (Confluent's TopicNameStrategy), if it is one."""
+def subject_of(options: ReadOptions, column: ColumnOptions) -> str | None:
+    """Return the subject of a column: as its options say, or of the one topic that is read (TopicNameStrategy)."""
     topics = options.subscribe or tuple(options.assign or ())
-    return f"{topics[0]}-{column.column}" if len(topics) == 1 else None
+    return column.subject or (f"{topics[0]}-{column.column}" if len(topics) == 1 else None)

@@ -49,6 +49,11 @@ class ColumnOptions:
         return self.is_decoded and self.framing not in kinds.FRAMINGS_WITHOUT_REGISTRY
 
     @property
+    def follows_subject(self) -> bool:
+        """Whether the column has the newest schema of a subject, and each value names its own."""
+        return self.names_schemas and not self.has_own_schema and self.schema_id is None
+
+    @property
     def is_plain_json(self) -> bool:
         """Whether the column is JSON with nothing in front."""
         return self.format == "json" and self.framing == "none"

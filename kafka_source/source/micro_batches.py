@@ -38,9 +38,10 @@ class MicroBatches(StreamPlanner):
     """
 
     def __init__(self, query: Query, siblings: Siblings | None = None) -> None:
-        readers = [] if query.decoding is None else [column.reader for column in query.decoding.columns]
-        self._readers = {reader.column: reader for reader in readers}
-        schemas: dict[str, int] = {reader.column: reader.id for reader in readers if reader.id is not None}
+        decodings = () if query.decoding is None else query.decoding.columns
+        self._readers = {one.reader.column: one.reader for one in decodings}
+        self._stopping = {one.reader.column for one in decodings if one.subject is not None}
+        schemas: dict[str, int] = {name: one.id for name, one in self._readers.items() if one.id is not None}
         super().__init__(query.options, siblings, schemas)
         self._sink_has_committed = False
         self._sink_is_told = False
@@ -116,8 +117,9 @@ class MicroBatches(StreamPlanner):
 
     def _reader_of(self, now: ReaderSchema, then: int | None) -> ReaderSchema:
         # A schema that the user gives as text has no id, and counts for replays too. So does a new one of Protobuf or
-        # JSON: a field has the same number or name in both, and the value that the record has.
-        if now.id is None or now.format != "avro" or then is None or then == now.id:
+        # JSON: a field has the same number or name in both, and the value that the record has. And a query that ends at
+        # a newer schema has no rows that were written with it.
+        if now.id is None or then is None or then == now.id or now.format != "avro" or now.column in self._stopping:
             return now
         from kafka_source.values.reader_schema import registered
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from kafkagroup_native import AvroDecoder, DecodedValues, JsonDecoder, ProtobufDecoder
+from kafkagroup_native import AvroDecoder, DecodedValues, JsonDecoder
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import UnreadableRecordError
+from kafka_source.errors import ApplicationRecoverableError, UnreadableRecordError
 from kafka_source.options.kinds import FRAMINGS_WITHOUT_REGISTRY, DecodedColumn, Mode, ValueFraming
 from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.values.fingerprint import fingerprint
@@ -46,6 +46,7 @@ class ColumnDecoding:
         framing: What precedes an Avro datum, a Protobuf message or a text of JSON.
         corrupt: The column with the bytes of bad values, with `mode=PERMISSIVE`.
         registry: The settings of the registry's client.
+        subject: The subject whose newest schema the column has, if a newer one is to end the query; None: none is.
     """
 
     reader: ReaderSchema
@@ -53,6 +54,7 @@ class ColumnDecoding:
     framing: ValueFraming
     corrupt: str
     registry: Settings
+    subject: str | None = None
 
     @property
     def has_ids_in_headers(self) -> bool:
@@ -120,6 +122,7 @@ def decode(
         UnreadableRecordError: A value is bad, with `mode=FAILFAST`.
         InvalidConfigurationError: What was resolved to the schema of then cannot be read with the one of now.
         AuthenticationError: The registry refuses the credentials.
+        ApplicationRecoverableError: The query is to start again with a newer schema.
         RetriableError: The registry does not answer.
     """
     made: dict[str, pa.Array] = {}
@@ -179,15 +182,14 @@ class _Decoder:
         self._header_ids = HeaderIds(decoding.reader.column) if decoding.has_ids_in_headers else None
         framing = "confluent" if decoding.has_ids_in_headers else decoding.framing
         self._kernel = decoding.reader.decoder(framing=framing, fields=fields)
-        # A JSON Schema does not say how a value is read, so those of records are not asked for.
-        self._by_schema = None if isinstance(self._kernel, JsonDecoder) else self._kernel
+        self._known = set[int]()
         self._into_now: Callable[[pa.Array], pa.Array] | None = None
         if now is not None:
             self._into_now = column_of_now(decoding.reader, now, decoding.fields)
-        if decoding.framing in FRAMINGS_WITHOUT_REGISTRY and self._by_schema and decoding.reader.format == "avro":
+        if decoding.framing in FRAMINGS_WITHOUT_REGISTRY and isinstance(self._kernel, AvroDecoder):
             text = decoding.reader.text
             number = fingerprint(text) if decoding.framing == "single-object" else _UNNAMED
-            self._by_schema.add_writer_schema(number, text)
+            self._kernel.add_writer_schema(number, text)
         # The kernel's decoder is for one thread at a time.
         self._lock = threading.Lock()
 
@@ -196,7 +198,7 @@ class _Decoder:
         with self._lock:
             if self._header_ids is not None and headers is not None:
                 raw = self._header_ids.framed(raw, headers)
-            problems = {} if self._by_schema is None else self._learn(self._by_schema, raw)
+            problems = self._learn(raw)
             decoded = self._kernel.decode(raw)
         bad = [self._bad(row, n, (n is not None and problems.get(n)) or why) for row, n, why in decoded.bad]
         if self._into_now is None:
@@ -204,9 +206,19 @@ class _Decoder:
         column = self._into_now(pa.array(decoded))
         return pa.array(_Typed(column, self._type)), bad
 
-    def _learn(self, kernel: AvroDecoder | ProtobufDecoder, raw: pa.Array) -> dict[int, str]:
-        """Add the writer schemas that the kernel does not know; return why those cannot be used that cannot."""
-        problems = {}
+    def _learn(self, raw: pa.Array) -> dict[int, str]:
+        """Add the writer schemas that the kernel does not know; return why those cannot be used that cannot.
+
+        Raises:
+            ApplicationRecoverableError: See `_check_newest`.
+        """
+        kernel, problems = self._kernel, dict[int, str]()
+        if isinstance(kernel, JsonDecoder):
+            # A JSON Schema does not say how a value is read, so those of records are not asked for.
+            if self._decoding.subject is not None:
+                self._known |= self._check_newest(set(kernel.schema_ids(raw)) - self._known)
+            return problems
+        self._check_newest(set(kernel.missing_ids(raw)))
         for number, found in self._find(kernel.missing_ids(raw)).items():
             if isinstance(found, RegisteredSchema):
                 found = found.check_kind(self._decoding.reader.format)
@@ -218,6 +230,26 @@ class _Decoder:
             except ValueError as problem:
                 problems[number] = f"no value of it can be read with {self._decoding.reader}: {problem}"
         return problems
+
+    def _check_newest(self, new: set[int]) -> set[int]:
+        """Return schemas of values that are new here, if the column still has the newest one of its subject.
+
+        The registry decides, and not the number: a schema of another subject may have a higher one.
+
+        Raises:
+            ApplicationRecoverableError: The subject has a newer schema, with `avroSchemaEvolutionMode=restart`.
+        """
+        reader, subject = self._decoding.reader, self._decoding.subject
+        if subject is None or not new - {reader.id}:
+            return new
+        newest = registry_of(self._decoding.registry).newest(subject, "register it again")
+        if newest.id != reader.id:
+            raise ApplicationRecoverableError(
+                f"The column {reader.column} has {reader}, and subject {subject} has a newer one, schema {newest.id}, "
+                "which values may have from here on. Start the query again: it then has the columns of the newer "
+                "schema (avroSchemaEvolutionMode=restart)."
+            )
+        return new
 
     def _find(self, missing: Sequence[int]) -> Mapping[int, RegisteredSchema | Unusable]:
         """Return the writer schemas of these numbers of the kernel."""

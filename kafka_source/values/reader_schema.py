@@ -23,7 +23,7 @@ from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import DecodedColumn, ValueFormat
-from kafka_source.options.value_rules import subject_of_topic
+from kafka_source.options.value_rules import subject_of
 from kafka_source.options.values import ColumnOptions
 from kafka_source.values.json_schema import SchemaError, json_schema_type
 from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
@@ -122,7 +122,7 @@ def reader_schema(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
         return ReaderSchema(column.schema, protobuf=message, column=name)
     if column.schema_id is not None:
         return registered(options.registry, column.schema_id, column.message_name, name, value_format=column.format)
-    subject = column.subject or subject_of_topic(options, column)
+    subject = subject_of(options, column)
     if subject is None:
         raise OptionError(f"{name}.subject", None, f"the subject of the {name}s")
     advice = f"set {name}.subject, {name}.schema.id or {name}.schema"

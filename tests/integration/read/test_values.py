@@ -320,6 +320,38 @@ def test_a_stream_reads_new_ids_and_a_replay_has_the_columns_of_its_first_run(sp
     assert SECRET not in progress
 
 
+def test_a_query_ends_at_a_newer_schema_if_asked_to_and_has_its_columns_after_a_restart(
+    spark, kafka, topic, kafkagroup_schema_registry, tmp_path
+):
+    name, registry = topic("restart", partitions=1), kafkagroup_schema_registry
+    old = registry.register(f"{name}-value", NOW)
+    seen: dict[int, list[object]] = {}
+
+    def start():
+        options = {"startingOffsets": "earliest", "avroSchemaEvolutionMode": "restart", **avro(registry)}
+        frame = stream(spark, kafka, name, **options)
+        writer = frame.writeStream.foreachBatch(lambda rows, number: seen.update({number: values(rows)}))
+        return writer.option("checkpointLocation", str(tmp_path)).start()
+
+    write(kafka, name, framed(old, NOW, {"id": 1, "amount": 1.5}))
+    query = start()
+    try:
+        query.processAllAvailable()
+        new = registry.register(f"{name}-value", NEWER)
+        write(kafka, name, framed(new, NEWER, {"id": 3, "amount": 3.5, "currency": "CHF"}))
+        with pytest.raises(Exception, match=f"has schema {old}, and subject {name}-value has .* schema {new}"):
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    query = start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    # The value that ended the query has its new field.
+    assert [seen[number] for number in sorted(seen)] == [[(1, 1.5)], [(3, 3.5, "CHF")]]
+
+
 def test_the_plan_does_not_show_the_registrys_secrets(spark, kafka, topic, registry, capsys):
     name = topic("plan", partitions=1)
     registry.add(2, NOW, f"{name}-value")
@@ -384,7 +416,7 @@ def test_protobuf_values_are_columns(spark, kafka, topic, kafkagroup_schema_regi
 
 
 def test_values_of_a_json_schema_are_columns(spark, kafka, topic, kafkagroup_schema_registry):
-    """Two schemas by turns, of which one refers to a third; tombstones, damaged JSON, an Avro value; plain JSON keys."""
+    """Two schemas by turns, of which one refers to a third; tombstones, damaged JSON, an Avro value; plain keys."""
     name, registry = topic("json-schema", partitions=1), kafkagroup_schema_registry
     line = {"type": "object", "properties": {"item": {"type": "string"}, "count": {"type": "integer"}}}
     order: dict[str, object] = {"id": {"type": "integer"}, "amount": {"type": ["number", "null"]}}

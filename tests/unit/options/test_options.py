@@ -590,6 +590,8 @@ SPARKS = {
     *("minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix", "topic"),
     # Of Spark's file sources.
     *("maxBytesPerTrigger", "columnNameOfCorruptRecord"),
+    # Of Databricks' `from_avro`.
+    "avroSchemaEvolutionMode",
     # Ours, and named like the limits of Spark that it stands beside.
     "targetTriggerDuration",
 }

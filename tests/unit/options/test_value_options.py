@@ -8,7 +8,7 @@ from kafka_source.errors import OptionError
 from kafka_source.options import OPTIONS, check_load, check_read, check_sink
 from kafka_source.options.declaration import Where
 from kafka_source.options.kinds import DECODED_FORMATS
-from kafka_source.options.value_rules import subject_of_topic
+from kafka_source.options.value_rules import subject_of
 
 BASE = {"kafka.bootstrap.servers": "here:1", "subscribe": "orders"}
 AVRO = {**BASE, "value.format": "avro", "schema.registry.url": "http://there"}
@@ -65,8 +65,8 @@ def test_without_value_format_nothing_is_decoded():
 def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
     text = {"kafka.bootstrap.servers": "here:1", **given}
     options = check_read(text, Where.STREAM).options
-    assert subject_of_topic(options, options.of_value) == subject
-    assert subject_of_topic(options, options.of_key) == (subject and "orders-key")
+    assert subject_of(options, options.of_value) == subject
+    assert subject_of(options, options.of_key) == (subject and "orders-key")
     avro = {**text, "value.format": "avro", "schema.registry.url": "http://there"}
     if subject is None:
         with pytest.raises(OptionError, match=r"value\.subject"):
@@ -116,6 +116,15 @@ def test_what_contradicts_or_is_misspelt_is_refused(changed, said):
         check_load({**AVRO, **changed})
     assert said in str(failed.value)
     assert SECRET not in str(failed.value)
+
+
+def test_a_stream_ends_at_a_newer_schema_only_where_it_may_get_one():
+    restart = {**AVRO, "avroSchemaEvolutionMode": "Restart"}
+    assert check_read(restart, Where.STREAM).options.avro_schema_evolution_mode == "restart"
+    assert check_read(restart, Where.BATCH).options.avro_schema_evolution_mode == "none"
+    for pinned in ({"value.schema.id": "7"}, {"value.schema": '"long"'}, {"value.framing": "glue"}):
+        with pytest.raises(OptionError, match="no column has the newest schema of a subject"):
+            check_read({**restart, **pinned}, Where.STREAM)
 
 
 def test_a_registry_is_needed_where_values_name_their_schemas():

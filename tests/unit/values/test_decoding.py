@@ -10,7 +10,13 @@ import pyarrow as pa
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import AuthenticationError, InvalidConfigurationError, RetriableError, UnreadableRecordError
+from kafka_source.errors import (
+    ApplicationRecoverableError,
+    AuthenticationError,
+    InvalidConfigurationError,
+    RetriableError,
+    UnreadableRecordError,
+)
 from kafka_source.values.reader_schema import ReaderSchema
 from tests.support.avro import datum, framed, record
 from tests.support.native import kernel
@@ -220,6 +226,41 @@ def test_a_schema_that_cannot_show_the_batch_stops_the_query_and_says_what_to_do
     then, now = record("Order", ID, {"name": "amount", "type": ["null", "double"]}), record("Order", field)
     with pytest.raises(InvalidConfigurationError, match=f"schema 1.*schema 2.*{why}.*value.schema.id=1"):
         column_of_now(of(then), of(now, 2), (str(field["name"]),))
+
+
+def test_a_query_that_ends_at_a_newer_schema_asks_for_it_where_an_id_is_new(registry):
+    registry.add(1, ORDER, "orders-value")
+    registry.add(9, OLD)
+    how = decoding(registry, subject="orders-value")
+    latest = "/subjects/orders-value/versions/latest"
+    rows = raw(framed(1, ORDER, {"id": 5, "amount": 0.5}))
+    assert decode(rows, how)[0].num_rows == 1
+    assert latest not in registry.asked
+    # One of another subject has a higher number, and is no newer one.
+    assert decode(raw(framed(9, OLD, {"id": 6})), how)[1]["value"].to_pylist() == [{"id": 6, "amount": 0.0}]
+    registry.add(10, record("Order", ID, AMOUNT, {"name": "note", "type": "string", "default": ""}), "orders-value")
+    for _ in range(2):
+        assert decode(rows, how)[0].num_rows == 1
+        with pytest.raises(
+            ApplicationRecoverableError, match=r"value has schema 1, .* schema 10.*Start the query again"
+        ):
+            decode(raw(framed(10, ORDER, {"id": 7, "amount": 0.5})), how)
+    assert registry.asked.count(latest) == 3
+    # Without the mode it goes on.
+    newer = raw(b"\0\0\0\0\x0a" + datum(ORDER, {"id": 7, "amount": 0.5}) + b"\0")
+    assert decode(newer, decoding(registry))[1]["value"].to_pylist() == [{"id": 7, "amount": 0.5}]
+
+
+def test_json_values_end_the_query_at_a_newer_schema_too(registry):
+    registry.add(1, {"type": "object"}, "orders-value")
+    kind = pa.struct({"id": pa.int64()})
+    how = decoding(registry, subject="orders-value", reader=ReaderSchema("", 1, json=kind), type=kind)
+    for number in (1, 2, 2):
+        assert decode(raw(b"\0\0\0\0" + bytes([number]) + b'{"id": 5}'), how)[1]["value"].to_pylist() == [{"id": 5}]
+    assert registry.asked == ["/subjects/orders-value/versions/latest"]
+    registry.add(3, {"type": "object"}, "orders-value")
+    with pytest.raises(ApplicationRecoverableError, match="schema 3"):
+        decode(raw(b'\0\0\0\0\x03{"id": 5}'), how)
 
 
 def test_schemas_that_cannot_be_a_column_are_refused():
