@@ -24,6 +24,18 @@ _FIRST = 1 << 31
 _MAX_KNOWN = 10_000
 
 
+def header_of(column: DecodedColumn) -> str:
+    """Return the name of the header that names the schema of a column."""
+    return f"__{column}_schema_id"
+
+
+def parse_header(header: bytes | None) -> tuple[str, bytes] | None:
+    """Return the GUID that a header names, and the message indexes after it; None: it names none."""
+    if header is None or len(header) < _INDEXES_AT or header[0] != _GUID_FOLLOWS:
+        return None
+    return str(UUID(bytes=header[1:_INDEXES_AT])), header[_INDEXES_AT:]
+
+
 class HeaderIds:
     """Puts the ids that are in headers where they are in Confluent's other framing, each GUID as a number.
 
@@ -32,7 +44,7 @@ class HeaderIds:
     """
 
     def __init__(self, column: DecodedColumn) -> None:
-        self._header = f"__{column}_schema_id"
+        self._header = header_of(column)
         self._numbers = count(_FIRST)
         self._guids: dict[int, str] = {}
         self._heads: dict[bytes, bytes] = {}
@@ -56,11 +68,13 @@ class HeaderIds:
         return self._guids.get(number)
 
     def _head(self, header: bytes | None) -> bytes:
-        if header is None or len(header) < _INDEXES_AT or header[0] != _GUID_FOLLOWS:
+        found = parse_header(header)
+        if header is None or found is None:
             return b""
         if header not in self._heads:
+            guid, indexes = found
             # Headers with other message indexes have numbers of their own; the registry's client knows their GUID.
             number = next(self._numbers)
-            self._guids[number] = str(UUID(bytes=header[1:_INDEXES_AT]))
-            self._heads[header] = b"\0" + number.to_bytes(4, "big") + header[_INDEXES_AT:]
+            self._guids[number] = guid
+            self._heads[header] = b"\0" + number.to_bytes(4, "big") + indexes
         return self._heads[header]

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kafka_source.client_config import Settings
+from kafka_source.values.header_ids import parse_header
 from kafka_source.values.registry import Unusable, registry_of
 
 if TYPE_CHECKING:
     from kafkagroup_native import AvroDecoder, ProtobufDecoder
+
+# The frame of a value whose schema has no number.
+_FRAME = bytes(5)
 
 # How often a record is shown within itself.
 _RECURSIVE_DEPTH = 5
 
 
 class ReadableValues:
-    """Decodes values with Confluent's framing one by one.
+    """Decodes values with the ids of Confluent's serializers one by one.
 
     Args:
         registry: The settings of the registry's client, without their prefix.
@@ -30,7 +34,20 @@ class ReadableValues:
 
     def __init__(self, registry: Settings) -> None:
         self._registry = registry_of(registry)
-        self._decoders: dict[int, AvroDecoder | ProtobufDecoder | None] = {}
+        self._decoders: dict[int | str, AvroDecoder | ProtobufDecoder | None] = {}
+
+    def json_of_header(self, header: bytes | None, data: bytes) -> str | None:
+        """Return a value whose schema is named in a header as JSON; else as `json`.
+
+        Args:
+            header: The value of the header; see `header_ids`.
+            data: The value, without a frame.
+        """
+        found = parse_header(header)
+        if found is None:
+            return None
+        guid, indexes = found
+        return self._json(guid, _FRAME + indexes + data)
 
     def json(self, schema_id: int, data: bytes) -> str | None:
         """Return a value as JSON; None if its bytes do not fit this schema, or the registry does not have it.
@@ -45,6 +62,9 @@ class ReadableValues:
             AuthenticationError: The registry refuses the credentials.
             RetriableError: The registry does not answer.
         """
+        return self._json(schema_id, data)
+
+    def _json(self, schema_id: int | str, data: bytes) -> str | None:
         if schema_id not in self._decoders:
             self._decoders[schema_id] = self._decoder(schema_id)
         decoder = self._decoders[schema_id]
@@ -53,7 +73,7 @@ class ReadableValues:
         decoded = decoder.decode(pa.array([data], pa.binary()))
         return None if decoded.bad else json.dumps(_plain(pa.array(decoded)[0]), ensure_ascii=False)
 
-    def _decoder(self, schema_id: int) -> AvroDecoder | ProtobufDecoder | None:
+    def _decoder(self, schema_id: int | str) -> AvroDecoder | ProtobufDecoder | None:
         from kafkagroup_native import AvroDecoder, ProtobufDecoder
 
         found = self._registry.by_id(schema_id)
@@ -66,7 +86,7 @@ class ReadableValues:
             else:
                 imports = dict(found.imports)
                 decoder = ProtobufDecoder(found.text, imports=imports, recursive_depth=_RECURSIVE_DEPTH)
-            decoder.add_writer_schema(schema_id, found.text)
+            decoder.add_writer_schema(schema_id if isinstance(schema_id, int) else 0, found.text)
         except ValueError:
             return None
         return decoder

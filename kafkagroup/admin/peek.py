@@ -22,6 +22,7 @@ from kafka_source.model.record_columns import Column
 from kafka_source.model.rewind_target import AtOffset, AtTime
 from kafka_source.model.stream_offset import Range
 from kafka_source.model.topic_selection import TopicSelection
+from kafka_source.values.header_ids import header_of
 from kafkagroup.admin.rows import Rows
 
 if TYPE_CHECKING:
@@ -96,15 +97,19 @@ class Record:
     headers: tuple[Header, ...]
 
 
-def payload(data: bytes | None, decoder: ReadableValues | None = None) -> Payload:
+def payload(data: bytes | None, decoder: ReadableValues | None = None, header: bytes | None = None) -> Payload:
     """Return what is in the bytes of a key, a value or a header.
 
     Args:
         data: The bytes.
         decoder: Decodes Avro with the schemas of a registry; None: no registry is asked.
+        header: The header that names the schema, if the record has one.
     """
     if data is None:
         return Payload("none", None, None)
+    named = None if decoder is None else decoder.json_of_header(header, data)
+    if named is not None:
+        return Payload("json", named, len(data))
     schema_id = _schema_id(data)
     decoded = None if decoder is None or schema_id is None else decoder.json(schema_id, data)
     if decoded is not None:
@@ -298,13 +303,15 @@ class _Source:
 
 def _record(tp: TopicPartition, row: Mapping[str, Any], decoder: ReadableValues | None) -> Record:
     headers = row["headers"] or ()
+    # Of several headers with one name the last one counts.
+    named = {one["key"]: one["value"] for one in headers}
     return Record(
         tp.topic,
         tp.partition,
         row["offset"],
         row["timestamp"].isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "append" if row["timestampType"] == _APPEND_TIME else "create",
-        payload(row["key"], decoder),
-        payload(row["value"], decoder),
+        payload(row["key"], decoder, named.get(header_of("key"))),
+        payload(row["value"], decoder, named.get(header_of("value"))),
         tuple(Header(one["key"], payload(one["value"])) for one in headers),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -26,13 +27,14 @@ def decode_values(
     mode: Mode = "FAILFAST",
     column: DecodedColumn = "value",
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches with `value` as a column of the schema's type: Avro or Protobuf, as the registry says.
+    """Yield the batches with `value` as a column of the schema's type: Avro, Protobuf or JSON, as the registry says.
 
     Args:
-        batches: Records of Kafka with `value` as binary, and `topic`, `partition` and `offset` for errors.
+        batches: Records of Kafka with `value` as binary, and `topic`, `partition` and `offset` for errors. If they have
+            `headers` too, schemas may be named there, as Confluent's newer serializers do it.
         registry: The settings of the schema registry's client, such as `url` and `basic.auth.user.info`.
         schema_id: The id of the schema that the column has. Avro values of other schemas are resolved to it, Protobuf
-            has its fields by number.
+            has its fields by number, JSON by name.
         message: The full name of the message that the column is, with Protobuf; None: the first one of the schema.
         mode: `FAILFAST`; `PERMISSIVE`: a bad value is null, and its bytes are in another column, `_corrupt_record`;
             `DROPMALFORMED`: its row is left out.
@@ -58,12 +60,14 @@ def decode_values(
         raise OptionError("column", column, " or ".join(_CORRUPT))
     settings = Settings({name: text_of(name, value) for name, value in registry.items()})
     reader = registered(settings, schema_id, message, column)
-    how = ColumnDecoding(reader, reader.column_type(), "confluent", _CORRUPT[column], settings)
+    in_front = ColumnDecoding(reader, reader.column_type(), "confluent", _CORRUPT[column], settings)
+    in_headers = replace(in_front, framing="confluent-header")
     for batch in batches:
         if missing := [name for name in (column, *_PLACE) if name not in batch.schema.names]:
             raise InvalidConfigurationError(
                 f"Values are decoded beside topic, partition and offset: {missing[0]} is no column of the batch."
             )
+        how = in_headers if "headers" in batch.schema.names else in_front
         rows, made = decode(batch, Decoding((how,), mode))
         names = [*rows.schema.names, *(name for name in made if name not in rows.schema.names)]
         yield pa.record_batch([made[name] if name in made else rows.column(name) for name in names], names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import uuid
 from datetime import date
 from decimal import Decimal
 
@@ -72,6 +73,13 @@ def test_avro_is_json_if_a_registry_has_its_schema() -> None:
         for unusable in (data[:-4], framed(8, schema, value), framed(9, schema, value)):
             assert payload(unusable, decoder) == payload(unusable)
         assert registry.count(42) == 1
+        # Named by a GUID in a header.
+        guid = uuid.UUID(int=7)
+        registry.answers[f"/schemas/guids/{guid}"] = registry.answers["/schemas/ids/42"]
+        shown = payload(data[5:], decoder, b"\x01" + guid.bytes)
+        assert (json.loads(shown.text or ""), shown.size) == (found, len(data) - 5)
+        for header in (b"\x01" + uuid.UUID(int=8).bytes, b"\x01", None):
+            assert payload(data, decoder, header).schema_id == 42
 
 
 def test_protobuf_is_json_if_the_record_is_the_first_message() -> None:

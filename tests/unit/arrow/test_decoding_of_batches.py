@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
 from kafka_source.errors import InvalidConfigurationError, OptionError, UnreadableRecordError
 from kafkagroup.arrow.decoding import decode_values
-from tests.support.avro import framed, record
+from tests.support.avro import datum, framed, record
 from tests.support.native import kernel
 from tests.support.registry_server import RegistryServer
 
@@ -70,6 +71,26 @@ def test_the_registry_says_that_a_schema_is_of_protobuf(registry: RegistryServer
     assert (orders["value"].to_pylist(), notes["value"].to_pylist()) == ([{"id": 5}], [{"text": "x"}])
     with pytest.raises(InvalidConfigurationError, match="of type AVRO, and not PROTOBUF"):
         list(decode_values([], {"url": registry.url}, schema_id=2, message="shop.Order"))
+
+
+def test_a_schema_may_be_named_in_a_header_and_values_may_be_json(registry: RegistryServer) -> None:
+    guid = UUID(int=7)
+    registry.answers[f"/schemas/guids/{guid}"] = registry.answers["/schemas/ids/1"]
+    headers = pa.array(
+        [[{"key": "__value_schema_id", "value": b"\x01" + guid.bytes}], None],
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    )
+    raw = batch(datum(OLD, {"id": 6}), GOOD).append_column("headers", headers)
+    (orders,) = decode_values([raw], {"url": registry.url}, schema_id=2)
+    assert orders["value"].to_pylist() == [{"id": 6, "amount": 0.0}, {"id": 5, "amount": 0.5}]
+    registry.add(4, {"properties": {"id": {"type": "integer"}}}, schemaType="JSON")
+    (of_json,) = decode_values([batch(b'\0\0\0\0\x04{"id": 5}')], {"url": registry.url}, schema_id=4)
+    assert of_json["value"].to_pylist() == [{"id": 5}]
+    registry.add(5, {"$ref": "line.json"}, schemaType="JSON")
+    with pytest.raises(
+        InvalidConfigurationError, match=r"JSON Schema with id 5, it refers to line\.json, which is none"
+    ):
+        list(decode_values([], {"url": registry.url}, schema_id=5))
 
 
 def test_keys_are_decoded_by_a_call_of_its_own(registry: RegistryServer) -> None:
