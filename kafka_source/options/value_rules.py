@@ -94,7 +94,9 @@ def _check_reader_schema(options: ReadOptions, column: ColumnOptions, names: Col
             f"the columns of the JSON {own[:-1]}s, as in `id bigint, tags array<string>`, or set schema.registry.url"
         )
         raise OptionError(f"{own}schema", None, f"{takes}, where a JSON Schema has them")
-    if not sources and subject_of(options, column) is None:
+    if column.format != "avro" and column.subject is not None and len(subjects_of(options, column)) > 1:
+        raise OptionError(f"{own}subject", column.subject, f"one subject with {own}format={column.format}")
+    if not sources and not subjects_of(options, column):
         problem = f"Set {own}subject, {own}schema.id or {own}schema: several topics may have several subjects"
         raise OptionError(f"{own}subject", None, problem=problem)
 
@@ -208,7 +210,9 @@ def _check_registry(options: ValueOptions, asking: Sequence[ColumnOptions], name
         raise OptionError(given[0], HIDDEN, problem=f"Remove {given[0]}: {why}")
 
 
-def subject_of(options: ReadOptions, column: ColumnOptions) -> str | None:
-    """Return the subject of a column: as its options say, or of the one topic that is read (TopicNameStrategy)."""
+def subjects_of(options: ReadOptions, column: ColumnOptions) -> tuple[str, ...]:
+    """Return the subjects of a column: as its options say, or of the one topic that is read (TopicNameStrategy)."""
+    if column.subject is not None:
+        return tuple(dict.fromkeys(one.strip() for one in column.subject.split(",") if one.strip()))
     topics = options.subscribe or tuple(options.assign or ())
-    return column.subject or (f"{topics[0]}-{column.column}" if len(topics) == 1 else None)
+    return (f"{topics[0]}-{column.column}",) if len(topics) == 1 else ()

@@ -101,8 +101,9 @@ class ValueOptions(CommonOptions):
         "value.subject",
         kinds.TEXT,
         "The subject of the registry whose newest schema, at the time of `load()` or at the start of a sink's batch, "
-        "is the column's. Required for several topics, and for a sink without the option `topic`, if no other option "
-        "says which schema the column has.",
+        "is the column's. A read of Avro takes several with commas: the column then is a struct with a "
+        "[member for each](guides/schema-registry.md#several-types-in-one-topic). Required for several topics, and "
+        "for a sink without the option `topic`, if no other option says which schema the column has.",
         default_text="the topic's name with `-value`",
         where=Where.ALL,
     )

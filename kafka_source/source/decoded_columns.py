@@ -18,7 +18,6 @@ from kafka_source.errors import OptionError
 from kafka_source.model.record_columns import Column
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import DecodedColumn
-from kafka_source.options.value_rules import subject_of
 from kafka_source.options.values import ColumnOptions
 from kafka_source.schema import columns_of, schema_of
 from kafka_source.spark_types import spark_type
@@ -98,8 +97,7 @@ def requested(
             made[field.name] = Column(field.name, nullable=field.nullable, made=pa.binary())
         corrupt_name = options.corrupt_column(one.column)
         ends_at_newer = options.avro_schema_evolution_mode == "restart" and one.follows_subject
-        subject = subject_of(options, one) if ends_at_newer else None
-        decodings.append(ColumnDecoding(reader, kind, one.framing, corrupt_name, options.registry, subject))
+        decodings.append(ColumnDecoding(reader, kind, one.framing, corrupt_name, options.registry, ends_at_newer))
     fetched = {column.name: column for column in columns_of(others)}
     columns = tuple(made.get(name) or fetched[name] for name in schema.names)
     return columns, Decoding(tuple(decodings), options.mode) if decodings else None

@@ -40,7 +40,7 @@ class MicroBatches(StreamPlanner):
     def __init__(self, query: Query, siblings: Siblings | None = None) -> None:
         decodings = () if query.decoding is None else query.decoding.columns
         self._readers = {one.reader.column: one.reader for one in decodings}
-        self._stopping = {one.reader.column for one in decodings if one.subject is not None}
+        self._stopping = {one.reader.column for one in decodings if one.ends_at_newer}
         schemas: dict[str, int] = {name: one.id for name, one in self._readers.items() if one.id is not None}
         super().__init__(query.options, siblings, schemas)
         self._sink_has_committed = False

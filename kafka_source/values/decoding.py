@@ -27,6 +27,7 @@ from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.values.fingerprint import fingerprint
 from kafka_source.values.header_ids import HeaderIds
 from kafka_source.values.reader_schema import ReaderSchema
+from kafka_source.values.record_types import other_record
 from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
 from kafka_source.values.replayed_schema import column_of_now
 
@@ -46,7 +47,7 @@ class ColumnDecoding:
         framing: What precedes an Avro datum, a Protobuf message or a text of JSON.
         corrupt: The column with the bytes of bad values, with `mode=PERMISSIVE`.
         registry: The settings of the registry's client.
-        subject: The subject whose newest schema the column has, if a newer one is to end the query; None: none is.
+        ends_at_newer: Whether the query ends when the subject of the column has a newer schema.
     """
 
     reader: ReaderSchema
@@ -54,7 +55,7 @@ class ColumnDecoding:
     framing: ValueFraming
     corrupt: str
     registry: Settings
-    subject: str | None = None
+    ends_at_newer: bool = False
 
     @property
     def has_ids_in_headers(self) -> bool:
@@ -182,7 +183,8 @@ class _Decoder:
         self._header_ids = HeaderIds(decoding.reader.column) if decoding.has_ids_in_headers else None
         framing = "confluent" if decoding.has_ids_in_headers else decoding.framing
         self._kernel = decoding.reader.decoder(framing=framing, fields=fields)
-        self._known = set[int]()
+        # The ids of JSON values that were met, if a newer one ends the query.
+        self._met = set[int]()
         self._into_now: Callable[[pa.Array], pa.Array] | None = None
         if now is not None:
             self._into_now = column_of_now(decoding.reader, now, decoding.fields)
@@ -215,15 +217,20 @@ class _Decoder:
         kernel, problems = self._kernel, dict[int, str]()
         if isinstance(kernel, JsonDecoder):
             # A JSON Schema does not say how a value is read, so those of records are not asked for.
-            if self._decoding.subject is not None:
-                self._known |= self._check_newest(set(kernel.schema_ids(raw)) - self._known)
+            if self._decoding.ends_at_newer:
+                self._met |= self._check_newest(set(kernel.schema_ids(raw)) - self._met)
             return problems
-        self._check_newest(set(kernel.missing_ids(raw)))
-        for number, found in self._find(kernel.missing_ids(raw)).items():
+        missing = kernel.missing_ids(raw)
+        self._check_newest(set(missing))
+        for number, found in self._find(missing).items():
             if isinstance(found, RegisteredSchema):
                 found = found.check_kind(self._decoding.reader.format)
             if isinstance(found, Unusable):
                 problems[number] = found.reason
+                continue
+            stranger = other_record(found.text, self._decoding.reader.text) if found.kind == "AVRO" else None
+            if stranger is not None:
+                problems[number] = stranger
                 continue
             try:
                 kernel.add_writer_schema(number, found.text)
@@ -239,16 +246,17 @@ class _Decoder:
         Raises:
             ApplicationRecoverableError: The subject has a newer schema, with `avroSchemaEvolutionMode=restart`.
         """
-        reader, subject = self._decoding.reader, self._decoding.subject
-        if subject is None or not new - {reader.id}:
+        reader = self._decoding.reader
+        if not self._decoding.ends_at_newer or new <= {number for _, number in reader.newest}:
             return new
-        newest = registry_of(self._decoding.registry).newest(subject, "register it again")
-        if newest.id != reader.id:
-            raise ApplicationRecoverableError(
-                f"The column {reader.column} has {reader}, and subject {subject} has a newer one, schema {newest.id}, "
-                "which values may have from here on. Start the query again: it then has the columns of the newer "
-                "schema (avroSchemaEvolutionMode=restart)."
-            )
+        for subject, known in reader.newest:
+            newest = registry_of(self._decoding.registry).newest(subject, "register it again")
+            if newest.id != known:
+                raise ApplicationRecoverableError(
+                    f"The column {reader.column} has schema {known}, and subject {subject} has a newer one, schema "
+                    f"{newest.id}, which values may have from here on. Start the query again: it then has the columns "
+                    "of the newer schema (avroSchemaEvolutionMode=restart)."
+                )
         return new
 
     def _find(self, missing: Sequence[int]) -> Mapping[int, RegisteredSchema | Unusable]:

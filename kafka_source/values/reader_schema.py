@@ -9,7 +9,7 @@ It is fixed when a query is loaded, in the driver. The tasks resolve all values 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,10 @@ from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import DecodedColumn, ValueFormat
-from kafka_source.options.value_rules import subject_of
+from kafka_source.options.value_rules import subjects_of
 from kafka_source.options.values import ColumnOptions
 from kafka_source.values.json_schema import SchemaError, json_schema_type
+from kafka_source.values.record_types import union_of
 from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
 
 
@@ -49,12 +50,13 @@ class ReaderSchema:
     """The schema that the column has: of Avro, to which values are resolved, of Protobuf, or the type of JSON values.
 
     Attributes:
-        text: The Avro or JSON Schema as JSON, the text of a `.proto` file, or the type of JSON values as Spark's
-            `from_json` takes it.
-        id: Its id in the registry; None: it was given in the options.
+        text: The Avro or JSON Schema as JSON, of several subjects the union of their records; the text of a `.proto`
+            file; or the type of JSON values as Spark's `from_json` takes it.
+        id: Its id in the registry; None: it was given in the options, or is of several subjects.
         json: The type of the column, if the values are JSON.
         protobuf: The message of the schema, if the values are Protobuf.
         column: The column.
+        newest: The subjects whose newest schemas it has, and the ids of these; empty: it is given or pinned.
     """
 
     text: str
@@ -62,8 +64,11 @@ class ReaderSchema:
     json: pa.DataType | None = None
     protobuf: ProtobufMessage | None = None
     column: DecodedColumn = "value"
+    newest: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
+        if len(self.newest) > 1:
+            return f"schemas {', '.join(str(number) for _, number in self.newest)}"
         if self.protobuf is not None and self.protobuf.descriptors is not None:
             return f"the schema of option {self.column}.descriptor.file"
         return f"the schema of option {self.column}.schema" if self.id is None else f"schema {self.id}"
@@ -122,12 +127,23 @@ def reader_schema(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
         return ReaderSchema(column.schema, protobuf=message, column=name)
     if column.schema_id is not None:
         return registered(options.registry, column.schema_id, column.message_name, name, value_format=column.format)
-    subject = subject_of(options, column)
-    if subject is None:
+    subjects = subjects_of(options, column)
+    if not subjects:
         raise OptionError(f"{name}.subject", None, f"the subject of the {name}s")
     advice = f"set {name}.subject, {name}.schema.id or {name}.schema"
-    newest = registry_of(options.registry).newest(subject, advice)
-    return _usable(newest, column.message_name, name, column.format)
+    registry = registry_of(options.registry)
+    readers = {
+        subject: _usable(registry.newest(subject, advice), column.message_name, name, column.format)
+        for subject in subjects
+    }
+    newest = tuple((subject, reader.id) for subject, reader in readers.items() if reader.id is not None)
+    if len(readers) == 1:
+        return replace(readers[subjects[0]], newest=newest)
+    try:
+        text = union_of({subject: reader.text for subject, reader in readers.items()})
+    except ValueError as problem:
+        raise InvalidConfigurationError(f"The column {name} cannot be of several subjects: {problem}.") from None
+    return ReaderSchema(text, column=name, newest=newest)
 
 
 def registered(

@@ -26,7 +26,8 @@ def inline_references(text: str, included: Mapping[str, str]) -> str:
 
 class _Inliner:
     def __init__(self, types: Mapping[str, Any]) -> None:
-        self._types, self._defined = types, set[str]()
+        # What is defined is known from where it is to be included; what is written has its text already.
+        self._types, self._defined, self._written = types, set[str](), set[str]()
 
     def type_of(self, node: Any, namespace: str) -> Any:
         """Return a type as it is used within a namespace."""
@@ -40,7 +41,12 @@ class _Inliner:
         if kind in _NAMED:
             name, own = str(node.get("name", "")), node.get("namespace")
             namespace = name.rpartition(".")[0] if "." in name else str(namespace if own is None else own)
-            self._defined.add(_full(name, namespace))
+            full = _full(name, namespace)
+            if full in self._written:
+                # Another schema that is included has it too.
+                return full
+            self._defined.add(full)
+            self._written.add(full)
         inner = {key: self.type_of(node[key], namespace) for key in ("items", "values") if key in node}
         if kind in ("record", "error") and isinstance(node.get("fields"), list):
             inner["fields"] = [

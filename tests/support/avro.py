@@ -13,14 +13,14 @@ import fastavro
 Schema = dict[str, Any]
 
 
-def datum(schema: Schema | str, value: object) -> bytes:
+def datum(schema: Schema | str | list[Schema], value: object) -> bytes:
     """The bytes of a value, without framing."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(copy.deepcopy(schema)), value)
     return out.getvalue()
 
 
-def framed(schema_id: int, schema: Schema | str, value: object) -> bytes:
+def framed(schema_id: int, schema: Schema | str | list[Schema], value: object) -> bytes:
     """The bytes of a value with Confluent's framing."""
     return struct.pack(">bI", 0, schema_id) + datum(schema, value)
 

@@ -28,7 +28,7 @@ impl Decoder {
         let schema = Schema::parse(reader)?;
         let mut slot = Slot::of_schema(&schema, recursion)?;
         if let Some(fields) = fields {
-            slot.project(&schema, fields)?;
+            slot.project(fields)?;
         }
         // The row of a tombstone or a bad record is null.
         slot.nullable = true;

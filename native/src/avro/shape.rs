@@ -29,16 +29,9 @@ impl Slot {
         slot.ok_or_else(|| Fault::new("the schema has no fields down to the recursion depth"))
     }
 
-    /// Keeps these fields of a record only, in this order.
-    pub fn project(&mut self, schema: &Schema, fields: &[String]) -> Result<(), Fault> {
-        let record = match schema.kind(schema.root) {
-            Kind::Union(branches) => match choice(schema, branches) {
-                Choice::One(id) => id,
-                _ => schema.root,
-            },
-            _ => schema.root,
-        };
-        let (Kind::Record(_), Shape::Struct(parts)) = (schema.kind(record), &mut self.shape) else {
+    /// Keeps these fields of a record, or members of a union, only, in this order.
+    pub fn project(&mut self, fields: &[String]) -> Result<(), Fault> {
+        let Shape::Struct(parts) = &mut self.shape else {
             return Err(Fault::new("fields can be chosen of a record only"));
         };
         let mut chosen: Vec<Part> = vec![];

@@ -462,3 +462,45 @@ def test_values_of_a_json_schema_are_columns(spark, kafka, topic, kafkagroup_sch
     # Of a pinned id, and without a frame.
     pinned = {**options, "value.schema.id": before, "value.framing": "none", "mode": "DROPMALFORMED"}
     assert [row for row in values(reader(spark, kafka, name, **pinned).load()) if row] == [(8, None)]
+
+
+def test_several_record_types_of_one_topic(spark, kafka, topic, kafkagroup_schema_registry):
+    """Subjects by topic and record name: two of three types, one of them, one member; and a union of references."""
+    name, registry = topic("types", partitions=1), kafkagroup_schema_registry
+    order, note = (
+        record("shop.Order", ID, AMOUNT),
+        record("shop.Note", {"name": "text", "type": "string", "default": "-"}),
+    )
+    other = record("shop.Return", {"name": "reason", "type": "string"})
+    schemas = {one["name"]: one for one in (order, note, other)}
+    ids = {one: registry.register(f"{name}-{one}", schema) for one, schema in schemas.items()}
+
+    def written(schema, value):
+        return framed(ids[schema["name"]], schema, value)
+
+    stranger = written(other, {"reason": "broken"})
+    write(kafka, name, written(order, {"id": 1, "amount": 1.5}), written(note, {"text": "a"}), stranger, None)
+    subjects = {"value.subject": f"{name}-shop.Order,{name}-shop.Note"}
+    frame = loaded(spark, kafka, name, registry, **subjects, mode="PERMISSIVE")
+    assert frame.schema["value"].dataType.simpleString() == (
+        "struct<member0:struct<id:bigint,amount:double>,member1:struct<text:string>>"
+    )
+    rows = frame.orderBy("offset").collect()
+    assert [row.value for row in rows] == [((1, 1.5), None), (None, ("a",)), None, None]
+    assert [row["_corrupt_record"] for row in rows] == [None, None, stranger, None]
+    with pytest.raises(Exception, match=rf"{name}-0 at offset 2.*the record is a Return, and the column Order or Note"):
+        loaded(spark, kafka, name, registry, **subjects).collect()
+    # One member, and one type, whose fields all have defaults.
+    source = reader(spark, kafka, name, **avro(registry, **subjects), mode="DROPMALFORMED")
+    notes = source.schema("value struct<member1: struct<text: string>>").load()
+    assert [row.value and row.value.member1 for row in notes.collect()] == [None, ("a",), None]
+    one = loaded(spark, kafka, name, registry, **{"value.subject": f"{name}-shop.Note"}, mode="DROPMALFORMED")
+    assert values(one) == [("a",), None]
+    # One schema that refers to the others, as Confluent advises.
+    union = topic("union", partitions=1)
+    references = [{"name": key, "subject": f"{name}-{key}", "version": 1} for key in ("shop.Order", "shop.Note")]
+    number = registry.register(f"{union}-value", ["shop.Order", "shop.Note"], references=references)
+    of_union = [framed(number, [order, note], value) for value in ({"id": 2, "amount": 2.5}, {"text": "b"})]
+    write(kafka, union, *of_union, written(note, {"text": "c"}))
+    found = [((2, 2.5), None), (None, ("b",)), (None, ("c",))]
+    assert values(loaded(spark, kafka, union, registry)) == found

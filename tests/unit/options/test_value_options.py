@@ -8,7 +8,7 @@ from kafka_source.errors import OptionError
 from kafka_source.options import OPTIONS, check_load, check_read, check_sink
 from kafka_source.options.declaration import Where
 from kafka_source.options.kinds import DECODED_FORMATS
-from kafka_source.options.value_rules import subject_of
+from kafka_source.options.value_rules import subjects_of
 
 BASE = {"kafka.bootstrap.servers": "here:1", "subscribe": "orders"}
 AVRO = {**BASE, "value.format": "avro", "schema.registry.url": "http://there"}
@@ -56,21 +56,23 @@ def test_without_value_format_nothing_is_decoded():
 @pytest.mark.parametrize(
     ("given", "subject"),
     [
-        ({"subscribe": "orders"}, "orders-value"),
-        ({"assign": '{"orders":[0,1]}'}, "orders-value"),
-        ({"subscribe": "orders,returns"}, None),
-        ({"subscribePattern": "orders.*"}, None),
+        ({"subscribe": "orders"}, ("orders-value",)),
+        ({"assign": '{"orders":[0,1]}'}, ("orders-value",)),
+        ({"subscribe": "orders,returns"}, ()),
+        ({"subscribePattern": "orders.*"}, ()),
     ],
 )
 def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
     text = {"kafka.bootstrap.servers": "here:1", **given}
     options = check_read(text, Where.STREAM).options
-    assert subject_of(options, options.of_value) == subject
-    assert subject_of(options, options.of_key) == (subject and "orders-key")
+    assert subjects_of(options, options.of_value) == subject
+    assert subjects_of(options, options.of_key) == (("orders-key",) if subject else ())
     avro = {**text, "value.format": "avro", "schema.registry.url": "http://there"}
-    if subject is None:
+    if not subject:
         with pytest.raises(OptionError, match=r"value\.subject"):
             check_load(avro)
+    several = check_load({**avro, "value.subject": "any, other,any"}).options
+    assert subjects_of(several, several.of_value) == ("any", "other")
     for source in ({"value.subject": "any"}, {"value.schema.id": "7"}, {"value.schema": '"long"'}):
         assert check_load({**avro, **source}).options.value_format == "avro"
 

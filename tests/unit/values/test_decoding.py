@@ -228,10 +228,17 @@ def test_a_schema_that_cannot_show_the_batch_stops_the_query_and_says_what_to_do
         column_of_now(of(then), of(now, 2), (str(field["name"]),))
 
 
+def test_a_union_with_other_members_cannot_show_a_batch_of_before():
+    then, now = ([ORDER, record("Note", field)] for field in (ID, AMOUNT))
+    with pytest.raises(InvalidConfigurationError, match=r"it was struct<member0: .*value.schema.id=1"):
+        column_of_now(of(then), of(now, 2), ("member0",))
+
+
 def test_a_query_that_ends_at_a_newer_schema_asks_for_it_where_an_id_is_new(registry):
     registry.add(1, ORDER, "orders-value")
     registry.add(9, OLD)
-    how = decoding(registry, subject="orders-value")
+    newest = (("orders-value", 1),)
+    how = decoding(registry, reader=replace(of(ORDER), newest=newest), ends_at_newer=True)
     latest = "/subjects/orders-value/versions/latest"
     rows = raw(framed(1, ORDER, {"id": 5, "amount": 0.5}))
     assert decode(rows, how)[0].num_rows == 1
@@ -254,7 +261,8 @@ def test_a_query_that_ends_at_a_newer_schema_asks_for_it_where_an_id_is_new(regi
 def test_json_values_end_the_query_at_a_newer_schema_too(registry):
     registry.add(1, {"type": "object"}, "orders-value")
     kind = pa.struct({"id": pa.int64()})
-    how = decoding(registry, subject="orders-value", reader=ReaderSchema("", 1, json=kind), type=kind)
+    reader = ReaderSchema("", 1, json=kind, newest=(("orders-value", 1),))
+    how = decoding(registry, reader=reader, type=kind, ends_at_newer=True)
     for number in (1, 2, 2):
         assert decode(raw(b"\0\0\0\0" + bytes([number]) + b'{"id": 5}'), how)[1]["value"].to_pylist() == [{"id": 5}]
     assert registry.asked == ["/subjects/orders-value/versions/latest"]

@@ -1,0 +1,73 @@
+"""Several types of records in one topic: the schema of a column that has several, and which records belong to it.
+
+Confluent's serializers write them with a subject for each type (`RecordNameStrategy`, `TopicRecordNameStrategy`), or
+with one schema that is a union.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_source.values.references import inline_references
+
+
+def union_of(schemas: Mapping[str, str]) -> str:
+    """Return the union of Avro records as one schema. A type that several define is that of the first one.
+
+    Args:
+        schemas: The schema of each record as JSON, by its subject.
+
+    Raises:
+        ValueError: A schema is no record, or two are of the same record.
+    """
+    types: dict[str, str] = {}
+    for subject, text in schemas.items():
+        schema = _unwrapped(text)
+        if not _is_record(schema):
+            raise ValueError(f"the schema of subject {subject} is no record")
+        name, namespace = str(schema["name"]), str(schema.get("namespace") or "")
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        if full in types:
+            raise ValueError(f"the schema of subject {subject} is a record {full}, as another subject's is")
+        types[full] = text
+    return inline_references(json.dumps(list(types)), types)
+
+
+def other_record(writer: str, reader: str) -> str | None:
+    """Return why a writer's record is none of the column's; None: it is one, or one of the schemas has no record.
+
+    Avro's rules compare no names of records, so a record of another type would be read as one of the column where all
+    fields have defaults. Names are compared without their namespace, and with the aliases of the reader's.
+
+    Args:
+        writer: The Avro schema of a value, as JSON.
+        reader: That of the column.
+    """
+    written, read = _unwrapped(writer), _unwrapped(reader)
+    records = [one for one in (read if isinstance(read, list) else [read]) if _is_record(one)]
+    if not _is_record(written) or not records:
+        return None
+    known = {_simple(name): None for one in records for name in (one["name"], *one.get("aliases", ()))}
+    name = _simple(written["name"])
+    return None if name in known else f"the record is a {name}, and the column {' or '.join(known)}"
+
+
+def _unwrapped(text: str) -> Any:
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError):
+        # Who needs it says so.
+        return None
+    while isinstance(schema, dict) and isinstance(schema.get("type"), (dict, list)):
+        schema = schema["type"]
+    return schema
+
+
+def _is_record(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.get("type") == "record" and "name" in schema
+
+
+def _simple(name: object) -> str:
+    return str(name).rpartition(".")[2]
