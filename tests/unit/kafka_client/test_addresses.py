@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -18,9 +17,9 @@ from kafka_source.kafka_client.addresses import Address, connect_first, interlea
 from kafka_source.model.stream_offset import Range
 from kafka_source.schema import Column
 from tests.support.fake_broker import TOPIC, FakeBroker, Partition
+from tests.support.silence import LIVE, NAME, SILENT, silence
 
-NAME = "brokers.example"
-SILENT, LIVE, CLOSED = "127.0.0.2", "127.0.0.1", "127.0.0.3"
+CLOSED = "127.0.0.3"
 # The whole test takes less. A connection that waits for the silent address gets nowhere in this time.
 PATIENT = {"socket.connection.setup.timeout.ms": "60000"}
 
@@ -37,20 +36,6 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
     return found
-
-
-@contextlib.contextmanager
-def silence(port: int) -> Iterator[None]:
-    """A listener whose queue is full: the kernel drops what comes next, as a firewall does."""
-    with contextlib.ExitStack() as opened:
-        listener = opened.enter_context(socket.socket())
-        listener.bind((SILENT, port))
-        listener.listen(0)
-        for _ in range(8):
-            filler = opened.enter_context(socket.socket())
-            filler.setblocking(False)
-            filler.connect_ex((SILENT, port))
-        yield
 
 
 @pytest.fixture
