@@ -1,0 +1,36 @@
+"""A batch that is replayed after a restart, when its column has a newer schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.values.reader_schema import ReaderSchema
+from kafka_source.values.replayed_schema import column_of_now
+
+ID = {"name": "id", "type": "long"}
+NOTE = {"name": "note", "type": ["null", "string"], "default": None}
+
+pytestmark = pytest.mark.requires_native
+
+
+def _record(*fields: object) -> dict[str, object]:
+    return {"type": "record", "name": "Order", "fields": list(fields)}
+
+
+@pytest.mark.parametrize("wrapped", [lambda it: it, lambda it: ["null", it], lambda it: {"type": it}])
+def test_a_field_that_has_come_since_has_its_default(wrapped: Callable[[object], object]) -> None:
+    then, now = (ReaderSchema(json.dumps(wrapped(_record(*fields))), n) for n, fields in ((1, [ID]), (2, [ID, NOTE])))
+    made = column_of_now(then, now, None)(pa.array([{"id": 7}, None], then.column_type()))
+    assert made.to_pylist() == [{"id": 7, "note": None}, None]
+
+
+def test_a_union_of_records_that_has_changed_says_how_to_go_on() -> None:
+    other = {"type": "record", "name": "Refund", "fields": [ID]}
+    then, now = (ReaderSchema(json.dumps([_record(*fields), other]), n) for n, fields in ((1, [ID]), (2, [ID, NOTE])))
+    with pytest.raises(InvalidConfigurationError, match=r"value\.schema\.id=1 and Trigger\.AvailableNow"):
+        column_of_now(then, now, None)
