@@ -369,6 +369,6 @@ def test_a_sink_decides_with_an_epoch_that_has_risen_since_the_batch_was_planned
     with monkeypatch.context() as patched:
         patched.setattr(owner, "credentials", lambda _: stale)
         query.batch()
-        membership._published = (stale.generation,)
+        membership._known_epochs = {(stale.generation,)}
     query.decide()
     check(kafka, query)

@@ -350,6 +350,30 @@ def test_a_batch_of_whose_source_a_part_was_overwritten_is_not_decided(kafka, to
     assert set(committed(kafka, group).values()) == {0}
 
 
+def test_a_task_of_a_run_that_was_replaced_makes_the_query_read_nothing_again(kafka, topics, group, pipe, reader):
+    before = pipe(maxOffsetsPerTrigger=COUNT // 4)
+    before.whole_batch()
+    before.batch()
+    before.close()
+    now = before.restarted()
+    try:
+        now.replay()
+        # The late task publishes what its run has read, in the place of what this one has.
+        late = Handoff(
+            SlotCredentials(group, 1, "of-before", None),
+            {TopicPartition(topics[0], n): (0, 1) for n in range(PARTITIONS)},
+            "of-before",
+        )
+        client = cached_client(now.settings)
+        client.run(publish(client, BatchOfRun(now.name, before.run, 1), late, Deadline(30)))
+        now.decide()
+        to_the_end(now)
+    finally:
+        now.close()
+    check(kafka, topics, reader)
+    assert committed(kafka, group) == ends(kafka, topics)
+
+
 @pytest.mark.parametrize("metadata", ["of another program", "[" * 3000])
 def test_an_offset_of_another_program_among_those_of_the_source_stops_the_batch_in_words(
     kafka, topics, group, pipe, metadata
