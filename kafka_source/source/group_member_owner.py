@@ -230,7 +230,7 @@ class GroupMemberOwner(CommittingOwner):
             self._committer.close()
 
     def _commits_of(self, tp: TopicPartition) -> bool:
-        return self._owned.commits(tp) or tp in self._membership.assignment.held
+        return self.owned().commits(tp) or tp in self._membership.assignment.held
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
         """Commit what the group does not have yet; all partitions in one transaction with `commit.transactional`.
@@ -296,11 +296,11 @@ class GroupMemberOwner(CommittingOwner):
         """Return the part of `finished` that the driver has to commit; empty if it is not the driver that commits."""
         if not self._commits or not self._joined:
             return {}
-        owned, held = self.owned(), self._membership.assignment.held
-        missing = self._positions.missing({tp: end for tp, end in finished.items() if owned.commits(tp) or tp in held})
-        if missing and owned.generation != self._compared_generation:
+        missing = self._positions.missing({tp: end for tp, end in finished.items() if self._commits_of(tp)})
+        generation = self.owned().generation
+        if missing and generation != self._compared_generation:
             missing = self._positions.not_behind(missing, self.committed(self._positions.comparable(missing)))
-            self._compared_generation = owned.generation
+            self._compared_generation = generation
         return missing
 
     def _missed_by_sink(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -316,8 +316,7 @@ class GroupMemberOwner(CommittingOwner):
         is_due = not self._has_checked_sink or self._membership.rebalance_needed() is not None
         if not self._unchecked or not is_due:
             return {}
-        owned, held = self.owned(), self._membership.assignment.held
-        written = {tp: end for tp, end in self._unchecked.items() if owned.commits(tp) or tp in held}
+        written = {tp: end for tp, end in self._unchecked.items() if self._commits_of(tp)}
         missed = self._positions.behind(written, self.committed(sorted(written)))
         self._unchecked, self._has_checked_sink = missed, True
         if missed:
