@@ -24,7 +24,7 @@ def union_of(schemas: Mapping[str, str]) -> str:
     """
     types: dict[str, str] = {}
     for subject, text in schemas.items():
-        schema = _unwrapped(text)
+        schema = _parsed(text)
         if not _is_record(schema):
             raise ValueError(f"the schema of subject {subject} is no record")
         name, namespace = str(schema["name"]), str(schema.get("namespace") or "")
@@ -45,7 +45,7 @@ def other_record(writer: str, reader: str) -> str | None:
         writer: The Avro schema of a value, as JSON.
         reader: That of the column.
     """
-    written, read = _unwrapped(writer), _unwrapped(reader)
+    written, read = _parsed(writer), _parsed(reader)
     records = [one for one in (read if isinstance(read, list) else [read]) if _is_record(one)]
     if not _is_record(written) or not records:
         return None
@@ -54,12 +54,27 @@ def other_record(writer: str, reader: str) -> str | None:
     return None if name in known else f"the record is a {name}, and the column {' or '.join(known)}"
 
 
-def _unwrapped(text: str) -> Any:
+def record_of(text: str) -> dict[str, Any] | None:
+    """Return the record of an Avro schema, which may be nullable; None: it has none, or several.
+
+    The fields of a union of records are its members, which have neither names nor defaults.
+    """
+    schema = _parsed(text)
+    if isinstance(schema, list):
+        members = [one for one in map(_unwrapped, schema) if one not in ("null", {"type": "null"})]
+        schema = members[0] if len(members) == 1 else None
+    return schema if _is_record(schema) else None
+
+
+def _parsed(text: str) -> Any:
     try:
-        schema = json.loads(text)
+        return _unwrapped(json.loads(text))
     except (ValueError, RecursionError):
         # Who needs it says so.
         return None
+
+
+def _unwrapped(schema: Any) -> Any:
     while isinstance(schema, dict) and isinstance(schema.get("type"), (dict, list)):
         schema = schema["type"]
     return schema

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.values.reader_schema import ReaderSchema
+from kafka_source.values.record_types import record_of
 
 # Avro's promotions that are the same number in a wider type.
 _WIDER = {
@@ -39,7 +40,7 @@ def column_of_now(
     found, wanted = then.column_type(), now.column_type(fields)
     if found == wanted:
         return lambda column: column
-    record = _record_of(json.loads(now.text))
+    record = record_of(now.text)
     if not (pa.types.is_struct(found) and pa.types.is_struct(wanted) and record is not None):
         raise _not_readable(then, now, f"it was {found} and is {wanted}")
     makers = [_field(field, found, record, then, now) for field in wanted]
@@ -49,19 +50,6 @@ def column_of_now(
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=column.is_null())
 
     return make
-
-
-def _record_of(schema: object) -> dict[str, Any] | None:
-    """Return the record of a schema, which may be nullable; None: it is none.
-
-    The fields of a union of records are its members, which have neither names nor defaults.
-    """
-    if isinstance(schema, list):
-        members = [one for one in schema if one not in ("null", {"type": "null"})]
-        return _record_of(members[0]) if len(members) == 1 else None
-    if isinstance(schema, dict):
-        return schema if "fields" in schema else _record_of(schema.get("type"))
-    return None
 
 
 def _field(
