@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,27 +11,18 @@ from typing import Any
 import pytest
 
 from tests.model.tlc import configured, run_tlc
+from tests.support.simulator import run_simulator
 
 # Sinks write with the native engine.
 pytestmark = pytest.mark.requires_native
 
-ROOT = Path(__file__).parents[2]
 Trace = dict[str, Any]
 
 
 def traces(*arguments: object) -> list[Trace]:
     """Return the traces of seeds that the specification can have."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.simulation", "actions", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=3000,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return [one for one in json.loads(done.stdout) if not one["unsuitable"]]
+    told = run_simulator("actions", *arguments)
+    return [one for one in json.loads(told) if not one["unsuitable"]]
 
 
 def begin_of(trace: Trace, actions: int) -> Trace:

@@ -6,51 +6,33 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.simulation import campaign
 from tests.simulation.mutations import FOUND_BY, MUTATIONS
+from tests.support.simulator import run_simulator
 
 # Sinks write with the native engine.
 pytestmark = pytest.mark.requires_native
 
-ROOT = Path(__file__).parents[2]
-
-
-def run(*arguments: str) -> str:
-    """Run the simulator in a process of its own: it replaces the clock, and orders of sets must be the same."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.simulation", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=3000,
-    )
-    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-4000:]
-    return done.stdout
-
 
 @pytest.mark.parametrize("first", range(0, campaign.SEEDS_IN_CI, 100))
 def test_nothing_is_lost_and_every_query_ends_its_work_whatever_the_seed(first: int) -> None:
-    assert f"{100} seeds, 0 with problems" in run("seeds", str(first), str(first + 100))
+    assert f"{100} seeds, 0 with problems" in run_simulator("seeds", str(first), str(first + 100))
 
 
 def test_a_seed_determines_everything_and_seeds_that_found_defects_are_kept() -> None:
     seeds = [str(seed) for seed in campaign.KEPT]
-    once, again = run("trace", *seeds), run("trace", *reversed(seeds))
+    once, again = run_simulator("trace", *seeds), run_simulator("trace", *reversed(seeds))
     assert sorted(once.splitlines()) == sorted(again.splitlines())
     assert once.count("\n") > 100
 
 
 def test_the_seeds_find_defects_that_are_put_back() -> None:
     assert set(FOUND_BY) <= {one.name for one in MUTATIONS}
-    told = run("mutations")
+    told = run_simulator("mutations")
     for name in FOUND_BY:
         assert f"found: {name}" in told
 
@@ -59,4 +41,4 @@ def test_the_seeds_find_defects_that_are_put_back() -> None:
 def test_a_hundred_thousand_seeds(tmp_path: Path) -> None:
     state = Path(os.environ.get("KAFKAGROUP_SIMULATION_STATE", tmp_path / "simulation.json"))
     last = int(os.environ.get("KAFKAGROUP_SIMULATION_SEEDS", "100000"))
-    assert "0 with problems" in run("seeds", "1000", str(1000 + last), "--state", str(state))
+    assert "0 with problems" in run_simulator("seeds", "1000", str(1000 + last), "--state", str(state))
