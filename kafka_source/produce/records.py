@@ -49,6 +49,11 @@ class Records:
         found: list[int] = pc.add(sizes, _OVERHEAD).to_pylist()
         return found
 
+    def last_partition(self) -> int:
+        """Return the highest partition that a record names; -1 where none does."""
+        last = None if self.partitions is None else _compute().max(self.partitions).as_py()
+        return -1 if last is None else int(last)
+
     def by_topic(self) -> Iterator[tuple[str, Records]]:
         """Yield each topic with its records, in their order."""
         if isinstance(self.topics, str):

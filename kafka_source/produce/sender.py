@@ -106,7 +106,7 @@ class Sender:
         """
         self._resume()
         for topic, of_topic in records.by_topic():
-            self._accumulator.add(topic, self._partition_count(topic), of_topic)
+            self._accumulator.add(topic, self._partition_count(topic, of_topic.last_partition()), of_topic)
         self._enqueue(everything=self._should_send_partial_batches())
         self._poll(wait=False)
         while self._queued_bytes > MAX_QUEUED_BYTES:
@@ -158,10 +158,13 @@ class Sender:
             queue.batches.append((batch, now))
             self._queued_bytes += len(batch.data)
 
-    def _partition_count(self, topic: str) -> int:
-        """Return the number of partitions of a topic; wait until the topic exists."""
+    def _partition_count(self, topic: str, last: int) -> int:
+        """Return the number of partitions of a topic, of which `last` should be one; wait until the topic exists."""
         # A topic may be missing from a metadata response while its leaders change.
         if self._producer.is_stale(topic) or topic not in self._producer.cluster.topics:
+            self._find_topic(topic)
+        elif last >= len(self._producer.cluster.topics[topic].partitions):
+            # Added since. Java's producer asks for `max.block.ms`; once is enough where a broker knows the partition.
             self._find_topic(topic)
         return len(self._producer.cluster.topics[topic].partitions)
 

@@ -15,6 +15,7 @@ from kafka_source.datasource import register
 from kafka_source.runtime.deadline import Deadline
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.partitioner import partition_of
+from tests.parity.topics import add_partitions
 
 Topic = Callable[..., str]
 
@@ -91,6 +92,21 @@ def test_the_partition_column_decides_where_it_is_set(spark: SparkSession, kafka
     write(spark.createDataFrame(rows, "partition int, key string, value string"), kafka, name)
     found = {(m.value() or b"").decode(): m.partition() for m in records(kafka, name, 8)}
     assert found == {**{f"to {p}": p for p in range(8)}, "by key": partition_of(b"key", 8)}
+
+
+def test_a_partition_that_was_added_a_moment_ago_takes_records(
+    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic
+) -> None:
+    name = topic("grown")
+    schema = "partition int, value string"
+    write(spark.createDataFrame([(0, "before")], schema).coalesce(1), kafka, name)
+    add_partitions(kafka, name, 2)
+    # The workers still have the producer of the first write, which knows one partition.
+    write(spark.createDataFrame([(1, "after")], schema).coalesce(1), kafka, name)
+    assert [((m.value() or b"").decode(), m.partition()) for m in records(kafka, name, 2)] == [
+        ("before", 0),
+        ("after", 1),
+    ]
 
 
 def test_the_topic_column_and_the_option_that_goes_before_it(
