@@ -1,9 +1,10 @@
 """Avro values read as columns, beside raw bytes, ready-made columns, and the JVM's connector with `from_avro`.
 
 The same rows as Protobuf, and as JSON beside the JVM's connector with `from_json`. Then columns written as Avro,
-Protobuf and JSON values, beside the JVM's connector with `to_avro` and `to_json`.
+Protobuf and JSON values, beside the JVM's connector with `to_avro` and `to_json`, and beside a Python sink that drops
+what Spark gives it: the floor.
 
-    ./run bench values [--records 4000000] [--rounds 5]
+    ./run bench values [--records 4000000] [--rounds 5] [--only reading|writing]
 
 Ten fields and about 100 bytes a value (230 as JSON), one schema id or two in turns. `from_avro` takes one schema, so
 the JVM reads the topic with one id only. spark-protobuf could not be had, and of spark-avro 4.1.1 is the newest: where
@@ -52,7 +53,7 @@ AVRO, MIXED, FEWER, RAW, READY, JVM, JVM_TUNED = (
     *("from_avro", "from_avro, tuned"),
 )
 PROTOBUF, JSON, FROM_JSON = "protobuf", "json", "from_json"
-WRITE, JVM_WRITE = "write avro", "to_avro"
+WRITE, JVM_WRITE, DROP = "write avro", "to_avro", "drop"
 WRITE_PROTOBUF, WRITE_JSON, TO_JSON = "write protobuf", "write json", "to_json"
 FIELDS = {
     "id": "long",
@@ -205,6 +206,7 @@ def writing(
         return partial(written, rows, "kafkagroup", options)
 
     contestants = {WRITE: ours("avro"), WRITE_PROTOBUF: ours("protobuf"), WRITE_JSON: ours("json")}
+    contestants[DROP] = partial(written, rows, sources.FORMATS[sources.FLOOR][0], {})
     contestants[TO_JSON] = partial(written, rows.select(to_json("value").alias("value")), "kafka", {})
     if with_jvm:
         from pyspark.sql.avro.functions import to_avro
@@ -217,89 +219,99 @@ def writing(
     return contestants
 
 
+def compare_reads(
+    spark: SparkSession, servers: str, registry: str, schema_id: int, rounds: int, *, with_jvm: bool
+) -> None:
+    def ours(topic: str, columns: str, name: str = "kafkagroup") -> DataFrame:
+        reader = spark.read.format(name).option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+        if columns != "value binary":
+            reader = reader.option("value.format", "avro").option("schema.registry.url", registry)
+            reader = reader.option("value.schema.id", schema_id)
+        return reader.schema(columns).load()
+
+    def others(value_format: str, options: dict[str, str]) -> DataFrame:
+        reader = spark.read.format("kafkagroup").option("kafka.bootstrap.servers", servers)
+        return reader.options(**{"value.format": value_format, **options}).schema(every).load()
+
+    def parsed() -> DataFrame:
+        reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", "json")
+        return reader.load().select(from_json(col("value").cast("string"), COLUMNS).alias("value"))
+
+    def jvms(options: dict[str, str]) -> DataFrame:
+        from pyspark.sql.avro.functions import from_avro
+
+        reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", "one")
+        value = from_avro(expr("substring(value, 6)"), json.dumps(schema(extra=False)))
+        return reader.options(**options).load().select(value.alias("value"))
+
+    every = f"value struct<{COLUMNS}>"
+    frames: dict[str, Callable[[], DataFrame]] = {
+        AVRO: partial(ours, "one", every),
+        MIXED: partial(ours, "two", every),
+        FEWER: partial(ours, "one", f"value struct<{FEW_COLUMNS}>"),
+        RAW: partial(ours, "one", "value binary"),
+        READY: partial(ours, "one", every, sources.FORMATS[sources.FLOOR][0]),
+    }
+    of_registry = {"schema.registry.url": registry, "subscribe": "protobuf"}
+    frames |= {
+        PROTOBUF: partial(others, "protobuf", of_registry),
+        JSON: partial(others, "json", {"value.schema": COLUMNS, "subscribe": "json"}),
+        FROM_JSON: parsed,
+    }
+    assert frames[PROTOBUF]().exceptAll(frames[AVRO]()).isEmpty(), "the values differ from those of Avro"
+    assert frames[JSON]().exceptAll(frames[FROM_JSON]()).isEmpty(), "the values differ from those of from_json"
+    if with_jvm:
+        frames |= {JVM: partial(jvms, {}), JVM_TUNED: partial(jvms, dict(sources.FORMATS[sources.TUNED][1]))}
+        assert frames[JVM]().exceptAll(frames[AVRO]()).isEmpty(), "the values differ from those of from_avro"
+    figures = Figures(
+        "values",
+        comparisons=(
+            *(Comparison(AVRO, peer, 4.0) for peer in (JVM, JVM_TUNED)),
+            *(Comparison(MIXED, peer, 4.0) for peer in (JVM, JVM_TUNED)),
+            Comparison(AVRO, READY, 1 / 1.15),
+            Comparison(AVRO, RAW),
+            Comparison(PROTOBUF, AVRO),
+            Comparison(JSON, FROM_JSON, 2.0),
+            Comparison(FEWER, RAW, 1 / 0.9),
+        ),
+    )
+    in_turns(figures, {name: partial(seconds, frame) for name, frame in frames.items()}, rounds)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=4_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--only", choices=("reading", "writing"))
     given = parser.parse_args()
     with_jvm = pyspark.__version__ == PEERS_SPARK
     spark = sources.session(given.cores, jars=PEERS_JARS if with_jvm else sources.PEER)
     with EmbeddedKafka() as kafka, SchemaRegistry() as registry:
-        one = registry.register("one-value", schema(extra=False))
-        two = registry.register("two-value", schema(extra=True))
-        fill(kafka, "one", encoded((one,)), given.records)
-        fill(kafka, "two", encoded((one, two)), given.records)
-        as_message = registry.register("protobuf-value", proto(), kind="PROTOBUF")
-        fill(kafka, "protobuf", as_protobuf(as_message), given.records)
-        fill(kafka, "json", as_json(), given.records)
         servers = kafka.bootstrap_servers
-
-        def ours(topic: str, columns: str, name: str = "kafkagroup") -> DataFrame:
-            reader = spark.read.format(name).option("kafka.bootstrap.servers", servers).option("subscribe", topic)
-            if columns != "value binary":
-                reader = reader.option("value.format", "avro").option("schema.registry.url", registry.url)
-                reader = reader.option("value.schema.id", one)
-            return reader.schema(columns).load()
-
-        def others(value_format: str, options: dict[str, str]) -> DataFrame:
-            reader = spark.read.format("kafkagroup").option("kafka.bootstrap.servers", servers)
-            return reader.options(**{"value.format": value_format, **options}).schema(every).load()
-
-        def parsed() -> DataFrame:
-            reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", "json")
-            return reader.load().select(from_json(col("value").cast("string"), COLUMNS).alias("value"))
-
-        def jvms(options: dict[str, str]) -> DataFrame:
-            from pyspark.sql.avro.functions import from_avro
-
-            reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", "one")
-            value = from_avro(expr("substring(value, 6)"), json.dumps(schema(extra=False)))
-            return reader.options(**options).load().select(value.alias("value"))
-
-        every = f"value struct<{COLUMNS}>"
-        frames: dict[str, Callable[[], DataFrame]] = {
-            AVRO: partial(ours, "one", every),
-            MIXED: partial(ours, "two", every),
-            FEWER: partial(ours, "one", f"value struct<{FEW_COLUMNS}>"),
-            RAW: partial(ours, "one", "value binary"),
-            READY: partial(ours, "one", every, sources.FORMATS[sources.FLOOR][0]),
-        }
-        of_registry = {"schema.registry.url": registry.url, "subscribe": "protobuf"}
-        frames |= {
-            PROTOBUF: partial(others, "protobuf", of_registry),
-            JSON: partial(others, "json", {"value.schema": COLUMNS, "subscribe": "json"}),
-            FROM_JSON: parsed,
-        }
-        assert frames[PROTOBUF]().exceptAll(frames[AVRO]()).isEmpty(), "the values differ from those of Avro"
-        assert frames[JSON]().exceptAll(frames[FROM_JSON]()).isEmpty(), "the values differ from those of from_json"
-        if with_jvm:
-            frames |= {JVM: partial(jvms, {}), JVM_TUNED: partial(jvms, dict(sources.FORMATS[sources.TUNED][1]))}
-            assert frames[JVM]().exceptAll(frames[AVRO]()).isEmpty(), "the values differ from those of from_avro"
-        figures = Figures(
-            "values",
-            comparisons=(
-                *(Comparison(AVRO, peer, 4.0) for peer in (JVM, JVM_TUNED)),
-                *(Comparison(MIXED, peer, 4.0) for peer in (JVM, JVM_TUNED)),
-                Comparison(AVRO, READY, 1 / 1.15),
-                Comparison(AVRO, RAW),
-                Comparison(PROTOBUF, AVRO),
-                Comparison(JSON, FROM_JSON, 2.0),
-                Comparison(FEWER, RAW, 1 / 0.9),
-            ),
-        )
+        one = registry.register("one-value", schema(extra=False))
+        as_message = registry.register("protobuf-value", proto(), kind="PROTOBUF")
         print(HEAD)
-        in_turns(figures, {name: partial(seconds, frame) for name, frame in frames.items()}, given.rounds)
-        for name in ("kafkagroup", "kafka"):
-            kafka.create_topic(f"written-{name}", PARTITIONS)
-        ids = {"avro": one, "protobuf": as_message}
-        writes = writing(spark, servers, registry.url, ids, given.records, with_jvm=with_jvm)
-        comparisons = (
-            Comparison(WRITE, JVM_WRITE, 2.0),
-            Comparison(WRITE_PROTOBUF, WRITE),
-            Comparison(WRITE_JSON, TO_JSON),
-        )
-        in_turns(Figures("values, written", comparisons=comparisons), writes, given.rounds)
+        if given.only != "writing":
+            two = registry.register("two-value", schema(extra=True))
+            fill(kafka, "one", encoded((one,)), given.records)
+            fill(kafka, "two", encoded((one, two)), given.records)
+            fill(kafka, "protobuf", as_protobuf(as_message), given.records)
+            fill(kafka, "json", as_json(), given.records)
+            compare_reads(spark, servers, registry.url, one, given.rounds, with_jvm=with_jvm)
+        if given.only != "reading":
+            for name in ("kafkagroup", "kafka"):
+                kafka.create_topic(f"written-{name}", PARTITIONS)
+            ids = {"avro": one, "protobuf": as_message}
+            writes = writing(spark, servers, registry.url, ids, given.records, with_jvm=with_jvm)
+            comparisons = (
+                Comparison(WRITE, JVM_WRITE, 2.0),
+                Comparison(DROP, JVM_WRITE),
+                Comparison(WRITE, DROP),
+                Comparison(WRITE_PROTOBUF, WRITE),
+                Comparison(WRITE_JSON, TO_JSON),
+            )
+            in_turns(Figures("values, written", comparisons=comparisons), writes, given.rounds)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Each worker reads the first batch of its first partition with the native engine, once, and returns it repeatedly until
 it has returned as many rows as a task's partition has. So a task does not wait for a broker, near or far; the plan
-does, for the offsets.
+does, for the offsets. Its writer takes Spark's Arrow batches and drops them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 from kafka_source.schema import schema_for
@@ -30,6 +36,9 @@ class FloorSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return FloorReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return FloorWriter()
 
 
 class FloorReader(DataSourceReader):
@@ -52,3 +61,10 @@ class FloorReader(DataSourceReader):
             batch = _batches[key].slice(0, left)
             left -= batch.num_rows
             yield batch
+
+
+class FloorWriter(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
