@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import ssl
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from kafka_source.model.identity import MOVED_FROM
 from kafka_source.runtime.retry import RetryPolicy
 
 _DEFAULT_PORT = 9092
+_PORT = re.compile("[0-9]{1,5}")
+_MAX_PORT = 65_535
 # Shorter than Java's five minutes: in this time a query notices new records though the broker that it asks is cut off.
 _METADATA_AGE_MS = 10_000
 
@@ -132,7 +135,8 @@ def parse_servers(servers: str) -> tuple[Endpoint, ...]:
         host, colon, port = server.rpartition(":")
         if not colon or server.endswith("]"):
             host, port = server, str(_DEFAULT_PORT)
-        if not port.isdecimal() or not host.strip("[]"):
+        # The operating system would connect to another port: 99999 is 34463 there.
+        if not _PORT.fullmatch(port) or int(port) > _MAX_PORT or not host.strip("[]"):
             raise OptionError("kafka.bootstrap.servers", servers, "host:port, several separated by commas")
         found.append(Endpoint(host.strip("[]"), int(port)))
     if not found:

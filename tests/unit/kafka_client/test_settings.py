@@ -18,7 +18,7 @@ def test_servers_with_and_without_ports_and_of_ipv6() -> None:
     assert str(Endpoint("::1", 93)) == "[::1]:93"
 
 
-@pytest.mark.parametrize("servers", ["", " , ", "a:x", ":9092", "[]:1"])
+@pytest.mark.parametrize("servers", ["", " , ", "a:x", ":9092", "[]:1", "a:65536", "b:1,a:99999", "a:" + "9" * 5000])
 def test_malformed_servers_are_refused_by_the_options_name(servers: str) -> None:
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
         parse_servers(servers)
