@@ -14,7 +14,7 @@ from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.kafka_client.messages.quota import AlterClientQuotasRequest, DescribeClientQuotasRequest
 
 USER, CLIENT = "user", "client-id"
-_SECONDS = 15.0
+_DESCRIBE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def value_of_client(settings: Settings, client_id: str, name: str) -> float | No
         KafkaGroupError: The brokers refuse.
     """
     client, sasl = cached_client(settings, "quota"), sasl_of(settings)
-    quotas = client.run(describe_quotas(client, Deadline(_SECONDS)), _SECONDS + 1)
+    quotas = client.run(describe_quotas(client, Deadline(_DESCRIBE_SECONDS)), _DESCRIBE_SECONDS + 1)
     return holding(quotas, sasl.username if sasl is not None and sasl.username else "ANONYMOUS", client_id, name)
 
 

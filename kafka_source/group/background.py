@@ -154,7 +154,7 @@ class Siblings:
 
 
 # The longest pause, in seconds, after a heartbeat that was not answered.
-_RETRY_SECONDS = 0.5
+_HEARTBEAT_RETRY_SECONDS = 0.5
 
 
 class Heartbeats:
@@ -204,7 +204,7 @@ class Heartbeats:
             )
         self._warn_of_long_batch(time.monotonic())
         await then()
-        await asyncio.sleep(interval if answered else min(interval, _RETRY_SECONDS))
+        await asyncio.sleep(interval if answered else min(interval, _HEARTBEAT_RETRY_SECONDS))
 
     async def _send_one(self, member: Member, deadline: Deadline) -> bool:
         before = member.membership.state
@@ -276,7 +276,7 @@ _REQUEST_SECONDS = 30.0
 # Seconds between two looks whether the slots have to rejoin, while a sibling waits in a join.
 _POLL_SECONDS = 0.1
 # Seconds that a rejoin may take beyond the rebalance timeout, until it is tried again.
-_MARGIN_SECONDS = 30.0
+_REJOIN_MARGIN_SECONDS = 30.0
 
 
 class BackgroundRejoiner:
@@ -396,7 +396,8 @@ class BackgroundRejoiner:
         log.info("rejoin group=%s reason=%r", self._settings.group, reason.text)
         while True:
             try:
-                return await self._enter(reason, Deadline(self._settings.rebalance_timeout_ms / 1000 + _MARGIN_SECONDS))
+                seconds = self._settings.rebalance_timeout_ms / 1000 + _REJOIN_MARGIN_SECONDS
+                return await self._enter(reason, Deadline(seconds))
             except RebalanceTimeout as error:
                 log.warning("%s The query keeps waiting.", error)
             except Exception as error:

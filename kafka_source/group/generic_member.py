@@ -25,7 +25,7 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 
 log = logging.getLogger(__name__)
 
-_MARGIN = 30.0
+_JOIN_MARGIN_SECONDS = 30.0
 _LEAVE_SECONDS = 5.0
 _DESCRIBE_SECONDS = 5.0
 
@@ -150,7 +150,7 @@ class GenericMember:
 
     async def _take_part(self, reason: str) -> None:
         """Take part in one generation, from the join until the group rebalances."""
-        patience = Deadline(self._settings.rebalance_timeout_ms / 1000 + _MARGIN)
+        patience = Deadline(self._settings.rebalance_timeout_ms / 1000 + _JOIN_MARGIN_SECONDS)
         state = await self._member.join(self._protocols, self._lead, patience, reason)
         joined = self._member.last_join
         self._set(MemberState(joined.generation, joined.member_id, joined.leading, state))

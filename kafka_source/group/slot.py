@@ -268,7 +268,7 @@ def _sorted(partitions: Sequence[TopicPartition]) -> tuple[TopicPartition, ...]:
 
 
 _REMOVED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
-_POLL_SECONDS = 0.2
+_LOOK_AGAIN_SECONDS = 0.2
 
 
 async def publish_owners(
@@ -372,9 +372,9 @@ class Renewal:
             if not has_asked:
                 await self._ask(client, max(generation for generation, _ in refused), deadline)
                 has_asked = True
-            if deadline.left <= _POLL_SECONDS:
+            if deadline.left <= _LOOK_AGAIN_SECONDS:
                 raise _lost(error, f"no driver has joined for it again within {deadline.seconds:.0f} s")
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     async def _ask(self, client: KafkaClient, generation: int, deadline: Deadline) -> None:
         """Ask the keeper of the batch to join again: it has left if no task had committed for long."""
@@ -440,9 +440,10 @@ def _asked(group: str, publisher: str) -> str:
 Parts = list[tuple[SlotCredentials, Mapping[TopicPartition, int | CommitOffset]]]
 """The offsets that each of several members commits."""
 
-_SECONDS = 30.0
+# How long a task tries to act as its slot, and to commit.
+_TASK_SECONDS = 30.0
 # Seconds that one heartbeat of a task may take. A frozen coordinator never answers, another one takes its place.
-_TRY_SECONDS = 5.0
+_HEARTBEAT_SECONDS = 5.0
 
 
 class SlotSession:
@@ -468,7 +469,7 @@ class SlotSession:
         cls,
         config: Settings,
         slots: Sequence[SlotCredentials],
-        timeout_s: float = _SECONDS,
+        timeout_s: float = _TASK_SECONDS,
         renewal: Renewal | None = None,
     ) -> Future[list[SlotSession | KafkaGroupError]]:
         """Begin to act as slots; send a heartbeat for each to verify the credentials, all at the same time.
@@ -509,7 +510,7 @@ class SlotSession:
         """Raise FencedError if this task is known to have lost the slot; sends no request."""
         self._raise_if_lost()
 
-    def commit(self, offsets: Mapping[TopicPartition, int | CommitOffset], timeout_s: float = _SECONDS) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int | CommitOffset], timeout_s: float = _TASK_SECONDS) -> None:
         """Commit the next offsets to read, without a transaction.
 
         Raises:
@@ -567,7 +568,7 @@ class SlotSession:
         """Send a heartbeat of the slot's member until the coordinator has judged it."""
 
         async def ask() -> None:
-            result = await self._member.heartbeat(Deadline(min(deadline.left, _TRY_SECONDS)))
+            result = await self._member.heartbeat(Deadline(min(deadline.left, _HEARTBEAT_SECONDS)))
             if result.back_off:
                 raise ConnectionLost(f"The coordinator of group {self._credentials.group} is not ready.")
 

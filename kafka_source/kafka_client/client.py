@@ -43,7 +43,7 @@ GROUP, TRANSACTION = 0, 1
 # From this version on FindCoordinator has a list of keys in place of one (KIP-699).
 _MANY_KEYS_VERSION = 4
 # Seconds after which the next endpoint is tried too, while an earlier one has not answered.
-_STAGGER = 0.5
+_NEXT_BROKER_SECONDS = 0.5
 _BOOTSTRAP_SECONDS = 8.0
 # Seconds that a caller waits longer for a request which another caller has sent, so that its own error comes first.
 _SHARED_MARGIN = 0.5
@@ -389,7 +389,7 @@ class KafkaClient:
                     running.add(started[-1])
                 done, running = await asyncio.wait(
                     running,
-                    timeout=_STAGGER if waiting else max(0.001, deadline.left),
+                    timeout=_NEXT_BROKER_SECONDS if waiting else max(0.001, deadline.left),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 for task in done:

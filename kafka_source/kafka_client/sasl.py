@@ -214,11 +214,11 @@ def _security_context(service: str, keytab: str, principal: str) -> Any:
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT_SECONDS = 10.0
+_TOKEN_REQUEST_SECONDS = 10.0
 # The part of a token's lifetime after which it is refreshed, as in the Java client.
 _REFRESH_AFTER = 0.8
 # Seconds between attempts to refresh a token, as in the Java client.
-_RETRY_SECONDS = 10.0
+_REFRESH_RETRY_SECONDS = 10.0
 _TOO_BUSY = (408, 429)
 
 
@@ -261,7 +261,7 @@ class Tokens:
                 self._expires_at - now,
                 problem,
             )
-            self._refresh_at = min(now + _RETRY_SECONDS, self._expires_at)
+            self._refresh_at = min(now + _REFRESH_RETRY_SECONDS, self._expires_at)
         else:
             now = time.monotonic()
             self._token, self._expires_at = token, now + seconds
@@ -301,7 +301,7 @@ def _fetch(oauth: OAuth) -> tuple[str, float]:
         headers={"Authorization": "Basic " + base64.b64encode(client.encode()).decode(), "Accept": "application/json"},
     )
     try:
-        with _OPENER.open(request, timeout=_TIMEOUT_SECONDS) as response:
+        with _OPENER.open(request, timeout=_TOKEN_REQUEST_SECONDS) as response:
             answer = json.load(response)
         return str(answer["access_token"]), float(answer.get("expires_in", 300))
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:

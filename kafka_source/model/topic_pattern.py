@@ -67,7 +67,7 @@ def search(pattern: str, texts: Sequence[str], seconds: int) -> list[bool]:
 # Kafka's internal topics (`org.apache.kafka.common.internals.Topic`).
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 # Processor time for all new names of a lookup. 100,000 names take a tenth of a second with a harmless pattern.
-_SECONDS = 5
+_SEARCH_SECONDS = 5
 _MAX_PATTERNS = 16
 # Whether the topics of the last lookup match, by pattern and name. The inner mappings do not change: queries and event
 # loops of one process look topics up at the same time.
@@ -88,14 +88,14 @@ def matching(pattern: str, names: Iterable[str]) -> list[str]:
     new = [name for name in wanted if name not in known]
     if new:
         try:
-            known.update(zip(new, search(pattern, new, _SECONDS), strict=True))
+            known.update(zip(new, search(pattern, new, _SEARCH_SECONDS), strict=True))
         except SearchTooLong as error:
             raise OptionError(
                 "subscribePattern",
                 pattern,
                 f"a pattern that can be decided for each topic; for topic {error.text} it takes longer than "
-                f"{_SECONDS} s, because repetitions in it contain or follow each other. Write it so that a name can be "
-                "read in one way only, for example ^[a-z-]+$ for ^([a-z]+-?)+$",
+                f"{_SEARCH_SECONDS} s, because repetitions in it contain or follow each other. Write it so that a name "
+                "can be read in one way only, for example ^[a-z-]+$ for ^([a-z]+-?)+$",
             ) from None
     _judged[pattern] = {name: known[name] for name in wanted}
     if len(_judged) > _MAX_PATTERNS:

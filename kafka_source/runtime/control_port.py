@@ -20,7 +20,8 @@ from typing import Any
 
 from kafka_source.runtime.event_loop import EventLoop
 
-_SECONDS = 5.0
+# For a task to connect, and for the server to wait for the proof of its secret.
+_CONNECT_SECONDS = 5.0
 _MAX_LINE = 1 << 20
 # The maximum number of connections that have not proved yet that they know the secret.
 _MAX_UNAUTHENTICATED = 64
@@ -52,7 +53,7 @@ class ControlPort:
     """
 
     def __init__(
-        self, listener: socket.socket, secret: str, answer: Callable[[Any], Any], patience: float = _SECONDS
+        self, listener: socket.socket, secret: str, answer: Callable[[Any], Any], patience: float = _CONNECT_SECONDS
     ) -> None:
         self._secret, self._answer, self._patience = secret, answer, patience
         self._strangers = 0
@@ -122,7 +123,7 @@ class ControlClient:
         """
         if self._stream is None:
             address = (self._address.host, self._address.port)
-            peer = self._resources.enter_context(socket.create_connection(address, _SECONDS))
+            peer = self._resources.enter_context(socket.create_connection(address, _CONNECT_SECONDS))
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             lines = self._resources.enter_context(peer.makefile("rb"))
             peer.sendall(_proof(self._address.secret, lines.readline().strip()) + b"\n")

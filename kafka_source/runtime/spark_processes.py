@@ -113,7 +113,7 @@ def freeze_gc() -> None:
     gc.freeze()
 
 
-_MAX_SECONDS = 30.0
+_MAX_EXIT_SECONDS = 30.0
 # Seconds between two looks whether the parent process has died.
 _LOOK_SECONDS = 1.0
 
@@ -157,7 +157,7 @@ def _leave_on(woken: int, leave: Callable[[], None], parent: int) -> None:
     while not select.select([woken], [], [], _LOOK_SECONDS)[0] and os.getppid() == parent:
         pass
     # A limit in case `leave` hangs: a process that does not exit would keep its partitions by its heartbeats.
-    latest = threading.Timer(_MAX_SECONDS, os._exit, (1,))
+    latest = threading.Timer(_MAX_EXIT_SECONDS, os._exit, (1,))
     latest.daemon = True
     latest.start()
     try:

@@ -29,7 +29,9 @@ from kafka_source.source_sink_handoff import BatchOfRun
 from kafka_source.transactions.offset_transaction import GroupOffsets
 from kafka_source.transactions.open_transaction import initialise
 
-_SECONDS = 120.0
+# How long the driver may take to begin a batch, to commit it, or to give it up. After a crash the begin waits this long
+# for the transactions that the last driver has left open.
+_DRIVER_STEP_SECONDS = 120.0
 _BROKER = 4  # `ConfigResource.Type.BROKER`
 _LIMIT = "transaction.max.timeout.ms"
 
@@ -58,7 +60,7 @@ def begin_batch(settings: Settings, sink: ExactlyOnce) -> DriverEpoch:
     Raises:
         KafkaGroupError: The batch cannot begin; nothing of it exists.
     """
-    client, deadline = cached_client(settings), Deadline(_SECONDS)
+    client, deadline = cached_client(settings), Deadline(_DRIVER_STEP_SECONDS)
     client.run(_check_timeout_once(client, settings, sink.prefix, deadline))
     return client.run(TwoPhaseCommit(client, sink.prefix).begin(deadline, replays=sink.replays))
 
@@ -90,7 +92,7 @@ def commit_batch(settings: Settings, sink: ExactlyOnce, messages: Sequence[Commi
     epoch, batch = known
     prepared = [m.prepared for m in messages if m.prepared is not None]
     transactions = {one.transaction: one.partitions for one in prepared if one.transaction is not None}
-    client, deadline = cached_client(settings), Deadline(_SECONDS)
+    client, deadline = cached_client(settings), Deadline(_DRIVER_STEP_SECONDS)
     sources: tuple[GroupOffsets, ...] = ()
     renew = None
     if sink.source_group is not None:
@@ -105,7 +107,7 @@ def commit_batch(settings: Settings, sink: ExactlyOnce, messages: Sequence[Commi
 def give_up_batch(settings: Settings, sink: ExactlyOnce, epoch: DriverEpoch) -> None:
     """Abort the transactions of a batch that failed, and fence its tasks; see `TwoPhaseCommit.abort_undecided`."""
     client = cached_client(settings)
-    client.run(TwoPhaseCommit(client, sink.prefix).abort_undecided(Deadline(_SECONDS), epoch))
+    client.run(TwoPhaseCommit(client, sink.prefix).abort_undecided(Deadline(_DRIVER_STEP_SECONDS), epoch))
 
 
 class _Check:

@@ -20,7 +20,8 @@ from kafka_source.model.record_columns import COLUMN_TYPES
 from kafka_source.options.kinds import DecodedColumn
 from kafka_source.produce.records import HEADERS, Records
 
-_ROWS = 1000
+# Spark 4.0 gives a stream's sink rows one by one.
+_ROWS_AT_ONCE = 1000
 
 
 def from_arrow(
@@ -63,7 +64,7 @@ def from_rows(
         InvalidConfigurationError: As `from_arrow`.
     """
     by_position = _by_position(encodings, columns)
-    while chunk := list(islice(rows, _ROWS)):
+    while chunk := list(islice(rows, _ROWS_AT_ONCE)):
 
         def column(position: int | None, kind: pa.DataType, chunk: list[Sequence[Any]] = chunk) -> pa.Array | None:
             if position is None:

@@ -208,8 +208,8 @@ def _given(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Listed
 
 
 # How long a plan looks at a log that ends before the ending offset of the options, and how often.
-_LOOK_SECONDS = 3.0
-_LOOKS = RetryPolicy(0.3, 1.0)
+_GIVEN_END_SECONDS = 3.0
+_GIVEN_END_PAUSES = RetryPolicy(0.3, 1.0)
 
 
 def _check_given_ends(
@@ -243,12 +243,12 @@ def _check_given_ends(
             log.warning("%s Looking for %g s whether it grows.", error, deadline.left)
         return True
 
-    deadline = Deadline(min(_LOOK_SECONDS, options.data_loss_patience_ms / 1000))
+    deadline = Deadline(min(_GIVEN_END_SECONDS, options.data_loss_patience_ms / 1000))
     try:
         look()
     except DataLossError:
         with cluster.without_snapshot():
-            retry(look, _LOOKS, on=DataLossError, deadline=deadline, again=again)
+            retry(look, _GIVEN_END_PAUSES, on=DataLossError, deadline=deadline, again=again)
 
 
 def _has_ending_offset(options: ReadOptions, tp: TopicPartition) -> bool:

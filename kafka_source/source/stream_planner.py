@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 # How long a trigger waits until every broker knows a change of topics.
-_RETRY_SECONDS = 30.0
+_TRIGGER_RETRY_SECONDS = 30.0
 _RETRY_PAUSES = RetryPolicy(0.2, 0.2)
 
 
@@ -362,7 +362,7 @@ class StreamPlanner:
             if isinstance(error, _LeaderBehindError):
                 # For as long as the resolver believes it.
                 return True
-            deadline = deadline or Deadline(_RETRY_SECONDS)
+            deadline = deadline or Deadline(_TRIGGER_RETRY_SECONDS)
             self._topics.refresh()
             return not deadline.over
 

@@ -36,7 +36,7 @@ from kafkagroup.admin.rows import Group, GroupSummary, MemberDescription, Partit
 __all__ = ["Group", "Groups", "MemberDescription", "PartitionLag"]
 
 _T = TypeVar("_T")
-_TIMEOUT = 15.0
+_CALL_SECONDS = 15.0
 
 
 _LEDGER = re.compile(r"(.+)-ledger(-\d+)?")
@@ -93,7 +93,7 @@ class Groups:
         """
         kinds, wanted = {one.lower() for one in types}, {one.lower() for one in states}
         with self._client() as client:
-            every = client.run(list_groups(client, Deadline(_TIMEOUT)))
+            every = client.run(list_groups(client, Deadline(_CALL_SECONDS)))
             left_out = frozenset() if private else private_groups(one.group for one in every)
             found = tuple(
                 one
@@ -129,7 +129,7 @@ class Groups:
         """
         with self._client() as client:
             if rate_seconds is None:
-                return client.run(describe_group(client, group, Deadline(_TIMEOUT)))
+                return client.run(describe_group(client, group, Deadline(_CALL_SECONDS)))
             return self._with_rates(client, group, rate_seconds)
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
@@ -187,7 +187,7 @@ class Groups:
         """
         with self._client() as client:
             cluster = self._cluster(client)
-            positions = client.run(positions_of(client, groups, Deadline(_TIMEOUT)))
+            positions = client.run(positions_of(client, groups, Deadline(_CALL_SECONDS)))
             if must_exist and not partitions and not topics:
                 _check_all_exist(positions)
             of_topics = cluster.partitions(TopicSelection(topics=tuple(topics))) if topics else ()
@@ -222,7 +222,9 @@ class Groups:
         with self._client() as client:
             cluster = self._cluster(client)
             like = other_group(target)
-            positions = client.run(positions_of(client, {group, *([] if like is None else [like])}, Deadline(_TIMEOUT)))
+            positions = client.run(
+                positions_of(client, {group, *([] if like is None else [like])}, Deadline(_CALL_SECONDS))
+            )
             other = {} if like is None else positions[like].committed
             if like is not None:
                 _check_all_exist({like: positions[like]})
@@ -297,7 +299,7 @@ class Groups:
         """
         with self._client() as client:
             cluster = self._cluster(client)
-            found = client.run(fetch_all_committed(client, group, Deadline(_TIMEOUT)))
+            found = client.run(fetch_all_committed(client, group, Deadline(_CALL_SECONDS)))
             known = cluster.topics({tp.topic for tp in found})
             # The offsets of a deleted topic stay with the group for a moment.
             offsets = {
@@ -334,7 +336,7 @@ class Groups:
         name = group or document.group
         with self._client() as client:
             self._check_place(client, document)
-            before = client.run(fetch_committed(client, name, None, Deadline(_TIMEOUT), stable=False))
+            before = client.run(fetch_committed(client, name, None, Deadline(_CALL_SECONDS), stable=False))
         if not dry_run:
             self._commit(name, document.offsets)
         return Rows(
@@ -401,7 +403,7 @@ class Groups:
 
     def _with_lag(self, client: KafkaClient, groups: tuple[GroupSummary, ...]) -> tuple[GroupSummary, ...]:
         consumers = [one.group for one in groups if is_consumer_group(one)]
-        positions = client.run(positions_of(client, consumers, Deadline(_TIMEOUT)))
+        positions = client.run(positions_of(client, consumers, Deadline(_CALL_SECONDS)))
         lags = lag_of(self._cluster(client), positions)
 
         def with_lag(one: GroupSummary) -> GroupSummary:
@@ -425,7 +427,7 @@ class Groups:
         looks: list[tuple[float, Group, Mapping[TopicPartition, int]]] = []
         for pause in (0.0, seconds):
             time.sleep(pause)
-            positions = client.run(positions_of(client, (group,), Deadline(_TIMEOUT)))
+            positions = client.run(positions_of(client, (group,), Deadline(_CALL_SECONDS)))
             _check_all_exist(positions)
             found = positions[group].group
             if found is not None:
@@ -462,7 +464,7 @@ class Groups:
 
     def _call(self, work: Callable[[KafkaClient, Deadline], Coroutine[Any, Any, _T]]) -> _T:
         with self._client() as client:
-            return client.run(work(client, Deadline(_TIMEOUT)))
+            return client.run(work(client, Deadline(_CALL_SECONDS)))
 
 
 def _check_all_exist(positions: Mapping[str, GroupPositions]) -> None:

@@ -39,7 +39,8 @@ from kafkagroup.admin.rows import Group, MemberDescription
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT = 330.0
+# How long all members may take for their micro-batches: the queries' rebalance timeout, and a margin.
+_REWIND_SECONDS = 330.0
 # If this program dies, the queries wait this long for it, and continue where they were, or at the new offsets.
 _SESSION_TIMEOUT_MS = 10_000
 # Everything between the start of the generation and the end of the session.
@@ -83,7 +84,7 @@ def rewind_running_group(
     offsets: Mapping[TopicPartition, int] | Target,
     *,
     partitions: Collection[TopicPartition] = (),
-    timeout: float = _TIMEOUT,
+    timeout: float = _REWIND_SECONDS,
 ) -> RunningRewind:
     """Set committed offsets of a group while queries of kafkagroup are its members; they continue there.
 

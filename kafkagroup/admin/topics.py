@@ -16,7 +16,7 @@ from kafka_source.errors import UnknownTopicError, error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot, TopicMetadata
 from kafkagroup.admin.rows import Rows
 
-_TIMEOUT = 15.0
+_CALL_SECONDS = 15.0
 # Topics of Kafka's own; brokers say so in their metadata too, but only for these.
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
@@ -110,7 +110,7 @@ class Topics:
             KafkaGroupError: The brokers do not answer, or refuse the request.
         """
         with closing(KafkaClient(self._settings)) as client:
-            seen = client.run(client.metadata(topics, Deadline(_TIMEOUT)))
+            seen = client.run(client.metadata(topics, Deadline(_CALL_SECONDS)))
         _check_all_exist(topics, seen)
         return seen.for_assignor(topics)
 
@@ -119,7 +119,7 @@ class Topics:
     ) -> tuple[dict[str, str | None], _Partitions]:
         """Return the id of each topic, and all partitions."""
         with closing(KafkaClient(self._settings)) as client:
-            seen = client.run(client.metadata(names, Deadline(_TIMEOUT)))
+            seen = client.run(client.metadata(names, Deadline(_CALL_SECONDS)))
             _check_all_exist(names or (), seen)
             topics = [
                 seen.topics[name]

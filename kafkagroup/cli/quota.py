@@ -24,7 +24,7 @@ quota = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Show and change the quotas of queries and of brokers."
 )
 
-_SECONDS = 30.0
+_CHANGE_SECONDS = 30.0
 
 
 @quota.command(short_help="Show the use of a query's quota.")
@@ -122,7 +122,7 @@ def brokers(
         from kafkagroup.cli.rows import broker_quotas, quota_changes
 
         with closing(KafkaClient(connection.settings())) as client:
-            deadline = Deadline(_SECONDS)
+            deadline = Deadline(_CHANGE_SECONDS)
             quotas = client.run(describe_quotas(client, deadline))
             if client_id is None or not values:
                 emit(output, broker_quotas(quotas))

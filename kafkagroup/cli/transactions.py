@@ -35,7 +35,7 @@ transactions = typer.Typer(
 
 Prefix = Annotated[str, typer.Option("--prefix", "-p", metavar="PREFIX", help="The sink's transactional.id.prefix.")]
 
-_SECONDS = 60.0
+_STEP_SECONDS = 60.0
 
 
 @transactions.command("list", short_help="List unfinished transactions.")
@@ -81,10 +81,10 @@ def commit(
         if not yes:
             note(DRY_RUN)
             return
-        epoch = client.run(phases.begin(Deadline(_SECONDS), replays=accept_loss))
-        client.run(phases.accept_loss(epoch, Deadline(_SECONDS)))
+        epoch = client.run(phases.begin(Deadline(_STEP_SECONDS), replays=accept_loss))
+        client.run(phases.accept_loss(epoch, Deadline(_STEP_SECONDS)))
         # `begin` leaves them open if a decided transaction is lost.
-        client.run(phases.abort_undecided(Deadline(_SECONDS), epoch))
+        client.run(phases.abort_undecided(Deadline(_STEP_SECONDS), epoch))
         lost = epoch.lost_count
         count = len(decision.transactions) - lost
         text = f"; {lost} were lost" if lost else ""
@@ -113,7 +113,7 @@ def abort(
         if not yes:
             note(DRY_RUN)
             return
-        aborted = client.run(phases.abort_undecided(Deadline(_SECONDS)))
+        aborted = client.run(phases.abort_undecided(Deadline(_STEP_SECONDS)))
         note(f"Aborted {len(aborted)} transactions.")
         if len(aborted) < len(undecided):
             note("Others have ended in the meantime, or another driver has begun a batch: look again.")
@@ -143,7 +143,7 @@ def repair(
 
         settings = connection.settings()
         partitions = Cluster(settings, client=client).partitions(TopicSelection(topics=tuple(topic)))
-        missing = client.run(lost_markers(client, prefix, partitions, Deadline(_SECONDS)))
+        missing = client.run(lost_markers(client, prefix, partitions, Deadline(_STEP_SECONDS)))
         nothing = f"No commit marker of {prefix} is missing."
         emit(output, Listing("markers", marker_rows(missing), "committed, commit marker missing", empty=nothing))
         if not missing:
@@ -152,14 +152,14 @@ def repair(
             note(DRY_RUN)
             return
         for lost in missing:
-            client.run(write_marker(client, lost, Deadline(_SECONDS)))
+            client.run(write_marker(client, lost, Deadline(_STEP_SECONDS)))
         note(f"Wrote {len(missing)} commit markers.")
 
 
 def _decision_and_transactions(client: KafkaClient, phases: TwoPhaseCommit) -> tuple[Decision | None, list[Described]]:
     from kafka_source.kafka_client import Deadline
 
-    deadline = Deadline(_SECONDS)
+    deadline = Deadline(_STEP_SECONDS)
     return client.run(phases.decided(deadline)), client.run(phases.undecided(deadline))
 
 

@@ -71,7 +71,8 @@ class Metric:
     buckets: tuple[float, ...] = ()
 
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+# The upper bounds of the buckets of histograms.
+_BUCKETS_IN_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 LAG_RECORDS = Metric(
     "kafkagroup_consumer_lag_records",
@@ -146,7 +147,7 @@ COMMIT_LATENCY = Metric(
     _SOURCE,
     "Duration of the driver's commits of the group's offsets.",
     (("messaging.operation.name", "commit"),),
-    _SECONDS,
+    _BUCKETS_IN_SECONDS,
 )
 COMMIT_FAILURES = Metric(
     "kafkagroup_consumer_commit_failures_total",
@@ -173,7 +174,7 @@ REBALANCE_LATENCY = Metric(
     "Duration of a rebalance, from the first request of the slots to the last slot's assignment; in the consumer "
     "protocol from when the brokers took partitions away or gave more, with the micro-batch that still read them.",
     (),
-    _SECONDS,
+    _BUCKETS_IN_SECONDS,
 )
 GENERATION = Metric(
     "kafkagroup_consumer_generation",
@@ -224,7 +225,7 @@ TRIGGER = Metric(
     (QUERY,),
     "Duration of a trigger that ran a micro-batch, of Spark's `triggerExecution`.",
     (),
-    _SECONDS,
+    _BUCKETS_IN_SECONDS,
 )
 PHASES = Metric(
     "kafkagroup_query_phase_seconds_total",

@@ -21,7 +21,8 @@ from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.open_transactions import EMPTY, ONGOING, describe
 from kafka_source.transactions.open_transaction import OpenTransaction, is_gone
 
-_SECONDS = 60.0
+# How long a task asks the coordinators of its transaction and of its driver's.
+_COORDINATOR_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def _free_attempt(settings: Settings, task: SinkTask) -> SinkTask:
     client = cached_client(settings)
     while True:
         try:
-            found = client.run(describe(client, task.transactional_id, Deadline(_SECONDS)))
+            found = client.run(describe(client, task.transactional_id, Deadline(_COORDINATOR_SECONDS)))
         except KafkaGroupError as error:
             if is_gone(error):  # This id was never used.
                 return task
@@ -138,7 +139,7 @@ def _has_to_write(settings: Settings, task: SinkTask, epoch: DriverEpoch) -> boo
         return not epoch.covers(task.query, task.batch)
     if (epoch.last.query, epoch.last.batch) != (task.query, task.batch):
         client = cached_client(settings)
-        raise client.run(TwoPhaseCommit(client, task.prefix).lost_transactions(epoch, Deadline(_SECONDS)))
+        raise client.run(TwoPhaseCommit(client, task.prefix).lost_transactions(epoch, Deadline(_COORDINATOR_SECONDS)))
     return epoch.has_lost(task.partition)
 
 
@@ -169,7 +170,7 @@ def _initialised(settings: Settings, task: SinkTask) -> OpenTransaction:
     fenced at its first record, and the task fails.
     """
     client = cached_client(settings)
-    return client.run(describe(client, task.transactional_id, Deadline(_SECONDS))).transaction
+    return client.run(describe(client, task.transactional_id, Deadline(_COORDINATOR_SECONDS))).transaction
 
 
 def _check_undecided(settings: Settings, task: SinkTask, epoch: DriverEpoch) -> None:
@@ -181,7 +182,7 @@ def _check_undecided(settings: Settings, task: SinkTask, epoch: DriverEpoch) -> 
     attempts have initialised before its decision, and does not know of the others.
     """
     client = cached_client(settings)
-    driver = client.run(describe(client, epoch.driver.transactional_id, Deadline(_SECONDS)))
+    driver = client.run(describe(client, epoch.driver.transactional_id, Deadline(_COORDINATOR_SECONDS)))
     if driver.transaction != epoch.driver or driver.state != EMPTY:
         raise FencedError(
             f"The task of {task.transactional_id} begins when its batch {task.batch} has ended already: the driver's "
@@ -193,7 +194,7 @@ def _check_undecided(settings: Settings, task: SinkTask, epoch: DriverEpoch) -> 
 
 def _prepared(settings: Settings, task: SinkTask, opened: OpenTransaction, count: int) -> Prepared:
     client = cached_client(settings)
-    found = client.run(describe(client, task.transactional_id, Deadline(_SECONDS)))
+    found = client.run(describe(client, task.transactional_id, Deadline(_COORDINATOR_SECONDS)))
     if found.transaction != opened:
         # The acknowledged records were in a transaction that is aborted. The newest one holds the records of another
         # process, perhaps an attempt of this task that Spark has given up and that still runs.

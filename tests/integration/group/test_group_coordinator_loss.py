@@ -596,7 +596,7 @@ def test_a_plain_commit_may_take_longer_than_a_heartbeat(proxied):
 @pytest.mark.parametrize("commit", ["batch", "task"])
 def test_a_task_reads_while_the_coordinator_is_silent(proxied, behind, group, monkeypatch, commit):
     monkeypatch.setattr(read_task, "_ATTACH_SECONDS", 1.0)
-    monkeypatch.setattr(slot_module, "_TRY_SECONDS", 0.3)
+    monkeypatch.setattr(slot_module, "_HEARTBEAT_SECONDS", 0.3)
     members, proxy = proxied
     name = behind[0].create_topic(f"{group}-silent", 1)
     produce(members.config["bootstrap.servers"], name, 60)

@@ -36,7 +36,7 @@ def test_new_partitions_cause_one_rebalance(kafka, members, topic):
 def test_a_topic_on_which_the_pattern_never_ends_stops_the_query_and_not_its_heartbeats(
     kafka, members, topic, monkeypatch
 ):
-    monkeypatch.setattr(topic_pattern, "_SECONDS", 2)
+    monkeypatch.setattr(topic_pattern, "_SEARCH_SECONDS", 2)
     prefix = topic("named", partitions=2)
     membership = members.make(pattern=f"^{prefix}(-([a-z]+-?)+)?$")
     generation = membership.join(30).generation

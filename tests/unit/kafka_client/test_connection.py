@@ -226,7 +226,7 @@ def test_a_connection_that_a_task_opens_while_its_loop_ends_is_closed(broker: Fa
 def test_only_one_of_two_endpoints_that_answer_at_once_stays_connected(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafka_source.kafka_client.client._STAGGER", 0.01)
+    monkeypatch.setattr("kafka_source.kafka_client.client._NEXT_BROKER_SECONDS", 0.01)
     both = f"{broker.bootstrap_servers},localhost:{broker.port}"
     with closing(KafkaClient(Settings({"bootstrap.servers": both}))) as client:
         connect = client._connect
