@@ -1,4 +1,4 @@
-"""`copartition`: assigns the same partition number of a set of topics to the same member, so that it can join them.
+"""`copartition`: the same partition number of several topics to the same member; what it does if the topics differ.
 
 Java has no such strategy. `range` has this effect while the topics have equal partition counts and equal subscribers,
 and loses it silently when they differ. `copartition` then raises an error, or co-locates the partitions that it can.

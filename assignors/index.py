@@ -1,4 +1,4 @@
-"""A group as integers, on which the algorithms work: partitions, members in order, subscribers, claims, racks, loads.
+"""A group as integers for the algorithms: the order that decides ties, claims that contradict each other, racks.
 
 Sort orders decide ties as Java's do, so that the result does not depend on which client leads.
 """

@@ -1,4 +1,4 @@
-"""The interface of an assignment strategy, the lookup of one by its name, and the check of a cooperative handover.
+"""The interface of a strategy, the lookup by its name, and the check that a partition moves in two steps (KIP-429).
 
 A leader checks a cooperative assignment before it sends it, as `ConsumerCoordinator` in Java (KIP-429).
 """

@@ -1,4 +1,4 @@
-"""`redundant`: assigns each partition to several members, one primary and standbys that can take over at once.
+"""`redundant`: each partition to several members; who is its primary, and who stands by to take over at once.
 
 Java has no such strategy. Kafka's "Client-side Assignment Proposal" describes the use case: search indexers, each of
 which holds a replica of a partition.

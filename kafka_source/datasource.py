@@ -1,4 +1,4 @@
-"""The format `kafkagroup`: Spark's entry point, which passes the options to readers and writers."""
+"""Spark's entry point to the format `kafkagroup`: its schema, its readers and writers by their options; `register`."""
 
 from __future__ import annotations
 

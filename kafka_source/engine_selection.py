@@ -1,4 +1,4 @@
-"""Which engine serves a query: the native one, with our own connections and the Rust kernel, or librdkafka."""
+"""Which engine serves a query, the native one or librdkafka; why not the native one, and what needs its kernel."""
 
 from __future__ import annotations
 

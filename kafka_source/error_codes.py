@@ -1,4 +1,4 @@
-"""Every error code of the Kafka protocol and of librdkafka, with its name and its KIP-1050 category.
+"""Every error code of Kafka and librdkafka: its name, its KIP-1050 category, and the advice for the user.
 
 Codes from -1 up are the brokers', with the names of Kafka 4.3's `Errors`. Codes below -1 are librdkafka's own, with its
 names (`_TRANSPORT`). The category is that of KIP-1050 or of the class tree of Kafka 4.3's Java client. A code without

@@ -1,4 +1,4 @@
-"""All errors that kafkagroup raises, by the categories of KIP-1050.
+"""The classes of all errors, by KIP-1050's categories; the class of an error code; the sentences about data loss.
 
     KafkaGroupError
     ├── RetriableError                    retry the same request after a back-off

@@ -1,4 +1,4 @@
-"""The schema of a Kafka record as a row: that of Spark's built-in source."""
+"""Which columns the options of a read select (`includeHeaders`, `redundant.emit`, `string`), with Spark's types."""
 
 from __future__ import annotations
 

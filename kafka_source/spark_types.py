@@ -1,4 +1,4 @@
-"""Which type of Spark a value's type in Arrow is, as read, and the other way, as written."""
+"""The Spark type of each Arrow type that decoding makes, and the Arrow type of each column that a sink encodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's default partitioner: the same key goes to the same partition as with a Java producer, as joins require."""
+"""The partition of a key as Java's producer chooses it, for programs; the sink's own: `native/src/murmur2.rs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a stream is behind its topics, with the names that Spark's own Kafka source uses in a query's progress.
+"""The lag of a query's sources, from its progress (`LagListener`); Spark leaves `sources[].metrics` of ours empty.
 
 Spark has no way for a Python source to report metrics. The progress of a query has its offsets, and from these a
 listener makes the same figures:

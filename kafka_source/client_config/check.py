@@ -1,4 +1,4 @@
-"""Checks the settings of the Kafka clients where a query is planned, by the table of Java's settings.
+"""Check a query's Kafka settings by Java's table: types, ranges, names. Addresses: `kafka_client/settings.py`.
 
 Java's own rules decide which values are right. A value that Java takes is taken; where librdkafka's range is narrower,
 librdkafka gets the nearest value that it accepts, and the user a warning.

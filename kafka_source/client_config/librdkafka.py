@@ -1,4 +1,4 @@
-"""Translates client settings to librdkafka's configuration."""
+"""Translate settings to librdkafka's names and units; a value out of its range becomes the nearest one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The login of a client: SASL mechanism and credentials, from settings of Java (`sasl.jaas.config`) or librdkafka."""
+"""The SASL mechanism and credentials that settings mean: JAAS, login handlers. The login: `kafka_client/sasl.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client settings as the user gave them, which hide their secrets when they are shown."""
+"""Client settings as the user gave them: which are secrets and hidden, numbers and times, the `client.id`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates and keys of a client for OpenSSL, from settings in the names of Java's client or of librdkafka.
+"""A client's TLS from its settings: certificates, keys, types of stores, versions, the check of the host's name.
 
 Of Java's store types, PEM is used as it is, from files or inline (KIP-651); PKCS12 and JKS are converted to PEM. JCEKS
 is refused; the error contains the command that converts it.

@@ -1,4 +1,4 @@
-"""ListOffsets: earliest and latest offsets, and offsets of timestamps, from the leaders of partitions."""
+"""ListOffsets: ask a leader once for first and latest offsets, or those of timestamps; `lookup` repeats it."""
 
 from __future__ import annotations
 

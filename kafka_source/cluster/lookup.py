@@ -1,4 +1,4 @@
-"""The driver's lookups in the cluster: its topics, partitions and offsets."""
+"""The driver's lookups of topics and offsets: how long each is repeated; missing topics, partitions without leader."""
 
 from __future__ import annotations
 

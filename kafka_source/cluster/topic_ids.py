@@ -1,4 +1,4 @@
-"""Cache of topic ids and partition counts, so that a stream does not ask for them at every trigger."""
+"""Cache of topic ids and partition counts for a stream, until they are as old as `metadata.max.age.ms`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of the fetch engines: the request of a task, and the engine that reads it."""
+"""What a task asks its engine to read (`FetchRequest`): ranges, columns, sizes of batches, time-outs, patience."""
 
 from __future__ import annotations
 

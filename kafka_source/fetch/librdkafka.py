@@ -1,4 +1,4 @@
-"""The librdkafka engine: `Consumer.consume` into Arrow. Slower than `native`; follows all settings of librdkafka."""
+"""The librdkafka engine of reads: consumers in no group, their time-outs, data loss, quota. Slower than `native`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the native engine keeps between the tasks of a worker process: connections, metadata, sizes and a buffer."""
+"""What a worker keeps for the native engine's next task: connections, metadata, a buffer, how many bytes to fetch."""
 
 from __future__ import annotations
 

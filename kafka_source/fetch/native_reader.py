@@ -1,4 +1,4 @@
-"""The native engine: reads the ranges of a task by Fetch requests, decodes responses to Arrow in the Rust kernel.
+"""The native engine of reads: which broker is asked and when, a moved leader, time-outs, data loss, and to Arrow.
 
 Each broker has at most one request under way, and each partition is in at most one request: it moves to another broker
 only after the response of the one before, or after its connection is lost. The next request is sent before the records

@@ -1,4 +1,4 @@
-"""Fetch requests and responses as bytes, and a connection whose next request is in flight while a response is decoded.
+"""Fetch requests and responses as bytes: versions, how long a broker may wait, the throttle time; one in flight.
 
 Responses are parsed in place, so record sets are never copied. Two versions are used. Version 13 names topics by their
 ids (KIP-516): a topic that was created again has another id, so the broker refuses to send its records. Version 11

@@ -1,4 +1,4 @@
-"""The fetch engine of this worker process, made once: that which `engine_selection` has chosen."""
+"""The fetch engine of this worker process, made once; `engine_selection` has chosen it."""
 
 from __future__ import annotations
 

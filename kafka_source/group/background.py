@@ -1,4 +1,4 @@
-"""What the slots of a query do while Spark does not call it: heartbeats, rejoins and leaving when they are overdue.
+"""What slots do while Spark does not call: heartbeats, rejoins for other reads of the driver, leaving when overdue.
 
 Slots rejoin in Spark's calls, between micro-batches. There are three exceptions. A read of the same driver and group
 that waits in a join keeps Spark from calling this one, so the slots rejoin for it at once. Slots that the group has

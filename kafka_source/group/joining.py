@@ -1,4 +1,4 @@
-"""The rounds of JoinGroup and SyncGroup that bring all slots of a query into one generation of their group.
+"""Bring all slots into one generation: the rounds of a join, who is refused, an assignment that no longer matches.
 
 One join takes several rounds if a strategy moves partitions in two steps (KIP-429), if a program rewinds the group, if
 its leader refuses somebody, or if the assignment that static members got back after a restart does not match any more.

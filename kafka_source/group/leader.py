@@ -1,4 +1,4 @@
-"""The leader's work: compute every member's assignment, and see whether one that was kept still matches the topics.
+"""The leader's work: who gets which partitions, who keeps those in flight, and the plan as bytes for SyncGroup.
 
 **Claims** are partitions that a member keeps through a rebalance, because its micro-batch still reads them. A
 cooperative strategy (KIP-429) takes a partition away in one rebalance and gives it to its next owner in a later one.

@@ -1,4 +1,4 @@
-"""One member of a group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, for any protocol type."""
+"""One member's JoinGroup, SyncGroup, Heartbeat and LeaveGroup: what is repeated, and the error when it is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state machine of one group member: states, events and actions. Pure; `member` sends the requests.
+"""What an answer means for a member: join again, find the coordinator, lost, fenced, failed. Pure, no requests.
 
     UNJOINED       join                                  -> JOINING
     JOINING        JoinGroup answered                    -> AWAITING_SYNC

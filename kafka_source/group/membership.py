@@ -1,4 +1,4 @@
-"""The driver's side of group membership: all slots of one query join, lead, send heartbeats and leave here."""
+"""All slots of a query in the driver: when they count as lost, why they rejoin, how they commit and leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings and assignments of a query's slots, and a group's members, as frozen, picklable values."""
+"""How many slots a query has, their instance ids and time-outs (`group_settings`); assignments as plain values."""
 
 from __future__ import annotations
 

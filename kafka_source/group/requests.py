@@ -1,4 +1,4 @@
-"""Requests about a group: its description, its committed offsets, and to leave it.
+"""A query's requests about its group: describe it, fetch offsets, commit without a transaction, leave; their retries.
 
 Both of Kafka's group protocols are described. Offsets are committed as a member, without a transaction.
 """

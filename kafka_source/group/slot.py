@@ -1,4 +1,4 @@
-"""One slot of a query: how the driver or the keeper of a batch holds it, and how a task acts as it.
+"""One slot: what it tells its group; how a task acts as it, notices that it is lost, and gets new credentials.
 
 **Holding** a slot means to be its member: `Slot` has the subscription metadata, the assignors and the assignment.
 

@@ -1,4 +1,4 @@
-"""What decides whether a query and a group fit together: strategies, the rewind's protocol, and kinds of groups.
+"""Whether a query fits its group: no common strategy, a rewind, brokers that assign, other kinds; the refusals.
 
 **Members whose strategies have none in common.** A coordinator refuses a member that has no protocol in common with
 the group. It cannot refuse our streams: they all offer `PROTOCOL`, behind their strategies. So the coordinator starts

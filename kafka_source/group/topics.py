@@ -1,4 +1,4 @@
-"""The topics of a query's slots: which there are, and which of their changes need a rebalance while it runs.
+"""Which topics the slots subscribe to; which changes make them rejoin, and when: new topics, added partitions.
 
 New, deleted and recreated topics, and new partitions. What a change is, is pure; `SubscribedTopics` asks the cluster.
 """

@@ -1,4 +1,4 @@
-"""Authenticated connections on blocking sockets, for engines that read responses into their own buffers.
+"""A task's connections: blocking sockets with login, one request in flight, time-outs, throttling; idle ones kept.
 
 `BlockingConnection` is one socket after its handshakes, `RequestConnection` has one request in flight over it, and
 `IdleConnections` keeps such connections for the next task of a worker process.

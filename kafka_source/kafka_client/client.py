@@ -1,4 +1,4 @@
-"""The client of one cluster: bootstrap, metadata, coordinators, shared connections, and rebootstrap."""
+"""The client of one cluster: which broker is asked, which next if it fails; metadata, coordinators, connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection to one broker on the event loop: TCP, TLS and SASL, then requests and responses in order."""
+"""A connection on the event loop: requests, time-outs, throttling (KIP-219), expiring sessions, and why it failed."""
 
 from __future__ import annotations
 

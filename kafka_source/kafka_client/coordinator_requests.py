@@ -1,4 +1,4 @@
-"""Requests to the coordinator of a group or a transactional id, which may move between brokers."""
+"""Requests to the coordinator of a group or a transactional id, repeated while it moves or loads; its errors."""
 
 from __future__ import annotations
 

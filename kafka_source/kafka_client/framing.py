@@ -1,4 +1,4 @@
-"""Frames of the Kafka protocol: a length of four bytes, then a message of that length.
+"""Frames of the Kafka protocol: a length of four bytes, then a message; how long one may be.
 
 The length is checked before memory is allocated for it. If the peer does not speak the Kafka protocol, the four bytes
 can be any number: the first bytes of a TLS alert are a length of 352 MB, those of "HTTP" a length of 1.2 GB

@@ -1,4 +1,4 @@
-"""The cluster's metadata as plain values, read from a MetadataResponse."""
+"""The cluster's metadata as plain values: brokers, leaders, racks, topic ids; which of two snapshots is newer."""
 
 from __future__ import annotations
 

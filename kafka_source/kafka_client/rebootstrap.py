@@ -1,4 +1,4 @@
-"""The decision to rebootstrap, that is to connect to `bootstrap.servers` again (KIP-899, KIP-1102).
+"""When to connect to `bootstrap.servers` again: the reasons to rebootstrap (KIP-899, KIP-1102).
 
 Pure: the caller passes the time.
 """

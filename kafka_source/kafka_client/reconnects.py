@@ -1,4 +1,4 @@
-"""When a client may connect to a broker again that it could not connect to (`reconnect.backoff.ms`, KIP-144).
+"""How long until the same broker is tried again (`reconnect.backoff.ms`, KIP-144); `client` tries another one.
 
 Each failure in a row doubles the pause, up to `reconnect.backoff.max.ms`, with a jitter, so that the executors of a job
 do not come back to a broker at the same moment.

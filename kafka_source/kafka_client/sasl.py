@@ -1,4 +1,4 @@
-"""Logins by SASL: PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628) with its tokens, and GSSAPI (RFC 4752).
+"""Log in: PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628), GSSAPI (RFC 4752); when an OAuth token is fetched again.
 
 Each mechanism is a generator that yields what to send and receives what the broker answers. It ends when the broker has
 accepted the login, and proved who it is where the mechanism has such a proof.

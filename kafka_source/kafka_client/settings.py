@@ -1,4 +1,4 @@
-"""The settings of a connection, read from the Kafka client settings."""
+"""Read the settings of connections: hosts and ports of `bootstrap.servers`, time-outs, back-offs, buffers."""
 
 from __future__ import annotations
 

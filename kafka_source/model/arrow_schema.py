@@ -1,4 +1,4 @@
-"""The columns of a Kafka record as an Arrow schema.
+"""The Arrow type of each column of a Kafka record; `schema` has Spark's.
 
 It is apart from `record_columns`, because pyarrow takes 150 ms to import, and Spark starts processes for a query that
 need only the names and types of its columns.

@@ -1,4 +1,4 @@
-"""Offsets as a consumer group commits them: one entry, the note in its metadata, and parts of a size brokers accept."""
+"""Offsets as a group has them: the note in their metadata (stream, rewind), and how many one commit request holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened in a stream since its last micro-batch was planned, for the query's progress.
+"""What a driver reports in its query's progress: commits, rebalances and their causes, latest offsets, bad records.
 
 Spark gives a Python source no way to report metrics. But it shows the end offset of each micro-batch in the progress of
 the query, also to a client of Spark Connect. So the driver process writes these figures beside the offset, under

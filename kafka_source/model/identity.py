@@ -1,4 +1,4 @@
-"""Offsets are only valid in the cluster and in the topic they came from: the checks of both identities.
+"""Refuse offsets of another cluster (`cluster.moved.from`), and notice a topic that was deleted or created again.
 
 A query that reaches another cluster fails. A topic that was deleted and created again has another id (KIP-516). Brokers
 before Kafka 2.8 have no topic ids: where one of two ids is not known, the topics count as the same.

@@ -1,4 +1,4 @@
-"""The columns of a Kafka record with their types in Spark's words; for readers with and without Spark."""
+"""The names and types of a Kafka record's columns, and the refusal of a requested column; needs no Spark."""
 
 from __future__ import annotations
 

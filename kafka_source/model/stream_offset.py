@@ -1,4 +1,4 @@
-"""Offset ranges, and the offset of a stream in versioned JSON; parses that of Spark's own Kafka source, too.
+"""The offset of a stream as JSON, ours or that of Spark's Kafka source: its fields and versions. It reads no file.
 
 The end offset of a micro-batch has each partition's first offset, end and slot, and the options that cut ranges into
 input partitions. The plan of a batch depends on the end offset and, where a span begins before it, on the start offset

@@ -1,4 +1,4 @@
-"""The topics that match `subscribePattern`, for a query without a group and for the leader of a group.
+"""The topics that match `subscribePattern`, for a query and for a group's leader; how long the search may take.
 
 Python's `re` backtracks: an expression and a text of a few dozen characters can take years, and no other thread of the
 process runs meanwhile, nor a signal's handler. So a process of its own searches, and the kernel ends it when it has

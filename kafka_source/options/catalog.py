@@ -1,4 +1,4 @@
-"""Every option of the format, declared once: the fields of `ReadOptions` and `SinkOptions`, and of what they inherit.
+"""Every option of the format, declared once with its default; the settings of Kafka that are refused, and why.
 
 A field has the option's name in snake case, without the prefix `kafka.`. None means that the option was not given.
 The names that Spark's and Kafka's documentation use stay as they are there; our own are lower case with dots.

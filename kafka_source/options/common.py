@@ -1,4 +1,4 @@
-"""The options of every query: reads and writes."""
+"""The options that reads and writes share: brokers, engine, log, `strict`, quotas."""
 
 # ruff: noqa: RUF009 - `option` returns a dataclasses.field, which holds no mutable default.
 

@@ -1,4 +1,4 @@
-"""The kinds of values that options take: numbers, words, JSON and so on, each with its parser."""
+"""What each kind of option takes, and how its text is parsed: numbers, words, durations, sizes, JSON of offsets."""
 
 from __future__ import annotations
 

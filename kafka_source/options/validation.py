@@ -1,4 +1,4 @@
-"""The first step of every reader and writer: check the options, make typed ones, set up the log, and warn."""
+"""Check the options of a query: unknown or misspelt names, options that exclude each other; set up the log, warn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of columns that are more than bytes, of reads and sinks: their format, their schema, the registry."""
+"""The options about values and keys that reads and sinks share: format, framing, schema, and those of the registry."""
 
 # ruff: noqa: RUF009 - `option` returns a dataclasses.field, which holds no mutable default.
 

@@ -1,4 +1,4 @@
-"""Hands records to the kernel's encoder, keeps its full record batches by partition, never blocks: `sender` does."""
+"""Encode records by the kernel, keep batches by partition; the errors for large records and unknown partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliver the records of one task to the brokers: the interface of both engines, and the choice between them."""
+"""Deliver the records of one task: the interface of both engines, which of them writes; a topic that does not exist."""
 
 from __future__ import annotations
 

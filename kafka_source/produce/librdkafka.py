@@ -1,4 +1,4 @@
-"""The librdkafka engine: deliveries over librdkafka's producer, with one Python call for each record."""
+"""The librdkafka engine of writes: defaults other than its own, a full queue, one Python call for each record."""
 
 from __future__ import annotations
 

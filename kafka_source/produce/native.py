@@ -1,4 +1,4 @@
-"""The native engine: deliveries of one task each, over the worker's producer.
+"""The native engine of writes: a delivery for each task, at least once or in a transaction; its `Sender` works.
 
 A delivery lives as long as its task. What outlives it belongs to the `NativeProducer`, one in each worker process for
 each set of settings: connections, metadata, and an idempotent identity.

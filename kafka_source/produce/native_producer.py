@@ -1,4 +1,4 @@
-"""The producer of the native engine: what a worker process keeps from one task to the next."""
+"""What a worker keeps for the native engine's next delivery: connections, metadata, an idempotent producer id."""
 
 from __future__ import annotations
 

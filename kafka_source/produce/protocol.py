@@ -1,4 +1,4 @@
-"""Produce requests: their bytes, and a connection that sends them to one broker and takes the responses.
+"""Produce requests: their bytes and versions, and a connection that sends them and takes the responses.
 
 Two versions are used. Version 13 names topics by their ids (KIP-516, Kafka 4.0): a topic that was created again has
 another id, so the broker refuses records for the one before. Version 8 names them by name, for brokers before, topics

@@ -1,4 +1,4 @@
-"""Records as Arrow columns, as a producer takes them."""
+"""Records as Arrow columns, as a producer takes them: by topic, and the size of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends the record batches of one task: to which broker, what its answer means, and when to give up (Kafka: `Sender`).
+"""Sends a task's record batches: to which broker, when again, when `send` blocks, and when to give up (`Sender`).
 
 At most one record batch of a partition is in flight: the next one is sent when the broker has acknowledged it. So
 batches stay in order whatever is sent again, and the sequence numbers of an idempotent producer have no gap. A broker

@@ -1,4 +1,4 @@
-"""The settings of producers: Java's defaults, the native engine's, and what transactions require."""
+"""The settings of producers: defaults (`acks`, `batch.size`, `linger.ms`, time-outs), what transactions refuse."""
 
 from __future__ import annotations
 

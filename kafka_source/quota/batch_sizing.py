@@ -1,4 +1,4 @@
-"""How many bytes and records of a micro-batch a quota allows. Pure."""
+"""How far a micro-batch reads so that it keeps a quota, or `maxBytesPerTrigger`. Pure."""
 
 from __future__ import annotations
 

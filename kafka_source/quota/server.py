@@ -1,4 +1,4 @@
-"""Serves the accounts of queries to their tasks: in a stream's driver, or in a process of its own.
+"""Serve a query's quota to its tasks, in a stream's driver or in a process of its own; when that ends; `quota.report`.
 
 The planner of a batch ends before its tasks run, and the driver of a sink is a new process for each micro-batch. So the
 first of them starts a process beside the Spark driver; later ones with the same quota and client settings find it by a

@@ -1,4 +1,4 @@
-"""A task's side of a quota: when its next fetch may leave, and how many bytes it may bring."""
+"""A task's side of a quota: when it may fetch and how much; what it does if nobody answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TCP port at which a driver answers requests of its tasks; request and response are one line of JSON each.
+"""A TCP port at which a driver answers its tasks, in lines of JSON: its address, and the secret that tasks must know.
 
 A task first proves that it knows the port's secret: it answers a random challenge with the challenge's HMAC. Until then
 the server reads nothing but this answer, and closes the connection after a few seconds. The secret is never sent.

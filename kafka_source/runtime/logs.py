@@ -1,4 +1,4 @@
-"""Log lines with named fields, and the logging of Spark's Python processes, which Spark does not configure.
+"""Where log lines go and how they look, in Spark's Python processes (`log.level`, `log.format`); what is said once.
 
 Warnings go to standard error, in the form of Spark's. The options `log.level` and `log.format`, or the variables
 `KAFKAGROUP_LOG_LEVEL` and `KAFKAGROUP_LOG_FORMAT`, ask for more, for one query. Where Spark captures the log of a

@@ -1,4 +1,4 @@
-"""An exactly-once write, step by step: begin in the driver, prepare in each task, commit or give up in the driver.
+"""An exactly-once write, step by step: how long the driver waits for each; the check of the transactions' timeout.
 
 `two_phase/` knows nothing of Spark. This module connects it to Spark's tasks and commit messages, and checks the
 transactions' timeout against the brokers' limit before the first batch.

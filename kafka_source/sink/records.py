@@ -1,4 +1,4 @@
-"""Find the parts of records among the columns of rows, and take records from Arrow batches and Spark's rows.
+"""Which columns of rows are topic, key, value, headers and partition of records, with which types; rows to records.
 
 The rules of the schema are those of Spark's own Kafka sink. Error texts are Spark's where users may search for them.
 """

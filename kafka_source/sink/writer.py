@@ -1,4 +1,4 @@
-"""Spark's writers, from their options to their commits: `write` runs in each task, `commit` and `abort` in the driver.
+"""Spark's writers, in any output mode: `write` runs in each task, `commit` and `abort` in the driver.
 
 What begins a batch, before its tasks: see `BatchStart`.
 """

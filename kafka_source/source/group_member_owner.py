@@ -1,4 +1,4 @@
-"""The owner in a group: the query's slots, with the partitions that the leader assigned them."""
+"""The owner in a group: when it commits and rejoins, what it tries again before, and what it commits for lost slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan the micro-batches of a Spark stream, trigger by trigger, and make their tasks.
+"""Make the tasks of a stream's micro-batches in Spark's driver, also of a replay; refuse a sink that does not commit.
 
 Spark keeps one reader in a long-lived process of the driver. At every trigger, `MicroBatches.next` first commits what
 the last batch has read, because Spark asks only when that is durable; rejoins the group if a rebalance is due; and then

@@ -1,4 +1,4 @@
-"""The owners of a query's partitions: they say which partitions it reads, and commit what it has finished.
+"""Which partitions a query reads, and what it commits: no group, or `assign`; in a group: `group_member_owner`.
 
 The readers see `PartitionOwner` only, so their path is the same for a query without a group (`Standalone`), for
 partitions of `assign` whose offsets a group keeps (`StaticPartitions`) and for members of a group

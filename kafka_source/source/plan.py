@@ -1,6 +1,7 @@
-"""Plan a batch: how far it reads, which slot reads which ranges, and in which input partitions. No I/O.
+"""How far a batch reads (`maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`); cut ranges for tasks.
 
-How far: the options' limits, the quota, and the end of an AvailableNow run (`Admission`).
+How far: the options' limits, the quota, and the end of an AvailableNow run. `Admission` has a clock and remembers when
+the last batch was planned; all else is pure, and nothing here does I/O.
 
 A plan depends on the batch's end offset, and on the start offset where a partition's span begins before it (see
 `plan`). Both are in Spark's checkpoint, so a batch that is replayed after a restart gets the same plan. Two things can

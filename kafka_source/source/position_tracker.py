@@ -1,4 +1,4 @@
-"""Resolve where the partitions of a stream continue: look up what the checkpoint, the group and the log say.
+"""Look up where a stream's partitions continue: in checkpoint, group and log; a short log, an old checkpoint.
 
 `positions` has the rules, and keeps what was resolved.
 """

@@ -1,4 +1,4 @@
-"""Where each partition of a query continues, and what its group has of it. Pure: callers look up and commit.
+"""The rules by which partitions continue, and what their group has of them. Pure: callers look up and commit.
 
 One object keeps all that a query knows of its partitions. The readers, the owners and the tasks' commits ask it.
 

@@ -1,4 +1,4 @@
-"""The read tasks of a plan: made in the driver, read in an executor.
+"""The read tasks: made in the driver; in an executor they attach to slots, read, write dead letters, commit.
 
 A task acts as a slot, reads its ranges to their end, and commits them with `commit=task`.
 """

@@ -1,4 +1,4 @@
-"""The columns of the rows: those that an engine fetches, and those that a task makes itself.
+"""What a task fetches for the columns of its rows, and those that it makes: `replica` and decoded values.
 
 A task makes the column `replica` (`redundant.emit=all`), the number of the partition's copy for which a row was read,
 and what is decoded (`value.format`, `key.format`).

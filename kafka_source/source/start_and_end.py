@@ -1,4 +1,4 @@
-"""Resolve where reading starts and ends: committed offsets, earliest, latest, JSON, timestamps; compare with logs."""
+"""Where a read starts and ends: committed, earliest, latest, JSON, timestamps; `failOnDataLoss` of a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream reader as Spark calls it; `MicroBatches` does the work, which is a `StreamPlanner` with tasks of Spark.
+"""The stream reader as Spark calls it, in each version: read limits, AvailableNow, the end offset in the progress.
 
 Spark 4.2 changed the signatures: it tells the reader where the last batch ended and which limits apply. `StreamReader`
 is the class for the installed Spark.

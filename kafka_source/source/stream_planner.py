@@ -1,4 +1,4 @@
-"""Plan what a stream reads next: what it owns, where it continues, how far it may read. It needs no Spark.
+"""Plan one trigger of a stream, in its steps, and what is retried; how far it reads: `plan`. It needs no Spark.
 
 Spark's streams plan micro-batches with it (`micro_batches`), and `kafkagroup.arrow.consume` plans what a program reads.
 """

@@ -1,4 +1,4 @@
-"""Track the lost topics of a stream, deleted or created again, and its partitions without a leader.
+"""Which topics of a stream were deleted or created again; how long a partition may have no leader.
 
 A topic that was deleted and created again has the same name and another id (KIP-516). Offsets of the deleted topic mean
 nothing in the new one, so the stream reads the new topic from its first record.

@@ -1,4 +1,4 @@
-"""Commits of one group's offsets in transactions, on behalf of a group member of any process.
+"""Commit a group's offsets in transactions: their transactional id, retries, and users without the right to them.
 
 All partitions of a commit become the group's offsets at once or not at all. A member that the group has replaced
 commits nothing, because the group coordinator checks its generation, member id and instance id. A process that another

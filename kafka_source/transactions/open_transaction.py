@@ -1,4 +1,4 @@
-"""One transaction, from InitProducerId to EndTxn: known by its producer epoch, and ended by any process.
+"""One transaction from InitProducerId to EndTxn: its producer epoch, what is repeated, and when it is gone.
 
 One epoch is for one transaction. Versions of the protocol before KIP-890 let a producer keep its epoch for the next
 transaction, and a commit or abort request that the network delivers late can then end this next transaction half

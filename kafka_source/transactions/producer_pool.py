@@ -1,4 +1,4 @@
-"""Producers of one transactional id, each made ready for exactly one transaction.
+"""The producers of `run_transaction`, each made ready in the background for exactly one transaction.
 
 librdkafka keeps its producer epoch over `commit_transaction(); begin_transaction()`, so a commit or abort request that
 the network delivers twice can end the next, half-written transaction (KIP-890). An epoch of its own for every

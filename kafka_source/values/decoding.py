@@ -1,4 +1,4 @@
-"""Decode the values and keys of record batches, in tasks: each by the schema with which it was written.
+"""Decode values and keys in tasks, each by its writer's schema: which are bad, and what becomes of them (`mode`).
 
     raw columns, with topic, partition and offset for errors  ->  a struct of each, and the bytes of bad values
 

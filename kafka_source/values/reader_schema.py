@@ -1,4 +1,4 @@
-"""The schema of a decoded column: given in the options, pinned by its id, or the newest of a subject.
+"""The schema of a column that is read: given, pinned by its id, or the newest of a subject, fixed at `load()`.
 
 Protobuf values have fields by number, so the schema says which of them are columns, and how these are called. JSON
 values have fields by name: a JSON Schema, or a type of Spark that is given, says which of them are columns.

@@ -1,4 +1,4 @@
-"""Requests to group coordinators (classic and consumer protocol): list, describe, delete; members' user data."""
+"""Requests of the tools to coordinators: list, describe and delete groups of any type; decode members' user data."""
 
 from __future__ import annotations
 

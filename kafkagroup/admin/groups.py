@@ -1,4 +1,4 @@
-"""Administration of consumer groups: list, describe, lag; create, rewind, clone, export, import and delete."""
+"""`Groups`: list, describe, rewind, create, clone, export, import and delete groups, and what each refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a group gets on (`healthcheck`): since when its committed offsets have not moved where it has a lag. Pure."""
+"""When `healthcheck` calls a group stuck: its committed offsets have not moved where it has a lag. Pure."""
 
 from __future__ import annotations
 

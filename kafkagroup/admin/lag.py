@@ -1,4 +1,4 @@
-"""Offsets of groups beside those of the logs: lag, members' rates, and the offsets that a rewind's target means."""
+"""Look up the lag of groups and the rates of members, and the offsets that the target of a rewind means."""
 
 from __future__ import annotations
 

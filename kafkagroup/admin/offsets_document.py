@@ -1,4 +1,4 @@
-"""The offsets of a group as a JSON document, which `export` writes and `import` reads.
+"""The JSON of a group's offsets (`offsets export`, `import`), refused in another cluster or for another topic id.
 
     {"version": 1, "group": "billing", "cluster": "jZ0yEr2IQSyJ6lB2nXv8gw",
      "topics": {"orders": {"id": "aVJo0ssOTxOMQ4bkUl_1Sw",

@@ -1,4 +1,4 @@
-"""Read some records of a topic without a group and without Spark, and tell what is in their bytes."""
+"""Which records `peek` shows (the first, or the last by time), and what their bytes are: text, JSON, a schema's id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of one type with columns and schemas, and the types of rows about groups, such as a partition with its lag.
+"""The types of rows about groups (`Group`, `PartitionLag` with its lag); rows as DataFrame, Arrow, JSON and schemas.
 
 `Rows` becomes a pandas DataFrame or an Arrow table by one call; the Arrow and JSON schemas follow from the row type.
 """

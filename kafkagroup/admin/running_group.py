@@ -1,4 +1,4 @@
-"""Rewind a group while its queries run; docs/design/rewind.md has the reasons.
+"""Rewind a group while its queries run: how long it waits, which groups it refuses, and why it may fail.
 
 The program that rewinds becomes a member of the group for a moment. Queries of ours finish and commit their
 micro-batch, own no partitions while the offsets are set, and continue there. See `kafka_source.group.strategies`.

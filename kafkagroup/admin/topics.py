@@ -1,4 +1,4 @@
-"""The topics of a cluster with their partitions and offsets, as operators look at them."""
+"""The topics of a cluster with their partitions, leaders and offsets, as operators look at them (`Topics`)."""
 
 from __future__ import annotations
 

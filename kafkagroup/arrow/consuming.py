@@ -1,4 +1,4 @@
-"""Read topics as a member of a group, which shares the partitions and keeps the offsets."""
+"""`arrow.consume`: read as a member of a group; what is handed out, committed, and handed out again after a failure."""
 
 from __future__ import annotations
 

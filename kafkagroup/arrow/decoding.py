@@ -1,4 +1,4 @@
-"""Decode the values of record batches, wherever these come from: `arrow.read`, or Spark's `mapInArrow`."""
+"""`decode_values`: decode the values of record batches, of `arrow.read` or in Spark's `mapInArrow`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Export a topic to a file, or into a folder that later exports continue."""
+"""Export a topic to a file or into a folder: where an export continues, and what it refuses to continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of files of record batches: Parquet, Arrow, CSV and JSON lines.
+"""Write record batches as Parquet, Arrow, CSV or JSON lines: base64 for bytes, times as text, row groups.
 
 CSV and JSON have no bytes. There, a column of bytes and the values of headers are base64; a key or value that was read
 as text is text. Times are ISO 8601 in UTC with milliseconds.

@@ -1,4 +1,4 @@
-"""The progress of a stream: its figures, and a bar where there is a terminal or a notebook."""
+"""The progress of an `arrow` stream: its figures, and the bar that a terminal or a notebook shows."""
 
 from __future__ import annotations
 

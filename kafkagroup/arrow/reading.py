@@ -1,4 +1,4 @@
-"""Read topics from a start to an end, without a group."""
+"""`arrow.read`: read topics from a start to an end, which are looked up once; how much memory that may take."""
 
 from __future__ import annotations
 

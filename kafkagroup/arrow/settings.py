@@ -1,4 +1,4 @@
-"""What a caller gives, as the options of the connector: settings without prefix, topics, positions and columns."""
+"""The arguments of `arrow` as options: settings without prefix, topics, columns, positions such as `-1h` and `@7`."""
 
 from __future__ import annotations
 

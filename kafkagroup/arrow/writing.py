@@ -1,4 +1,4 @@
-"""Write Arrow data to topics: at least once with an idempotent producer, or all records or none in a transaction."""
+"""Write Arrow data to topics (`arrow.write`, `Transaction`): at least once and idempotent, or all records or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands `kafkagroup checkpoint show` and `import-checkpoint`: where a query is, and how it moves here."""
+"""The commands `kafkagroup checkpoint show` and `import-checkpoint`; `admin/checkpoints.py` reads the files."""
 
 from __future__ import annotations
 

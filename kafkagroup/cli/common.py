@@ -1,4 +1,4 @@
-"""Shared by all commands: their options, exit codes, and errors printed as one line.
+"""Shared by all commands: `--yes`, `--output`, `--topic`, exit codes, JSON and CSV, errors printed as one line.
 
 A command imports what it works with when it runs: `--help` and the completion of a shell load typer and nothing else.
 """

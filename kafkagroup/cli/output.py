@@ -1,4 +1,4 @@
-"""What a command prints: rows, and their values as short texts for tables and CSV. Pure."""
+"""What a command prints: rows, and each value as a short text for tables and CSV. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client settings of a command: from a context or a file, the environment and the command line, in this order.
+"""Where a command gets client settings: context or file, environment, command line; warnings about secrets there.
 
 What comes later wins. A password belongs into the file or the environment: other users of a machine see command lines.
 """

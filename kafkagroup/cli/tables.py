@@ -1,4 +1,4 @@
-"""What is shown by rich: listings as tables, and the table of `watch` that changes."""
+"""Print rows as tables with rich: widths, colours, and the table of `watch` that changes in its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a bootstrap or advertised broker can be reached: the step that failed and its usual causes; the clocks."""
+"""What the doctor says of brokers: advice by the step that failed, certificates that end soon, clocks that differ."""
 
 from __future__ import annotations
 

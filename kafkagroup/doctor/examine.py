@@ -1,4 +1,4 @@
-"""All checks, in the order in which one depends on another."""
+"""`examine`: all checks of the doctor, in the order in which one depends on another, and how long each may take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same checks from Spark's executors: another machine has another DNS, other files and other packages."""
+"""The doctor's checks from Spark's executors: other packages than the driver's, brokers out of reach from there."""
 
 from __future__ import annotations
 

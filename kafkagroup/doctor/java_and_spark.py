@@ -1,4 +1,4 @@
-"""The Java and the Spark that a session of this Python would use."""
+"""Which Java and which Spark a session of this Python would use, and whether that Spark finds the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connect to one broker step by step, and keep the step that failed.
+"""Connect to one broker step by step, keep the step that failed, and tell what kind of server answers there.
 
 The steps are those of the connector's own connections: resolve the host's name, connect by TCP, TLS, ApiVersions,
 login by SASL, Metadata. If one fails, a second look finds out what kind of server answers at this port.

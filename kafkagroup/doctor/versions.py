@@ -1,4 +1,4 @@
-"""The result of a check (`Finding`), and the first checks: the installed packages and which engine serves."""
+"""The result of a check (`Finding`); installed packages against required versions, and which engine serves."""
 
 from __future__ import annotations
 

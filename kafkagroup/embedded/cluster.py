@@ -1,4 +1,4 @@
-"""A Kafka cluster of one or three nodes on this machine, for demos and tests."""
+"""`EmbeddedKafka`: start, stop, kill, pause and restart one or three nodes on this machine, for demos and tests."""
 
 from __future__ import annotations
 

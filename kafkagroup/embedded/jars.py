@@ -1,4 +1,4 @@
-"""Resolves jars and archives from a Maven repository into a cache folder, with the Ivy that is part of pyspark."""
+"""Which Kafka runs, and where its jars come from: version, Maven repository (Ivy of pyspark), cache folder."""
 
 from __future__ import annotations
 

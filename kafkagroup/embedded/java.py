@@ -1,4 +1,4 @@
-"""Finds the Java that runs the broker. Also the errors of the embedded Kafka.
+"""Find the Java that runs the broker, and refuse one that is too old. Also the errors of the embedded Kafka.
 
 EmbeddedKafkaError
 ├── JavaError         no Java was found, or it is too old

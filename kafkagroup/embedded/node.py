@@ -1,4 +1,4 @@
-"""One broker process, controlled through its supervisor; its storage; and ZooKeeper for old brokers.
+"""One broker process: start, signals and log, through its supervisor; its storage; and ZooKeeper for old brokers.
 
 A node's storage needs `meta.properties` (the ids of the cluster and the node) and `bootstrap.checkpoint` (the cluster's
 feature levels). The checkpoint is the same on every node, so one run of StorageTool is enough for a cluster.

@@ -1,4 +1,4 @@
-"""A node's server.properties as plain data, and the loopback ports that it listens on."""
+"""A node's server.properties, with our defaults for tests, and the choice of its loopback ports."""
 
 from __future__ import annotations
 

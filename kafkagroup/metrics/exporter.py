@@ -1,4 +1,4 @@
-"""Exporters: their interface, how they get the updates, and the one that writes a file of samples."""
+"""Exporters: their interface, what follows if one fails, and the one that writes a file of samples."""
 
 from __future__ import annotations
 

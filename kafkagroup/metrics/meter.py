@@ -1,4 +1,4 @@
-"""From Spark's events to points: the listener, the samples of a query, and which metrics get which figures."""
+"""Which figure of a query's progress becomes which metric: Spark's events to points and samples, by a listener."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample: what one source of a query did in one micro-batch; and when the records up to an offset were produced."""
+"""What a source of a query did in one micro-batch; its lag in seconds, by the age of records (`ProductionCurve`)."""
 
 from __future__ import annotations
 

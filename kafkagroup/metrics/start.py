@@ -1,4 +1,4 @@
-"""The one line with which a driver starts its metrics, and the watch for a sink's open transactions."""
+"""`metrics.start`: which exporters run, and how often it looks for a sink's open transactions."""
 
 from __future__ import annotations
 

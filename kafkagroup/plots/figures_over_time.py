@@ -1,4 +1,4 @@
-"""From samples to what the pictures show, as plain numbers over time. Pure; times are seconds since 1970."""
+"""From samples to what the pictures show: rates, which slot held a partition, latencies. Pure; times since 1970."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures. Each function returns a `Figure` outside of pyplot's state, which a notebook shows."""
+"""Draw lag, throughput, assignment and latency: each a `Figure` outside of pyplot's state, which a notebook shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state machine of one member of the consumer protocol (KIP-848). Pure; `membership` sends the heartbeats.
+"""What an answer to a heartbeat means in the consumer protocol (KIP-848): epochs, what to give up, fenced, lost. Pure.
 
     UNJOINED         join                               -> JOINING
     JOINING          answered with an epoch             -> MEMBER

@@ -1,4 +1,4 @@
-"""One slot of a query as a member of the consumer protocol: its heartbeats, and what it has."""
+"""One slot as a member of the consumer protocol: its heartbeats, what it has, and what it has still to give up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two-phase commit: tasks leave their transactions open, the driver decides about all of them and commits them.
+"""Two-phase commit in the driver: decide about a batch, commit, abort and fence; what follows a crash at each step.
 
 The steps of a batch, and the effect of a crash after each of them:
 

@@ -1,4 +1,4 @@
-"""The ledger: decisions about batches, kept in Kafka, so that they survive the driver.
+"""The ledger: decisions about batches, kept in Kafka as offsets of a group; their text and how they are read.
 
 The ledger is a consumer group without members, `{prefix}-ledger`. A decision is a committed offset of this group: the
 offset is the decision's number, the metadata is its text. A text that is longer than one offset's metadata may be

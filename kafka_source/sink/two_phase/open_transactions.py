@@ -1,4 +1,4 @@
-"""Find and describe the transactions of a sink's tasks, as their coordinators see them."""
+"""Ask coordinators which transactions of a sink's tasks are open; `committer` commits or aborts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task's part of two-phase commit: write all records in a transaction left open, or none if they are decided."""
+"""A task of two-phase commit: write in a transaction and leave it open, or write nothing if the batch is decided."""
 
 from __future__ import annotations
 

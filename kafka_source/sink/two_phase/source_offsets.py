@@ -1,4 +1,4 @@
-"""The offsets of a query's source, which the sink commits with its decision (`commit=sink`)."""
+"""The source's offsets in the sink's decision (`commit=sink`): what is checked, and new credentials after a refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wait until committed records are visible: until their partitions have the commit markers.
+"""Wait until committed records are visible to readers; find and write commit markers that a broker has lost.
 
 A coordinator answers a commit when its own log has it, and sends the markers to the partitions afterwards. If it is
 killed in between, it sends them after its restart; but a single broker did not, in 3 of 7 tries (Kafka 4.3.1). Then the
