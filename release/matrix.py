@@ -192,6 +192,9 @@ def environment(cell: Cell, python: str) -> Path:
         # pip chooses the wheel of this platform. Without one the cell runs on librdkafka, and its tests say so.
         arguments = ["--no-index", "--find-links", str(ROOT / "dist"), "--no-deps", "--force-reinstall"]
         pip(interpreter, "install", *arguments, "kafkagroup-native")
+    # Spark waits 10 s for a worker of Python. On a machine with other work a worker that compiles pyspark takes longer.
+    quick = [str(interpreter), "-m", "testbed.quick_spark"]
+    subprocess.run(quick, cwd=ROOT, check=True, capture_output=True, text=True)
     return interpreter
 
 
