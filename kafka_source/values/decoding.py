@@ -266,8 +266,12 @@ class _Decoder:
         if self._decoding.framing == "single-object":
             another = Unusable(f"its schema has another fingerprint than {self._decoding.reader}")
             return dict.fromkeys(missing, another)
+        reader = self._decoding.reader
         names = {number: self._guid(number) or number for number in missing}
-        found = registry_of(self._decoding.registry).by_ids(names.values())
+        found = registry_of(self._decoding.registry).by_ids(name for name in names.values() if name != reader.id)
+        if reader.id is not None:
+            # The driver has sent it: a worker that starts while the registry is away reads its values.
+            found[reader.id] = RegisteredSchema(reader.id, reader.text, reader.format.upper())
         return {number: found[name] for number, name in names.items()}
 
     def _bad(self, row: int, number: int | None, why: str) -> _Bad:
