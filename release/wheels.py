@@ -8,8 +8,8 @@ Without arguments, a target that this machine cannot build for is left out, with
 name and cannot be built is a failure, and so is everything that breaks.
 
 A wheel of the native engine contains the licences of what is linked in, and a bill of materials (CycloneDX). It is
-audited: the symbols of the C library that it needs, that it needs nothing but Python's stable ABI, and that it names no
-folder of the machine that built it.
+audited: the symbols of the C library that it needs, that it needs nothing but Python's stable ABI, that it names no
+folder of the machine that built it, and its size.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ NOTICES = "THIRD-PARTY-LICENSES.txt"
 #: Rust's own page about its standard library, which is linked in too: where a toolchain has it, its name in a wheel.
 RUST_NOTICES = Path("share", "doc", "rust", "COPYRIGHT-library.html")
 RUST_NOTICES_NAME = "RUST-STANDARD-LIBRARY.html"
+#: Two megabytes more than before the kernel decoded values: a wheel that grows beyond it is to be two wheels.
+MOST_BYTES = 2_800_000
 
 
 class CannotBuildError(Exception):
@@ -203,8 +205,12 @@ def audit(wheel: Path, target: Target) -> None:
 
     Raises:
         subprocess.CalledProcessError: The wheel needs more than its tags say.
-        ValueError: The wheel is not for the target, has no bill of materials, or names a folder of this machine.
+        ValueError: The wheel is not for the target, has no bill of materials, names a folder of this machine, or is too
+            large.
     """
+    size = wheel.stat().st_size
+    if size > MOST_BYTES:
+        raise ValueError(f"{wheel.name} has {size:,} bytes, above {MOST_BYTES:,}")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         if named := sorted(folders_named(archive, (ROOT, Path.home(), cargo_home()))):

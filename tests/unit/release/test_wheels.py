@@ -27,6 +27,15 @@ def test_folders_of_the_building_machine_are_found(tmp_path: Path) -> None:
         assert folders_named(archive, folders) == {"kernel.so: /home/ann", "kernel.so: /home/ann/.cargo"}
 
 
+def test_a_wheel_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheels, "MOST_BYTES", 1000)
+    wheel = tmp_path / "kernel.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("kernel.so", bytes(1000))
+    with pytest.raises(ValueError, match=r"kernel\.whl has 1,\d+ bytes, above 1,000"):
+        wheels.audit(wheel, TARGETS[0])
+
+
 @pytest.mark.skipif(not cargo_works(), reason="there is no Rust here")
 def test_rust_says_what_its_standard_library_contains() -> None:
     try:
