@@ -58,6 +58,14 @@ def test_streaming_archives_each_order_once_over_a_restart(servers):
 
 
 @pytest.mark.long
+def test_values_of_avro_become_a_table_and_others_dead_letters(kafka, servers, kafkagroup_schema_registry):
+    try:
+        assert "500 orders in the table, 3 dead letters" in run("values", servers, kafkagroup_schema_registry.url)
+    finally:
+        kafka.delete_topic("orders-dead")
+
+
+@pytest.mark.long
 def test_two_applications_share_the_partitions_and_give_them_back(servers):
     groups = run("two_applications", servers).split("group shared is ")[1:]
     shares = [dict_of_shares(group) for group in groups]
