@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 import uuid
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
 import pytest
 from confluent_kafka import Producer
 
 import kafkagroup
+from kafkagroup.embedded import SchemaRegistry
 from kafkagroup.progress import lag_of
 from tests.support.avro import datum, framed, record
 from tests.support.native import kernel
 from tests.support.records import reader, stream
 from tests.support.registry_server import Answer, RegistryServer
+from tests.support.waiting import wait_until
 
 kernel()
 
@@ -505,3 +509,79 @@ def test_several_record_types_of_one_topic(spark, kafka, topic, kafkagroup_schem
     write(kafka, union, *of_union, written(note, {"text": "c"}))
     found = [((2, 2.5), None), (None, ("b",)), (None, ("c",))]
     assert values(loaded(spark, kafka, union, registry)) == found
+
+
+AWAY, PATIENCE = 600.0, 30.0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_a_registry_that_is_away_for_ten_minutes(spark, kafka, topic, tmp_path):
+    """Its process is stopped. Values of known ids are read on, and one of an unknown id waits, and is named."""
+    steady, other = topic("steady", partitions=1), topic("other", partitions=1)
+    subject = f"{steady}-value"
+    seen: dict[str, list[int]] = {steady: [], other: []}
+    rounds = 0
+    with SchemaRegistry() as registry:
+        old, now = (registry.register(subject, schema) for schema in (OLD, NOW))
+        patience = {"schema.registry.timeout.ms": int(PATIENCE * 1000), "value.subject": subject}
+
+        def start(name):
+            def keep(rows, _):
+                seen[name].extend(value.id for value in values(rows))
+
+            frame = stream(spark, kafka, name, **avro(registry, **patience, startingOffsets="earliest"))
+            return frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / name)).start()
+
+        def write_known(name, number):
+            write(kafka, name, framed(old, OLD, {"id": number}), framed(now, NOW, {"id": number, "amount": 0.5}))
+
+        def is_read(count):
+            return len(seen[steady]) == count or not going.isActive
+
+        def go_on(seconds):
+            """Write values of known ids each second, and see that they are read."""
+            nonlocal rounds
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                rounds += 1
+                write_known(steady, rounds)
+                wait_until(partial(is_read, 2 * rounds), "values of known ids", 60)
+                assert going.isActive, going.exception()
+                time.sleep(1)
+
+        going, waiting = start(steady), start(other)
+        try:
+            write_known(other, 1)
+            go_on(5)
+            wait_until(lambda: len(seen[other]) == 2, "the values of the other topic")
+            # Spark has a Python worker for each of its two cores: both meet the old schema.
+            both = reader(spark, kafka, f"{steady},{other}", **avro(registry, **patience), min_records_per_task=1)
+            assert both.load().where("value.id > 0").count() == 2 * rounds + 2
+            new = registry.register(subject, NEWER)
+            unknown = framed(new, NEWER, {"id": 0, "amount": 0.5, "currency": "CHF"})
+            registry.pause()
+            began = time.monotonic()
+            write(kafka, other, unknown)
+            go_on(PATIENCE / 2)
+            assert waiting.isActive, waiting.exception()
+            go_on(PATIENCE + 15)
+            assert not waiting.isActive
+            said = rf"asked to return the schema with id {new} and does not answer \(no answer within"
+            with pytest.raises(Exception, match=said):
+                waiting.processAllAvailable()
+            go_on(AWAY - (time.monotonic() - began))
+            # This one is answered in time.
+            write(kafka, steady, unknown)
+            time.sleep(5)
+            assert going.isActive
+            assert len(seen[steady]) == 2 * rounds
+            registry.resume()
+            assert time.monotonic() - began > AWAY
+            wait_until(lambda: len(seen[steady]) > 2 * rounds, "the value of the new id")
+            waiting = start(other)
+            waiting.processAllAvailable()
+        finally:
+            going.stop()
+            waiting.stop()
+    assert seen == {steady: [*(number for n in range(rounds) for number in (n + 1, n + 1)), 0], other: [1, 1, 0]}
