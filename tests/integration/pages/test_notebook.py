@@ -29,6 +29,11 @@ SAID = {
     "06_lag_board": ["orders read; lag at most"],
     "07_quotas_live": ["{500: "],
     "08_without_spark": ["60000 orders written", "60000 orders read, then 20000 new ones"],
+    "09_values": [
+        "500 orders with the fields ['amount', 'id']",
+        "The query stopped: The column value has schema",
+        "270 more records, of which 20 are bad: b'no Avro 0'",
+    ],
 }
 PICTURES = {"04_one_group_many_readers": 2, "06_lag_board": 2}
 DAILY = ("08_without_spark",)
