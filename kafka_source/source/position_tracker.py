@@ -229,6 +229,7 @@ class PositionTracker:
         }
         self._short_logs.keep(beyond)
         if not beyond and not diverged:
+            self._positions.settle(latest)
             return dict(starts)
         start_and_end.report_diverged(self._options, starts, diverged)
         moved = start_and_end.check_data_loss(
@@ -243,7 +244,7 @@ class PositionTracker:
         lost = ends if self._sink_commits else {tp: self._positions.within_log(tp, to) for tp, to in ends.items()}
         if lost:
             self._step_back({tp: (starts[tp], to) for tp, to in lost.items()})
-        self._positions.settle()
+        self._positions.settle(latest)
         return {**starts, **lost}
 
     def _step_back(self, moves: Mapping[TopicPartition, tuple[int, int]]) -> None:

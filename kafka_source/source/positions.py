@@ -182,10 +182,10 @@ class Positions:
         other = self._get(tp).other
         return end if other is None else min(other, end)
 
-    def settle(self) -> None:
-        """Forget the offsets that do not count: the positions are within their logs."""
-        for known in self._partitions.values():
-            known.other = None
+    def settle(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget the offsets that do not count: the positions in these partitions are within their logs."""
+        for tp in partitions:
+            self._partitions[tp].other = None
 
     def step_back(self, offsets: Mapping[TopicPartition, int], *, rewinds: bool) -> None:
         """Continue at earlier offsets.

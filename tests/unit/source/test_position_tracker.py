@@ -148,6 +148,16 @@ def test_of_two_offsets_the_higher_one_within_the_log_counts(own, group, commit,
         assert found == min(own, group, end) if own > end and group > end else found == min(own, group)
 
 
+@given(offsets, offsets, commits, offsets, st.booleans())
+def test_records_that_are_lost_later_set_nothing_back_to_an_offset_that_did_not_count_before(
+    own, group, commit, end, diverges
+):
+    start = Start({TP: CommitOffset(group)}, 100, commit=commit)
+    reached = start.position(at(own, epoch=1))
+    start.log.end, start.log.epoch, start.log.ends = end, 2 if diverges else 1, {1: end, 0: end}
+    assert start.position(at(reached, epoch=1)) == min(reached, end)
+
+
 @given(offsets, offsets, commits, st.integers(0, 99), st.integers(0, 200), st.booleans())
 def test_no_restart_skips_what_has_come_since_the_position_was_found_beyond_the_end(
     own, group, commit, end, later, logged
