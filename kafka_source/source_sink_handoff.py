@@ -4,7 +4,9 @@ Spark connects a source and a sink of a query by rows alone: their drivers are d
 has the source's offset when the sink writes it. But the tasks of both know the query, its run and the batch. So the
 first task of the source publishes the ranges of the whole batch, and the member that reads them, as committed offsets
 of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the batch. The sink's
-driver collects the offsets of exactly its run and batch.
+driver collects the offsets of exactly its run and batch. It commits a mark in the place of all that it has found, in
+the transaction of its decision. So what a later batch finds without the mark, and of another batch, was published late:
+by a task that was replaced, or by a request that was on its way for long. It may be in the place of the batch's own.
 
 A topic may be deleted, or created again, while the batch runs. Its offsets mean nothing in the new topic, so the
 metadata holds the topic's id too, and neither side hands over or commits anything for another topic of the same name.
@@ -16,7 +18,7 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -29,12 +31,15 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import BEYOND_ALL_LOGS, CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.identity import is_recreated
+from kafka_source.transactions.offset_transaction import GroupOffsets
 
 log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 0.1
 # Brokers' metadata lack a topic for a moment after it was created, and while its leaders change.
 _DELETED_SECONDS = 5.0
+# The metadata of what a sink has taken: that of no batch.
+_TAKEN = json.dumps([0, "", -1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +97,20 @@ class Handoff:
         """Return the end of a partition's range as it is published, beyond the log: lag monitors see no lag."""
         return replace(self.end_of(tp, metadata), offset=BEYOND_ALL_LOGS + self.ranges[tp][1])
 
-    def without(self, topics: Collection[str]) -> Handoff:
-        """Return the hand-off without the ranges of these topics."""
-        return replace(self, ranges={tp: r for tp, r in self.ranges.items() if tp.topic not in topics})
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a batch finds of what the sources of its query have published.
+
+    Attributes:
+        handoffs: Those of the batch, one for each member; none if it has no new data.
+        taken: The marks to commit with the batch's decision.
+        late: The topics of which another batch has published ranges since the last decision, and this one none; sorted.
+    """
+
+    handoffs: tuple[Handoff, ...]
+    taken: GroupOffsets
+    late: tuple[str, ...]
 
 
 def _group(group: str, query: str) -> str:
@@ -108,7 +124,7 @@ class _Entry(NamedTuple):
         start: The start of the range.
         run: See `BatchOfRun`.
         number: See `BatchOfRun`.
-        partitions: How many partitions of the topic the member reads.
+        partitions: How many partitions of the topic the batch reads.
         topic_id: The topic's id; None if the brokers do not tell it.
         generation: Of the member that reads.
         member_id: Of the member that reads.
@@ -129,19 +145,19 @@ class _Entry(NamedTuple):
     renewed_by: str | None
 
 
-async def publish(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, deadline: Deadline) -> None:
-    """Publish the ranges that a batch reads. To publish them again changes nothing.
+async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Handoff], deadline: Deadline) -> None:
+    """Publish the ranges that a batch reads, of all members. To publish them again changes nothing.
 
     A batch of thousands of partitions takes several commits. If only some of them succeed, the task fails, and
     `collect` finds fewer partitions than the entries name. Topics that were deleted or created again are left out.
     """
-    member = handoff.member
-    no_member = SlotCredentials.without_membership(_group(member.group, batch.query))
-    counts = Counter(tp.topic for tp in handoff.ranges)
+    no_member = SlotCredentials.without_membership(_group(handoffs[0].member.group, batch.query))
+    counts = Counter(tp.topic for handoff in handoffs for tp in handoff.ranges)
+    ids = {tp.topic: handoff.topic_ids.get(tp.topic) for handoff in handoffs for tp in handoff.ranges}
     while True:
-        left = handoff.without(await _lost_topics(client, handoff, deadline))
+        lost = await _lost_topics(client, ids, deadline)
         entries = {
-            tp: left.published_end_of(
+            tp: handoff.published_end_of(
                 tp,
                 json.dumps(
                     _Entry(
@@ -149,16 +165,18 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, dead
                         batch.run,
                         batch.number,
                         counts[tp.topic],
-                        handoff.topic_ids.get(tp.topic),
-                        member.generation,
-                        member.member_id,
-                        member.instance_id,
+                        ids[tp.topic],
+                        handoff.member.generation,
+                        handoff.member.member_id,
+                        handoff.member.instance_id,
                         handoff.stream,
-                        member.renewed_by,
+                        handoff.member.renewed_by,
                     )
                 ),
             )
-            for tp, (start, _) in left.ranges.items()
+            for handoff in handoffs
+            for tp, (start, _) in handoff.ranges.items()
+            if tp.topic not in lost
         }
         try:
             if entries:
@@ -171,75 +189,87 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, dead
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> list[Handoff] | None:
-    """Return the ranges that the sources of a batch have published, one hand-off for each member.
+async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> Published | None:
+    """Return what the sources of a batch have published; None if none has ever done so for this group and query.
 
-    The list is empty if the batch has no new data. The result is None if no source has ever published anything for this
-    group and query. Topics that were deleted or created again are left out: there is nothing to commit for them.
+    Topics that were deleted or created again are left out: there is nothing to commit for them.
 
     Raises:
         FencedError: A part of a hand-off is missing.
         InvalidConfigurationError: Another program commits in the group of the hand-off.
     """
-    published = await fetch_all_committed(client, _group(group, batch.query), deadline)
+    no_member = SlotCredentials.without_membership(_group(group, batch.query))
+    published = await fetch_all_committed(client, no_member.group, deadline)
     if not published:
         return None
-    by_member: dict[tuple[SlotCredentials, str], dict[TopicPartition, tuple[CommitOffset, _Entry]]] = {}
+    own: dict[TopicPartition, _Entry] = {}
+    others: dict[TopicPartition, _Entry] = {}
     for tp, offset in published.items():
+        if offset.metadata == _TAKEN:
+            continue
         try:
-            start, run, number, *rest = json.loads(offset.metadata)
+            entry = _Entry(*json.loads(offset.metadata))
         except (TypeError, ValueError, RecursionError):
             raise InvalidConfigurationError(
-                f"Group {_group(group, batch.query)} has offset {offset.offset} of {tp.topic}-{tp.partition} with "
-                f"metadata that no source has written, so another program commits there. No record of batch "
-                f"{batch.number} is visible. Stop that program, delete this group, and restart the query: its source "
-                "publishes there anew."
+                f"Group {no_member.group} has offset {offset.offset} of {tp.topic}-{tp.partition} with metadata that "
+                f"no source has written, so another program commits there. No record of batch {batch.number} is "
+                "visible. Stop that program, delete this group, and restart the query: its source publishes there anew."
             ) from None
-        if (run, number) == (batch.run, batch.number):
-            entry = _Entry(start, run, number, *rest)
-            member = SlotCredentials(
-                group, entry.generation, entry.member_id, entry.instance_id, renewed_by=entry.renewed_by
-            )
-            by_member.setdefault((member, entry.stream), {})[tp] = offset, entry
-    handoffs = []
-    for (member, stream), entries in by_member.items():
-        ids = {tp.topic: entry.topic_id for tp, (_, entry) in entries.items() if entry.topic_id is not None}
-        ranges = {tp: (entry.start, end.offset % BEYOND_ALL_LOGS) for tp, (end, entry) in entries.items()}
-        epochs = {tp: end.leader_epoch for tp, (end, _) in entries.items()}
-        handoff = Handoff(member, ranges, stream, ids, epochs)
-        lost = await _lost_topics(client, handoff, deadline)
-        if lost:
-            log.warning("batch %d commits no offsets of %s: deleted or created again", batch.number, ", ".join(lost))
-            handoff = handoff.without(lost)
-        _check_complete(batch, handoff, {tp.topic: entry.partitions for tp, (_, entry) in entries.items()})
-        handoffs.append(handoff)
-    return handoffs
+        (own if (entry.run, entry.number) == (batch.run, batch.number) else others)[tp] = entry
+    lost = await _lost_topics(client, {tp.topic: entry.topic_id for tp, entry in (others | own).items()}, deadline)
+    if lost_own := sorted({tp.topic for tp in own}.intersection(lost)):
+        log.warning("batch %d commits no offsets of %s: deleted or created again", batch.number, ", ".join(lost_own))
+    own, others = ({tp: entry for tp, entry in one.items() if tp.topic not in lost} for one in (own, others))
+    _check_complete(batch, no_member.group, own)
+    marks = {tp: CommitOffset(published[tp].offset, metadata=_TAKEN) for tp in own | others}
+    return Published(
+        _handoffs(group, {tp: (published[tp], entry) for tp, entry in own.items()}),
+        GroupOffsets(no_member, marks),
+        tuple(sorted({tp.topic for tp in others} - {tp.topic for tp in own})),
+    )
 
 
-def _check_complete(batch: BatchOfRun, handoff: Handoff, partitions: Mapping[str, int]) -> None:
-    """Raise an error if some partitions of a topic are missing; `partitions` says how many there must be."""
-    for topic, count in sorted(Counter(tp.topic for tp in handoff.ranges).items()):
+def _handoffs(group: str, own: Mapping[TopicPartition, tuple[CommitOffset, _Entry]]) -> tuple[Handoff, ...]:
+    by_member: dict[tuple[SlotCredentials, str], dict[TopicPartition, tuple[CommitOffset, _Entry]]] = {}
+    for tp, (end, entry) in own.items():
+        member = SlotCredentials(
+            group, entry.generation, entry.member_id, entry.instance_id, renewed_by=entry.renewed_by
+        )
+        by_member.setdefault((member, entry.stream), {})[tp] = end, entry
+    return tuple(
+        Handoff(
+            member,
+            {tp: (entry.start, end.offset % BEYOND_ALL_LOGS) for tp, (end, entry) in entries.items()},
+            stream,
+            {tp.topic: entry.topic_id for tp, (_, entry) in entries.items() if entry.topic_id is not None},
+            {tp: end.leader_epoch for tp, (end, _) in entries.items()},
+        )
+        for (member, stream), entries in by_member.items()
+    )
+
+
+def _check_complete(batch: BatchOfRun, group: str, own: Mapping[TopicPartition, _Entry]) -> None:
+    """Raise an error if some partitions of a topic are missing."""
+    partitions = {tp.topic: entry.partitions for tp, entry in own.items()}
+    for topic, count in sorted(Counter(tp.topic for tp in own).items()):
         if count < partitions[topic]:
             raise FencedError(
                 f"The source of batch {batch.number} reads {partitions[topic]} partitions of {topic}, but group "
-                f"{_group(handoff.member.group, batch.query)} names {count} of them: another run of this query has "
-                "published there too. No record of the batch is visible. Make sure that the query runs only once, and "
-                "restart it."
+                f"{group} names {count} of them: another run of this query has published there too. No record of the "
+                "batch is visible. Make sure that the query runs only once, and restart it."
             )
 
 
-async def _lost_topics(client: KafkaClient, handoff: Handoff, deadline: Deadline) -> list[str]:
-    """Return the topics of a hand-off that were deleted, or deleted and created again, sorted."""
-    names = sorted({tp.topic for tp in handoff.ranges})
+async def _lost_topics(client: KafkaClient, ids: Mapping[str, str | None], deadline: Deadline) -> list[str]:
+    """Return the topics that were deleted, or deleted and created again, sorted; `ids` has the id that each had."""
+    names = sorted(ids)
     patience = Deadline(min(_DELETED_SECONDS, deadline.left))
     while names:
         snapshot = await client.retrying(lambda: client.metadata(names, deadline), deadline)
         absent = [name for name in names if name not in snapshot.topics and name not in snapshot.refused]
         # Another id tells at once. A broker may lack a topic for a moment after its creation.
         if not absent or patience.over:
-            others = (
-                t.name for t in snapshot.topics.values() if is_recreated(handoff.topic_ids.get(t.name), t.id_text)
-            )
+            others = (t.name for t in snapshot.topics.values() if is_recreated(ids.get(t.name), t.id_text))
             return sorted([*absent, *others])
         await asyncio.sleep(_PAUSE_SECONDS)
     return []

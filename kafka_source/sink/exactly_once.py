@@ -22,11 +22,10 @@ from kafka_source.produce.records import Records
 from kafka_source.produce.settings import transaction_timeout_ms
 from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.sink.target import ExactlyOnce, Target
-from kafka_source.sink.two_phase.committer import DriverEpoch, PreparedBatch, TwoPhaseCommit
+from kafka_source.sink.two_phase.committer import DriverEpoch, PreparedBatch, SourceOffsets, TwoPhaseCommit
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources, renewed_offsets
 from kafka_source.source_sink_handoff import BatchOfRun
-from kafka_source.transactions.offset_transaction import GroupOffsets
 from kafka_source.transactions.open_transaction import initialise
 
 # How long the driver may take to begin a batch, to commit it, or to give it up. After a crash the begin waits this long
@@ -93,8 +92,7 @@ def commit_batch(settings: Settings, sink: ExactlyOnce, messages: Sequence[Commi
     prepared = [m.prepared for m in messages if m.prepared is not None]
     transactions = {one.transaction: one.partitions for one in prepared if one.transaction is not None}
     client, deadline = cached_client(settings), Deadline(_DRIVER_STEP_SECONDS)
-    sources: tuple[GroupOffsets, ...] = ()
-    renew = None
+    sources, renew = SourceOffsets(), None
     if sink.source_group is not None:
         wrote, decided = bool(transactions), epoch.covers(batch.query, batch.number)
         work = offsets_of_sources(client, sink.source_group, batch, deadline, wrote=wrote, decided=decided)

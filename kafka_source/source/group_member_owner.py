@@ -53,9 +53,6 @@ _COMMIT_PAUSE_SECONDS = 1.0
 _COMMIT_PAUSES = RetryPolicy(_COMMIT_PAUSE_SECONDS, _COMMIT_PAUSE_SECONDS)
 _TRANSIENT = (RetriableError, AbortableError, UnknownOutcomeError)
 
-# Returns the part of what is finished that the driver has to commit.
-_Missing = Callable[[Mapping[TopicPartition, int]], dict[TopicPartition, int]]
-
 
 class GroupMemberOwner(CommittingOwner):
     """The owner in a group: the slots are members, and the leader's assignment says which partitions they own.
@@ -82,7 +79,6 @@ class GroupMemberOwner(CommittingOwner):
         program_commits: bool = False,
     ) -> None:
         self._committed_elsewhere = options.commit in ("task", "sink")
-        self._sink_commits = options.commit == "sink"
         keeps = commits or self._committed_elsewhere or program_commits
         super().__init__(positions or Positions(), commits=commits, keeps=keeps)
         self._group = group
@@ -103,9 +99,6 @@ class GroupMemberOwner(CommittingOwner):
         has_id = options.commit == "task" or (options.commit == "sink" and self._renews)
         self._renewed_by = uuid4().hex if has_id else None
         self._compared_generation = -1
-        # Ends that tasks of this process have read since the group was asked whether the sink has committed them.
-        self._unchecked: dict[TopicPartition, int] = {}
-        self._has_checked_sink = False
         self._joined = False
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
@@ -155,10 +148,9 @@ class GroupMemberOwner(CommittingOwner):
         lost = self._membership.lost()
         if lost is not None:
             self._rejoin_after(lost)
-        missing = self._missed_by_sink if self._sink_commits else self._not_committed
-        committed = self._commit_finished(finished, missing)
+        committed = self._commit_finished(finished)
         if not committed and self._membership.rebalance_needed() is not None:
-            self._retry_commit_before_rejoin(finished, missing)
+            self._retry_commit_before_rejoin(finished)
         reason = self._membership.rebalance_needed()
         if committed or reason is not None:
             self._nothing_in_flight()
@@ -238,12 +230,12 @@ class GroupMemberOwner(CommittingOwner):
         Members that the group has removed commit nothing. Other members own their partitions then, and read again what
         was read since the last commit (at least once).
         """
-        self._commit_finished(finished, self._not_committed)
+        self._commit_finished(finished)
 
-    def _commit_finished(self, finished: Mapping[TopicPartition, int], missing: _Missing) -> bool:
-        """Commit what `missing` says that the group does not have; return False if another try may commit it."""
+    def _commit_finished(self, finished: Mapping[TopicPartition, int]) -> bool:
+        """Commit what the group does not have yet; return False if another try may commit it."""
         try:
-            offsets = missing(finished)
+            offsets = self._not_committed(finished)
             began = time.monotonic()
             committed = self._commit_existing(offsets)
         except FencedError as error:
@@ -283,13 +275,13 @@ class GroupMemberOwner(CommittingOwner):
                 log.warning("commit group=%s topic=%s left out: the topic does not exist", self._group.group, topic)
         return committed
 
-    def _retry_commit_before_rejoin(self, finished: Mapping[TopicPartition, int], missing: _Missing) -> None:
+    def _retry_commit_before_rejoin(self, finished: Mapping[TopicPartition, int]) -> None:
         """Try again to commit, for half of the rebalance timeout: after the rebalance others would read it again.
 
         Until then the coordinator takes commits of the old generation.
         """
         deadline = Deadline(self._group.rebalance_timeout_ms / 2000)
-        while not self._commit_finished(finished, missing) and not deadline.over:
+        while not self._commit_finished(finished) and not deadline.over:
             time.sleep(_COMMIT_PAUSE_SECONDS)
 
     def _not_committed(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -302,27 +294,6 @@ class GroupMemberOwner(CommittingOwner):
             missing = self._positions.not_behind(missing, self.committed(self._positions.comparable(missing)))
             self._compared_generation = generation
         return missing
-
-    def _missed_by_sink(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the part of `finished` that the sink has written, and decided without the source's offsets.
-
-        A task of an earlier batch or run that publishes late can take the place of a batch's hand-off
-        (`source_sink_handoff`). The group is asked where somebody is about to begin at its offsets: before a rebalance,
-        and after the first batch of this process. A replay leaves to others what they own, so only what this process
-        has let tasks read counts.
-        """
-        in_flight = self._positions.in_flight
-        self._unchecked |= {tp: end for tp, end in finished.items() if in_flight.get(tp) == end}
-        is_due = not self._has_checked_sink or self._membership.rebalance_needed() is not None
-        if not self._unchecked or not is_due:
-            return {}
-        written = {tp: end for tp, end in self._unchecked.items() if self._commits_of(tp)}
-        missed = self._positions.behind(written, self.committed(sorted(written)))
-        self._unchecked, self._has_checked_sink = missed, True
-        if missed:
-            name = self._group.group
-            log.warning("group=%s: the sink wrote a batch without its offsets, which are committed now", name)
-        return missed
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit these offsets as the group's.

@@ -91,10 +91,6 @@ class MicroBatches(StreamPlanner):
         self._owner.tasks_made(_ends_of(planned))
         return add_handoff(found, planned, end.stream or "", end.topics) if self._sink_commits else found
 
-    def _sink_has_to_commit(self, start: StreamOffset) -> bool:
-        # After the first batch of a query it may be another sink, see `_check_sink`.
-        return self._sink_commits and (self._sink_has_committed or start != self._planned)
-
     def _check_sink(self, start: StreamOffset, *, has_new: bool) -> None:
         """Say that the sink has committed nothing (`commit=sink`), and refuse to plan a second micro-batch for it.
 

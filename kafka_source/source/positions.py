@@ -325,21 +325,6 @@ class Positions:
         """Return the offsets of `finished` that the group does not have, as far as known."""
         return {tp: offset for tp, offset in finished.items() if self._get(tp).committed != offset}
 
-    def behind(
-        self, finished: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
-    ) -> dict[TopicPartition, int]:
-        """Return the offsets of `finished` that the group has not reached, where this stream was the last to commit.
-
-        An offset that somebody has set since, for example to rewind the group, has another note.
-        """
-        return {
-            tp: end
-            for tp, end in finished.items()
-            if tp in committed
-            and committed[tp].offset < end
-            and OffsetNote.parse(committed[tp].metadata) == OffsetNote(self.stream, self._get(tp).rewind)
-        }
-
     def comparable(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Return the partitions whose committed offset may be compared with the query's: not those created again."""
         return sorted(tp for tp in partitions if tp.topic not in self._recreated)

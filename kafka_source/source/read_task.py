@@ -283,8 +283,7 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
     if bundle.handoffs:
         client = cached_client(query.settings)
         deadline = Deadline(query.options.coordinator_timeout_ms / 1000)
-        for handoff in bundle.handoffs:
-            client.run(publish(client, BatchOfRun.of_task(), handoff, deadline))
+        client.run(publish(client, BatchOfRun.of_task(), bundle.handoffs, deadline))
     if len(bundle.tasks) > 1 and query.options.commit != "task":
         yield from _read_together(bundle.tasks, query, bundle.readers)
         return

@@ -152,9 +152,7 @@ class StreamPlanner:
     def _next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
         """Plan one trigger: what the query owns, where it continues, how far it may read."""
         is_first = not self._resolver.is_resolved
-        # The last commit before a restart may have failed, but nothing is committed before the checkpoint is checked.
-        commits = self._sink_has_to_commit(start) if self._sink_commits else not is_first
-        known, owned = self._commit_and_rejoin(start, commits=commits)
+        known, owned = self._commit_and_rejoin(start, commits=not is_first)
         self._check_selection(known)
         self._resolver.compare_with_group(known)
         partitions = self._topics.existing(owned.slots)
@@ -178,6 +176,7 @@ class StreamPlanner:
             # The checkpoint must have a step back before more is read: a plan leaves out what is before its start.
             latest |= {tp: to for tp, to in starts.items() if to < before[tp]}
         if is_first:
+            # The last commit before a restart may have failed. Nothing is committed before the checkpoint is checked.
             self._owner.finish(self._positions.current_ends(known))
         ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
         if ends == starts and leaderless and self._admission.runs_to_an_end:
@@ -203,10 +202,6 @@ class StreamPlanner:
         self._owner.batch_planned(starts, ends, {**starts, **latest})
         failpoint("batch-planned")
         return self._planned
-
-    def _sink_has_to_commit(self, start: StreamOffset) -> bool:
-        """Return whether the sink of a stream with `commit=sink` has to have committed everything before `start`."""
-        return False
 
     def _check_sink(self, start: StreamOffset, *, has_new: bool) -> None:
         """Look whether the sink commits, before another batch is planned; for streams with `commit=sink`."""

@@ -14,14 +14,13 @@ from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
-from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
+from kafka_source.sink.two_phase.committer import PreparedBatch, SourceOffsets, TwoPhaseCommit
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources, renewed_offsets
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafka_source.source_sink_handoff import BatchOfRun, publish
-from kafka_source.transactions.offset_transaction import GroupOffsets
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.two_phase import as_records
 
@@ -86,9 +85,9 @@ class Pipe:
         self.epoch = self._run(self._phases.begin(Deadline(60)))
         self.prepared, self.read = [], []
         for partition, bundle in enumerate(self.stream.tasks(start, end)):
-            for handoff in bundle.handoffs:
+            if bundle.handoffs:
                 batch = BatchOfRun(self.name, self.run, number)
-                self._run(publish(cached_client(self.settings), batch, handoff, Deadline(60)))
+                self._run(publish(cached_client(self.settings), batch, bundle.handoffs, Deadline(60)))
             read = read_task.read_bundle(replace(bundle, handoffs=()), self.reading)
             values = [value.as_py() for records in read for value in records["value"]]
             self.read += map(int, values)
@@ -105,7 +104,7 @@ class Pipe:
         task = SinkTask(self.name, self.name, number, 0)
         self.prepared, self.read = [prepare(self.settings, task, self.epoch, [as_records(values, self.topic)])], []
 
-    def sources(self) -> tuple[GroupOffsets, ...]:
+    def sources(self) -> SourceOffsets:
         """What the sink commits for the source."""
         batch = BatchOfRun(self.name, self.run, len(self.offsets) - 2)
         client, wrote = cached_client(self.settings), any(one.transaction is not None for one in self.prepared)

@@ -71,6 +71,21 @@ _MAX_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
+class SourceOffsets:
+    """What the sink commits for the sources of a batch.
+
+    Attributes:
+        offsets: Offsets of groups, to commit together with the decision; none for the replay of a decided batch.
+        taken: Marks of what the sources have told the sink, to commit in any case.
+        refusal: Why nothing must be decided; None: the batch may be.
+    """
+
+    offsets: tuple[GroupOffsets, ...] = ()
+    taken: tuple[GroupOffsets, ...] = ()
+    refusal: KafkaGroupError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PreparedBatch:
     """The open transactions of a batch, ready for the driver's decision.
 
@@ -79,13 +94,13 @@ class PreparedBatch:
         number: The batch's number in the query.
         transactions: The tasks' open transactions, each with the partitions that it has written to. Empty if the batch
             has no rows.
-        sources: Offsets of groups, to commit together with the decision.
+        sources: What to commit for the sources of the batch.
     """
 
     query: str
     number: int
     transactions: Mapping[OpenTransaction, tuple[TopicPartition, ...]]
-    sources: tuple[GroupOffsets, ...] = ()
+    sources: SourceOffsets = SourceOffsets()
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
@@ -220,23 +235,28 @@ class TwoPhaseCommit:
             LostTransactionsError: A transaction no longer exists: it exceeded kafka.transaction.timeout.ms, or another
                 query uses the prefix. Before the decision nothing is lost; after it, the records of the named
                 transactions are.
-            FencedError: Another driver has begun a batch, or the source's group has replaced a member. Nothing is
-                decided.
+            FencedError: Another driver has begun a batch, the source's group has replaced a member, or the batch is
+                refused. Nothing is decided.
             NotVisibleError: The batch is committed, but a broker has lost the markers that make it visible.
         """
         replayed = epoch.covers(batch.query, batch.number)
         decision = await self._repaired(epoch, batch, deadline) if replayed else self._decision(epoch, batch)
-        if decision is None:
+        if decision is None or batch.sources.refusal is not None:
+            if batch.sources.taken:
+                await commit_in(self._client, epoch.driver, batch.sources.taken, deadline)
+            if batch.sources.refusal is not None:
+                raise batch.sources.refusal
             await self._abort_open(epoch, deadline)
             return
         prepared = await self._check_open(epoch, batch, deadline)
         failpoint("sink-prepared")
         # The ledger comes last, so that no decision is written if the source's group refuses its offsets.
-        sources = () if replayed else batch.sources
+        sources = batch.sources.offsets
         refused: set[tuple[int, str]] = set()
         while True:
             try:
-                await self._decide(epoch, batch, [*sources, *self._ledger.entries(decision)], prepared, deadline)
+                offsets = [*sources, *batch.sources.taken, *self._ledger.entries(decision)]
+                await self._decide(epoch, batch, offsets, prepared, deadline)
                 break
             except FencedError as error:
                 used = {(one.member.generation, one.member.member_id) for one in sources}
@@ -381,7 +401,7 @@ class TwoPhaseCommit:
     def _decision(self, epoch: DriverEpoch, batch: PreparedBatch) -> Decision | None:
         """Return the decision about a new batch; None if it has neither rows nor offsets."""
         written = batch.partitions
-        read = sorted({tp for source in batch.sources for tp in source.offsets})
+        read = sorted({tp for source in batch.sources.offsets for tp in source.offsets})
         homes = homes_of([*written, *read])
         if not homes:
             return None

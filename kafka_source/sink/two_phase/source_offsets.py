@@ -10,7 +10,8 @@ from kafka_source.group.requests import describe, fetch_all_committed, fetch_com
 from kafka_source.group.slot import Renewal, group_by_owner
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import OffsetNote
-from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect
+from kafka_source.sink.two_phase.committer import SourceOffsets
+from kafka_source.source_sink_handoff import BatchOfRun, Handoff, Published, collect
 from kafka_source.transactions.offset_transaction import GroupOffsets
 
 log = logging.getLogger(__name__)
@@ -18,8 +19,8 @@ log = logging.getLogger(__name__)
 
 async def offsets_of_sources(
     client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline, *, wrote: bool, decided: bool
-) -> tuple[GroupOffsets, ...]:
-    """Return the offsets that the source's group commits for a batch; none for the replay of a decided batch.
+) -> SourceOffsets:
+    """Return what to commit for the sources of a batch.
 
     Args:
         client: Client of the cluster that the source reads from and the sink writes to.
@@ -35,22 +36,32 @@ async def offsets_of_sources(
         FencedError: Another member of the group has committed offsets inside the batch's ranges, so it has read the
             same records.
     """
-    handoffs = await collect(client, group, batch, deadline)
+    found = await collect(client, group, batch, deadline)
+    if found is None:
+        if wrote and not decided:
+            await _check_has_source(client, group, batch, deadline)
+        return SourceOffsets()
+    taken = (found.taken,) if found.taken.offsets else ()
     if decided:
-        for handoff in handoffs or ():
+        for handoff in found.handoffs:
             await _check_is_replay(client, batch, handoff, deadline)
-        return ()
-    if handoffs is None and wrote:
-        await _check_has_source(client, group, batch, deadline)
-    for handoff in handoffs or ():
+        return SourceOffsets(taken=taken)
+    if found.late and (wrote or found.handoffs):
+        return SourceOffsets(taken=taken, refusal=_refusal(batch, found))
+    for handoff in found.handoffs:
         await _check_not_read_by_others(client, handoff, deadline)
-    return tuple(
-        GroupOffsets(
-            handoff.member,
-            {tp: handoff.end_of(tp, handoff.stream) for tp in handoff.ranges},
-        )
-        for handoff in handoffs or ()
-        if handoff.ranges
+    offsets = (
+        GroupOffsets(handoff.member, {tp: handoff.end_of(tp, handoff.stream) for tp in handoff.ranges})
+        for handoff in found.handoffs
+    )
+    return SourceOffsets(tuple(offsets), taken)
+
+
+def _refusal(batch: BatchOfRun, found: Published) -> FencedError:
+    return FencedError(
+        f"A task of another batch, or of a run that was replaced, has published late in group "
+        f"{found.taken.member.group} what it reads of {', '.join(found.late)}, perhaps in the place of what batch "
+        f"{batch.number} reads. No record of the batch is visible. Restart the query; it writes the batch again."
     )
 
 
@@ -81,7 +92,10 @@ async def renewed_offsets(
             again.
     """
     sources: dict[tuple[str, str], list[Handoff]] = {}
-    for handoff in await collect(client, group, batch, deadline) or ():
+    published = await collect(client, group, batch, deadline)
+    if published is not None and published.late:
+        raise _refusal(batch, published)
+    for handoff in () if published is None else published.handoffs:
         if handoff.member.renewed_by is None:
             raise error
         sources.setdefault((handoff.member.renewed_by, handoff.stream), []).append(handoff)

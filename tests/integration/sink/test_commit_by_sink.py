@@ -258,7 +258,7 @@ def test_f22_a_rebalance_before_the_transaction_ends_does_not_stop_it_and_the_ne
     first.batch()
     client = cached_client(first.settings)
     transaction = client.run(initialise(client, f"{group}-f22", 30_000, Deadline(30)))
-    (source,) = first.sources()
+    (source,) = first.sources().offsets
     client.run(add_offsets(client, transaction, source, Deadline(30)))
     first.close()
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
@@ -342,7 +342,7 @@ def test_a_batch_of_whose_source_a_part_was_overwritten_is_not_decided(kafka, to
     member = SlotCredentials(group, 1, "another", None)
     part = Handoff(member, {TopicPartition(topics[0], 0): (0, 1)}, "another")
     client = cached_client(query.settings)
-    client.run(publish(client, BatchOfRun(query.name, "another-run", 0), part, Deadline(30)))
+    client.run(publish(client, BatchOfRun(query.name, "another-run", 0), [part], Deadline(30)))
     with pytest.raises(FencedError, match=f"reads {PARTITIONS} partitions of .* names {PARTITIONS - 1} of them"):
         query.decide()
     query.abort()
@@ -350,27 +350,50 @@ def test_a_batch_of_whose_source_a_part_was_overwritten_is_not_decided(kafka, to
     assert set(committed(kafka, group).values()) == {0}
 
 
-def test_a_task_of_a_run_that_was_replaced_makes_the_query_read_nothing_again(kafka, topics, group, pipe, reader):
+def publish_late(query, run, number, member="of-before"):
+    """Publish what a task of another run or batch has read, in the place of what the query's batch reads."""
+    ranges = {TopicPartition(query.reading.options.subscribe[0], n): (0, 1) for n in range(PARTITIONS)}
+    late = Handoff(SlotCredentials(query.group, 1, member, None), ranges, "of-before")
+    client = cached_client(query.settings)
+    client.run(publish(client, BatchOfRun(query.name, run, number), [late], Deadline(30)))
+
+
+@pytest.mark.parametrize("of", ["a run that was replaced", "the batch before"])
+def test_a_task_that_publishes_late_makes_the_query_read_nothing_again(kafka, topics, group, pipe, reader, of):
     before = pipe(maxOffsetsPerTrigger=COUNT // 4)
     before.whole_batch()
     before.batch()
     before.close()
     now = before.restarted()
-    try:
-        now.replay()
-        # The late task publishes what its run has read, in the place of what this one has.
-        late = Handoff(
-            SlotCredentials(group, 1, "of-before", None),
-            {TopicPartition(topics[0], n): (0, 1) for n in range(PARTITIONS)},
-            "of-before",
-        )
-        client = cached_client(now.settings)
-        client.run(publish(client, BatchOfRun(now.name, before.run, 1), late, Deadline(30)))
+    now.replay()
+    publish_late(now, *((before.run, 1) if of == "a run that was replaced" else (now.run, 0)))
+    with pytest.raises(FencedError, match=f"published late .* {topics[0]}"):
         now.decide()
-        to_the_end(now)
+    now.abort()
+    now.close()
+    again = now.restarted()
+    try:
+        again.replay()
+        again.decide()
+        to_the_end(again)
     finally:
-        now.close()
+        again.close()
     check(kafka, topics, reader)
+    assert committed(kafka, group) == ends(kafka, topics)
+
+
+def test_what_was_published_late_stops_a_query_without_new_records_once(kafka, topics, group, pipe):
+    query = pipe()
+    to_the_end(query)
+    query.foreign_batch([b"of another source"])
+    publish_late(query, query.run, 0)
+    with pytest.raises(FencedError, match="published late"):
+        query.decide()
+    query.abort()
+    query.offsets.pop()
+    query.foreign_batch([b"of another source"])
+    query.decide()
+    assert b"of another source" in visible(kafka, topics[1], COUNT + 1)
     assert committed(kafka, group) == ends(kafka, topics)
 
 
@@ -402,14 +425,14 @@ def test_offsets_that_are_larger_than_one_record_batch_are_handed_over_and_commi
     batch = BatchOfRun("query", "run", 0)
     no_member = SlotCredentials.without_membership(group)
     ranges = {TopicPartition(name, number): (0, number + 1) for number in range(partitions)}
-    client.run(publish(client, batch, Handoff(no_member, ranges, stream_id), Deadline(60)))
-    handoffs = client.run(collect(client, group, batch, Deadline(60))) or []
-    assert [handoff.ranges for handoff in handoffs] == [ranges]
+    client.run(publish(client, batch, [Handoff(no_member, ranges, stream_id)], Deadline(60)))
+    found = client.run(collect(client, group, batch, Deadline(60)))
+    assert found is not None and [handoff.ranges for handoff in found.handoffs] == [ranges]
     sources = client.run(offsets_of_sources(client, group, batch, Deadline(60), wrote=True, decided=False))
     transaction = client.run(initialise(client, f"{group}-many", 30_000, Deadline(30)))
-    client.run(commit_in(client, transaction, sources, Deadline(60)))
-    found = client.run(fetch_committed(client, group, ranges, Deadline(60)))
-    assert found == {tp: end for tp, (_, end) in ranges.items()}
+    client.run(commit_in(client, transaction, [*sources.offsets, *sources.taken], Deadline(60)))
+    at = client.run(fetch_committed(client, group, ranges, Deadline(60)))
+    assert at == {tp: end for tp, (_, end) in ranges.items()}
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -26,7 +26,7 @@ from kafka_source.produce.records import Records
 from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.runtime.failpoints import install
 from kafka_source.sink.exactly_once import check_timeout
-from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
+from kafka_source.sink.two_phase.committer import PreparedBatch, SourceOffsets, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
 from kafka_source.sink.two_phase.open_transactions import describe
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
@@ -525,7 +525,7 @@ def test_nothing_stays_open_if_a_batch_fails_after_its_credentials_were_renewed(
         return (refused,)
 
     client = cached_client(sink.settings)
-    batch = PreparedBatch(sink.query, 0, transactions, (refused,))
+    batch = PreparedBatch(sink.query, 0, transactions, SourceOffsets((refused,)))
     with pytest.raises(FencedError, match=group):
         client.run(TwoPhaseCommit(client, sink.prefix).commit(epoch, batch, Deadline(60), renew))
     sink.abort(epoch)

@@ -152,20 +152,6 @@ def test_a_partition_that_comes_back_before_the_next_batch_has_been_read_to_the_
     assert positions.next_of([A]) == {}
 
 
-def test_only_what_this_stream_has_left_behind_is_committed_in_the_place_of_the_sink() -> None:
-    positions, rewound = Positions(), OffsetNote("mine", "a-rewind").metadata
-    positions.learn(StreamOffset({A: Span(0, 100, 0)}, stream="mine"))
-    for entry, expected in (
-        (CommitOffset(60, metadata="mine"), {A: 100}),
-        (CommitOffset(100, metadata="mine"), {}),
-        (CommitOffset(60, metadata="another"), {}),
-        (CommitOffset(60), {}),
-        (CommitOffset(60, metadata=rewound), {}),
-    ):
-        assert positions.behind({A: 100}, {A: entry}) == expected
-    assert positions.behind({A: 100}, {}) == {}
-
-
 def test_the_higher_offset_counts_until_the_sink_commits_and_the_group_after_it() -> None:
     positions = Positions()
     for counts, expected in ((max_offset, 100), (group_or_own, 7)):
