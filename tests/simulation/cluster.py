@@ -101,12 +101,27 @@ _HANDLED_LATE = 0.5
 
 @dataclass
 class Partition:
-    """A partition of a leader in an epoch: so many records that are read, or the log of what is written."""
+    """A partition of a leader in an epoch: so many records that are read, or the log of what is written.
+
+    Attributes:
+        began: Where the epochs of the log have begun.
+    """
 
     leader: int
     end: int = 0
     epoch: int = 0
+    began: dict[int, int] = field(default_factory=lambda: {0: 0})
     log: Log = field(default_factory=Log)
+
+    def elect(self, leader: int) -> None:
+        """Let another broker lead from now on."""
+        self.leader = leader
+        self.epoch += 1
+        self.began[self.epoch] = self.end
+
+    def end_of(self, epoch: int) -> int:
+        """Return where the records of an epoch and those before it end."""
+        return min((start for later, start in self.began.items() if later > epoch), default=self.end)
 
 
 @dataclass
@@ -344,6 +359,18 @@ class Cluster:
             leader = self.world.random.choice([node for node, one in self.brokers.items() if one.up] or [1])
             topic.partitions.append(Partition(leader))
 
+    def end(self, tp: tuple[str, int]) -> int:
+        """Return the end of a partition's log."""
+        return self.topics[tp[0]].partitions[tp[1]].end
+
+    def truncate(self, name: str, number: int, records: int) -> None:
+        """Let a broker lead that does not have the last records (an unclean election)."""
+        partition = self.topics[name].partitions[number]
+        partition.end = max(0, partition.end - records)
+        partition.began = {epoch: start for epoch, start in partition.began.items() if start <= partition.end}
+        partition.elect(self.world.random.choice([node for node, one in self.brokers.items() if one.up] or [1]))
+        self.world.tell("cluster", f"{name}-{number} is truncated to {partition.end}")
+
     # ---- coordinators
 
     def coordinator(self, kind: int, key: str) -> int:
@@ -440,8 +467,7 @@ class Cluster:
         for topic in self.topics.values():
             for partition in topic.partitions:
                 if partition.leader == node:
-                    partition.leader = self.world.random.choice(others)
-                    partition.epoch += 1
+                    partition.elect(self.world.random.choice(others))
         for (kind, key), place in list(self._coordinators.items()):
             if place == node:
                 self.move_coordinator(kind, key)
@@ -543,7 +569,7 @@ class Cluster:
                         error_code=0 if leads else int(ErrorCode.NOT_LEADER_OR_FOLLOWER),
                         partition=one.partition,
                         leader_epoch=min(one.leader_epoch, found.epoch),
-                        end_offset=found.end,
+                        end_offset=found.end_of(one.leader_epoch),
                     )
                 )
             topics.append(topic_type(topic=asked.topic, partitions=partitions))

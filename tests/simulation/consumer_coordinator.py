@@ -36,15 +36,19 @@ class Member:
     """A member.
 
     Attributes:
+        instance_id: What a static member keeps after a restart.
+        is_away: It is static, and has left to come back.
         assigned: What it may have. With `revoking` it is what it may keep.
         revoking: What it has to give up before it gets the group's epoch.
     """
 
     member_id: str
+    instance_id: str | None = None
     topics: tuple[str, ...] = ()
     rebalance: float = 300.0
     epoch: int = 0
     previous: int = 0
+    is_away: bool = False
     assigned: frozenset[Place] = frozenset()
     revoking: frozenset[Place] = frozenset()
     session: Event | None = None
@@ -98,16 +102,22 @@ class ConsumerCoordinators:
             self.groups[request.group_id] = group
             group.offsets.refuses_commit = functools.partial(_commit_problem, group)
         member = group.members.get(request.member_id)
+        if request.instance_id is not None and (refused := self._static_problem(group, request)):
+            return _refused(refused)
         if request.member_epoch in (LEAVE, LEAVE_AND_COME_BACK):
             if member is None:
                 return _refused(E.UNKNOWN_MEMBER_ID)
-            self._remove(group, member)
+            if request.member_epoch == LEAVE:
+                self._remove(group, member)
+            else:
+                # Its session goes on: who is not back until then is removed.
+                member.is_away, member.revoking = True, frozenset()
             return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         owned = self._owned(request)
-        if member is None:
+        if member is None or member.is_away:
             if request.member_epoch != 0:
-                return _refused(E.UNKNOWN_MEMBER_ID)
-            member = group.members[request.member_id] = Member(request.member_id)
+                return _refused(E.UNKNOWN_MEMBER_ID if member is None else E.FENCED_MEMBER_EPOCH)
+            member = self._new_member(group, request)
         elif request.member_epoch > member.epoch or (
             request.member_epoch < member.epoch
             and (request.member_epoch != member.previous or owned is None or not owned <= member.assigned)
@@ -137,6 +147,30 @@ class ConsumerCoordinators:
             if tells
             else None,
         )
+
+    def _holder(self, group: ConsumerGroup, instance_id: str | None) -> Member | None:
+        static = (one for one in group.members.values() if one.instance_id == instance_id)
+        return None if instance_id is None else next(static, None)
+
+    def _static_problem(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> int:
+        holder = self._holder(group, request.instance_id)
+        if request.member_epoch == 0:
+            # Also for the same member, whose first answer was lost.
+            return int(E.UNRELEASED_INSTANCE_ID) if holder is not None and not holder.is_away else 0
+        if holder is None:
+            return int(E.UNKNOWN_MEMBER_ID)
+        return 0 if holder.member_id == request.member_id else int(E.FENCED_INSTANCE_ID)
+
+    def _new_member(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:
+        """Add a member; a static one that comes back has what the one before had."""
+        member, before = Member(request.member_id, request.instance_id), self._holder(group, request.instance_id)
+        if before is not None:
+            self._cancel(before)
+            del group.members[before.member_id]
+            member.topics, member.assigned = before.topics, before.assigned
+            group.target[member.member_id] = group.target.pop(before.member_id, frozenset())
+        group.members[member.member_id] = member
+        return member
 
     def _owned(self, request: ConsumerGroupHeartbeatRequest) -> frozenset[Place] | None:
         if request.topic_partitions is None:
@@ -192,10 +226,13 @@ class ConsumerCoordinators:
         group.target = _uniform(group, present)
         self._groups.watch.begins(f"epoch {group.epoch} with {len(group.members)} members")
 
-    def _remove(self, group: ConsumerGroup, member: Member) -> None:
+    def _cancel(self, member: Member) -> None:
         for event in (member.session, member.revocation):
             if event is not None:
                 event.cancel()
+
+    def _remove(self, group: ConsumerGroup, member: Member) -> None:
+        self._cancel(member)
         del group.members[member.member_id]
         group.target.pop(member.member_id, None)
         self._bump(group, changed=True)
@@ -213,7 +250,7 @@ class ConsumerCoordinators:
     def _moved(self, kind: int, key: str) -> None:
         group = self.groups.get(key)
         if kind == GROUP and group is not None:
-            for member in group.members.values():
+            for member in list(group.members.values()):
                 self._touch(group, member)
 
     # ---- descriptions
@@ -243,7 +280,8 @@ class ConsumerCoordinators:
             members = [
                 described.Member(
                     member_id=one.member_id,
-                    member_epoch=one.epoch,
+                    instance_id=one.instance_id,
+                    member_epoch=LEAVE_AND_COME_BACK if one.is_away else one.epoch,
                     client_id="member",
                     client_host="/127.0.0.1",
                     subscribed_topic_names=one.topics,
@@ -274,7 +312,7 @@ def _commit_problem(
     member = group.members.get(request.member_id)
     if member is None:
         return int(E.UNKNOWN_MEMBER_ID)
-    if generation != member.epoch:
+    if member.is_away or generation != member.epoch:
         return int(E.ILLEGAL_GENERATION if transactional else E.STALE_MEMBER_EPOCH)
     return 0
 

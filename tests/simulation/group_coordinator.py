@@ -552,6 +552,13 @@ class GroupCoordinators:
             self.groups[name] = Group(self._cluster, name, self.watch)
         return self.groups[name]
 
+    def topic_deleted(self, name: str) -> None:
+        """Forget the offsets of a topic."""
+        for group in self.groups.values():
+            for offsets in (group.offsets, *group.uncertain.values()):
+                for tp in [tp for tp in offsets if tp[0] == name]:
+                    del offsets[tp]
+
     def _moved(self, kind: int, key: str) -> None:
         if kind == GROUP and key in self.groups:
             self.groups[key].load()

@@ -26,16 +26,16 @@ from kafka_source.sink.writer import stream_writer
 from kafka_source.source import read_task
 from kafka_source.source.read_task import Query as ReadQuery
 from kafka_source.source.read_task import TaskBundle, read_bundle
-from tests.simulation.world import Call, Process, Task, World
+from tests.simulation.world import Call, Process, Task, Waiting, World
 
 _T = TypeVar("_T")
 
 SCHEMA = StructType().add("value", BinaryType()).add("partition", IntegerType())
 OUTPUT, OUTPUT_PARTITIONS = "copies", 2
 
-# How often a driver looks at its tasks, when it starts a second attempt beside a slow one, and when it gives up
+# How often a driver looks for slow tasks, when it starts a second attempt beside a slow one, and when it gives up
 # (`spark.task.maxFailures`).
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS = 0.5
 _SLOW_SECONDS = 4.0
 _MAX_FAILURES = 4
 # The longest time in which a task reads a row.
@@ -149,12 +149,19 @@ class Jobs:
         return self._committer
 
     def _in_driver(self, work: Callable[[], _T]) -> _T:
-        call = self.driver.call(work)
-        while not call.done:
-            self._world.sleep(_LOOK_SECONDS / 5)
-            if not self.driver.alive:
-                raise Lost("the driver's sink")
-        return call.result()
+        if self.driver.alive:
+            call = self.driver.call(work)
+            self._wait(call)
+            if call.done:
+                return call.result()
+        raise Lost("the driver's sink")
+
+    def _wait(self, *calls: Call[Any], seconds: float | None = None) -> None:
+        """Wait until one of these calls has ended or its process has died, for so many seconds at most."""
+        waiting = Waiting(self._world, seconds)
+        for call in calls:
+            call.waiting = waiting
+        waiting.wait()
 
     def _all(
         self, number: int, bundles: Sequence[TaskBundle], query: ReadQuery, pickled: bytes | None
@@ -181,7 +188,9 @@ class Jobs:
             while any(task.message is None for task in self._tasks):
                 for partition, task in enumerate(self._tasks):
                     self._look_at(task, partition)
-                self._world.sleep(_LOOK_SECONDS)
+                attempts = [attempt.call for task in self._tasks for attempt in task.attempts]
+                if any(task.message is None for task in self._tasks):
+                    self._wait(*attempts, seconds=_LOOK_SECONDS)
             return [task.message for task in self._tasks]
         finally:
             for worker in self.workers:

@@ -1,6 +1,6 @@
-"""Logs of partitions with transactional record batches: Produce as KIP-98 and KIP-890's first part describe it.
+"""Logs of partitions with record batches: Produce as KIP-98 and KIP-890's first part describe it.
 
-Only what an exactly-once sink writes is kept as record batches. Of the topics that queries read, the number of records
+Only what a sink of ours writes is kept as record batches. Of the topics that queries read, the number of records
 is enough.
 """
 
@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafka_source.error_codes import ErrorCode as E
-from kafka_source.kafka_client.messages.transaction import DescribeProducersRequest, DescribeProducersResponse
+from kafka_source.kafka_client.messages.transaction import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from tests.support.record_messages import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
@@ -23,6 +28,10 @@ OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 
 # Producer id, producer epoch, first sequence number and number of records, in the header of a record batch (magic 2).
 _IDENTITY, _IDENTITY_AT, _HEADER_BYTES = struct.Struct(">qhii"), 43, 61
+# The byte of the attributes that says whether the records are in a transaction.
+_ATTRIBUTES_AT, _TRANSACTIONAL = 22, 0x10
+# Ids of producers without transactions begin here.
+_FIRST_IDEMPOTENT = 1_000_000
 # The values are JSON lists, and nothing is compressed.
 _VALUE = re.compile(rb'\["[^\]]*\]')
 # As many batches of a producer a broker knows again.
@@ -34,7 +43,7 @@ class Appended:
     """A record batch in a log.
 
     Attributes:
-        state: What has become of its transaction.
+        state: What has become of its transaction; committed if it has none.
     """
 
     producer_id: int
@@ -79,12 +88,14 @@ class Log:
             return 0
         if sequence != known.next_sequence:
             return int(E.OUT_OF_ORDER_SEQUENCE_NUMBER)
-        if producer_id not in self.open() and (refused := verify(producer_id, epoch)):
+        transactional = bool(data[_ATTRIBUTES_AT] & _TRANSACTIONAL)
+        if transactional and producer_id not in self.open() and (refused := verify(producer_id, epoch)):
             return refused
         self._producers[producer_id] = known
         known.next_sequence += count
         known.recent = [*known.recent, sequence][-_REMEMBERED:]
-        self.batches.append(Appended(producer_id, _VALUE.findall(data, _HEADER_BYTES)))
+        state = OPEN if transactional else COMMITTED
+        self.batches.append(Appended(producer_id, _VALUE.findall(data, _HEADER_BYTES), state))
         return 0
 
     def open(self) -> dict[int, int]:
@@ -115,6 +126,17 @@ class Logs:
         self.verify: Callable[[str, int, int, tuple[str, int]], int] = lambda *_: 0
         cluster.handlers[ProduceRequest] = self._produce
         cluster.handlers[DescribeProducersRequest] = self._describe
+        self._init_transactional = cluster.handlers[InitProducerIdRequest]
+        cluster.handlers[InitProducerIdRequest] = self._init
+        self._idempotent = 0
+
+    def _init(self, broker: Broker, request: InitProducerIdRequest, reply: Reply) -> None:
+        """Answer a producer without transactions as any broker does; the others have coordinators."""
+        if request.transactional_id is not None:
+            self._init_transactional(broker, request, reply)
+            return
+        self._idempotent += 1
+        reply(InitProducerIdResponse(error_code=0, producer_id=_FIRST_IDEMPOTENT + self._idempotent, producer_epoch=0))
 
     def _led(self, broker: Broker, name: str, index: int) -> Log | None:
         partition = self._cluster.topics[name].partitions[index]

@@ -10,7 +10,7 @@ import functools
 import logging
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from kafka_source.errors import (
@@ -41,10 +41,12 @@ from kafka_source.kafka_client.messages.transaction import (
     ListTransactionsRequest,
     TxnOffsetCommitRequest,
 )
+from tests.simulation import other_client
 from tests.simulation.cluster import Cluster
 from tests.simulation.consumer_coordinator import ConsumerCoordinators
 from tests.simulation.group_coordinator import Committed, Group, GroupCoordinators, Key, Watch
 from tests.simulation.jobs import OUTPUT, OUTPUT_PARTITIONS, simulated_engine
+from tests.simulation.other_client import OtherClient
 from tests.simulation.spark import Load, Output, Query
 from tests.simulation.transaction_coordinator import TransactionCoordinators
 from tests.simulation.world import Process, Stuck, World
@@ -58,6 +60,14 @@ _QUIET_WITHIN = 400.0
 # Which part of the seeds runs tasks, and how long attempts that nobody waits for may go on once the world is quiet.
 _SHARE_WITH_TASKS = 0.25
 _LATE_ATTEMPTS = 10.0
+# In which part of the seeds without tasks records of the source are lost.
+_SHARE_OF_LOSSES = 0.15
+# In which part of those whose strategy other applications may have they are in the group.
+_SHARE_OF_OTHERS = 0.3
+# Which part of the sinks whose source commits itself writes at least once.
+_SHARE_OF_AT_LEAST_ONCE = 0.4
+# Which part of the queries has instance ids of the user's.
+_SHARE_OF_STATIC = 0.3
 # In which part of the seeds no fault explains that a member is lost.
 _SHARE_OF_HARMLESS = 0.1
 # The last seconds of a story that are shown.
@@ -88,7 +98,9 @@ class Scenario:
         on_lost: `group.on.lost`.
         static: Whether the queries have instance ids of the user's, which a restart keeps.
         commit: The option `commit` of all queries.
-        sink: Whether they write to Kafka exactly once. Else their sink is another one.
+        sink: Whether they write to Kafka. Else their sink is another one.
+        exactly_once: Whether that sink writes exactly once, and not at least once.
+        others: How many other applications are in the group.
         timeout_ms: `kafka.transaction.timeout.ms` of the sink.
     """
 
@@ -106,7 +118,14 @@ class Scenario:
     faults: tuple[Fault, ...]
     commit: str = "batch"
     sink: bool = False
+    exactly_once: bool = True
+    others: int = 0
     timeout_ms: int = 600_000
+
+    @property
+    def loses_records(self) -> bool:
+        """Whether logs of the source are truncated, or its topic is created again."""
+        return any(fault.kind in _LOSES_RECORDS for fault in self.faults)
 
     @property
     def runs_tasks(self) -> bool:
@@ -152,7 +171,8 @@ class Verdict:
         head = [
             f"seed {scenario.seed}: {scenario.queries} queries with {scenario.slots} slots, {scenario.partitions} "
             f"partitions, {scenario.brokers} brokers, {scenario.strategy}, transactional={scenario.transactional}, "
-            f"commit={scenario.commit}, sink={scenario.sink}"
+            f"commit={scenario.commit}, sink={scenario.sink}, exactly_once={scenario.exactly_once}, "
+            f"static={scenario.static}, others={scenario.others}"
         ]
         faults = [f"  fault {fault}" for fault in scenario.faults]
         story = [f"  {at:8.3f} {who}: {what}" for at, who, what in self.story[-lines:]]
@@ -173,7 +193,11 @@ _LOSES_MEMBERS = {
     "freeze before",
     "kill before",
     "replace",
+    "kill other",
+    "freeze other",
 }
+# The faults after which records of the source are gone.
+_LOSES_RECORDS = ("truncate", "create again")
 _STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "copartition", CONSUMER, CONSUMER, CONSUMER)
 _KINDS: Sequence[str] = (
     "kill",
@@ -269,11 +293,33 @@ def scenario_of(seed: int) -> Scenario:
         session_ms=rng.choice((6_000, 10_000, 20_000)),
         share_of_long=rng.choice((0.0, 0.1, 0.4)),
         on_lost=rng.choice(("rejoin", "rejoin", "stop")),
-        static=strategy != CONSUMER and rng.random() < 0.3,
+        static=rng.random() < _SHARE_OF_STATIC,
         faults=faults,
     )
     rng = random.Random(f"tasks {seed}")
-    return _with_tasks(scenario, rng) if rng.random() < _SHARE_WITH_TASKS else scenario
+    return _with_tasks(scenario, rng) if rng.random() < _SHARE_WITH_TASKS else _with_others(_with_losses(scenario))
+
+
+def _with_others(scenario: Scenario) -> Scenario:
+    """Return a scenario with other applications in the group, or the same one."""
+    rng = random.Random(f"others {scenario.seed}")
+    fits = scenario.strategy in other_client.STRATEGIES and not scenario.loses_records
+    if not fits or rng.random() >= _SHARE_OF_OTHERS:
+        return scenario
+    made = _some_faults(rng, ("kill other", "freeze other"), rng.choice((0, 3)))
+    return replace(scenario, others=rng.choice((1, 2)), faults=_in_order(*scenario.faults, *made))
+
+
+def _with_losses(scenario: Scenario) -> Scenario:
+    """Return a scenario in which records are lost, or the same one."""
+    rng = random.Random(f"losses {scenario.seed}")
+    if rng.random() >= _SHARE_OF_LOSSES:
+        return scenario
+    # A transaction's commits name topics by their names, so the last one of the topic before counts for the new one
+    # where its driver does not know that yet. The simulated coordinator of the consumer protocol assigns by name.
+    by_id = scenario.strategy != CONSUMER and not scenario.transactional
+    kinds = _LOSES_RECORDS if by_id else _LOSES_RECORDS[:1]
+    return replace(scenario, faults=_in_order(*scenario.faults, *_some_faults(rng, kinds, 3)))
 
 
 def _with_tasks(scenario: Scenario, rng: random.Random) -> Scenario:
@@ -291,6 +337,7 @@ def _with_tasks(scenario: Scenario, rng: random.Random) -> Scenario:
         commit=commit,
         sink=commit != "task",
         timeout_ms=rng.choice((20_000, 600_000, 600_000)),
+        exactly_once=commit != "batch" or rng.random() >= _SHARE_OF_AT_LEAST_ONCE,
     )
 
 
@@ -301,8 +348,15 @@ def _faults(rng: random.Random, all_kinds: Sequence[str], brokers: int, until: f
     if brokers == 1:
         kinds = [kind for kind in kinds if not kind.startswith("move")] or ["cut"]
     count = rng.choice((0, 2, 5, 10, 20))
-    made = (Fault(rng.uniform(1.0, until), rng.choice(kinds), rng.random(), rng.random()) for _ in range(count))
-    return tuple(sorted(made, key=lambda fault: fault.at))
+    return _in_order(*_some_faults(rng, kinds, count, until))
+
+
+def _some_faults(rng: random.Random, kinds: Sequence[str], count: int, until: float = _FAULTS_UNTIL) -> Iterator[Fault]:
+    return (Fault(rng.uniform(1.0, until), rng.choice(kinds), rng.random(), rng.random()) for _ in range(count))
+
+
+def _in_order(*faults: Fault) -> tuple[Fault, ...]:
+    return tuple(sorted(faults, key=lambda fault: fault.at))
 
 
 class _Checks(Watch):
@@ -312,10 +366,14 @@ class _Checks(Watch):
         self._cluster, self._output, self._verdict = cluster, output, verdict
         self._world = cluster.world
         self.lost_members = 0
-        self.set_back = False
+        # The offset from which a late commit has set each partition back, until somebody commits there again.
+        self.set_back: dict[Key, int] = {}
+        self.has_set_back = False
         # The transactional ids of which a transaction was open for too long.
         self.timed_out: set[str] = set()
         self.moves_in_rebalance = False
+        # The processes that never commit in transactions.
+        self.plain: list[Process] = []
 
     def begins(self, what: str) -> None:
         self._world.tell("group", what)
@@ -342,21 +400,38 @@ class _Checks(Watch):
             self._world.tell("group", f"commits {name}@{entry.offset}")
             # What times out after the decision about it is lost until its batch is replayed; Kafka has no request that
             # decides and commits at once.
-            if entry.offset > durable.get(tp, 0) and not self.timed_out:
+            if entry.offset > max(durable.get(tp, 0), self._output.reached.get(tp, 0)) and not self.timed_out:
                 self._verdict.problems.append(
                     f"at {self._world.now:.3f} {name} is committed up to {entry.offset}, and written up to "
                     f"{durable.get(tp, 0)} only"
                 )
             before = group.offsets.get(tp)
+            lost_from = self._output.lost_from.get(tp)
             # A commit without a transaction whose connection was given up may come after the next one, as with all
-            # clients of Kafka. The epoch of a transaction refuses it.
-            is_late = self._cluster.handles_late and not self._verdict.scenario.transactional
-            goes_back = before is not None and entry.offset < before.offset
-            self.set_back |= goes_back and is_late
-            if before is not None and goes_back and not is_late:
+            # clients of Kafka. The epoch of a transaction refuses it. Whoever has committed that next one does not see
+            # it, and commits there again when there are new records.
+            is_late = self._cluster.handles_late and (
+                not self._verdict.scenario.transactional or self._cluster.client in self.plain
+            )
+            reached = self.set_back.pop(tp, 0 if before is None else before.offset)
+            if before is None or entry.offset >= before.offset:
+                continue
+            if lost_from is not None and entry.offset >= lost_from:
+                # The group follows a query that has found records lost.
+                continue
+            if is_late:
+                self.set_back[tp], self.has_set_back = reached, True
+            else:
                 self._verdict.problems.append(
                     f"at {self._world.now:.3f} the offset of {name} goes back from {before.offset} to {entry.offset}"
                 )
+
+    def committed_up_to(self, group: Group, tp: Key) -> int | None:
+        """Return how far a partition is committed, as the members know it; None: not at all, or beyond its end."""
+        entry = group.offsets.get(tp)
+        if entry is None or (tp in self._output.lost_from and entry.offset > self._cluster.end(tp)):
+            return None
+        return max(entry.offset, self.set_back.get(tp, 0))
 
 
 class Run:
@@ -388,7 +463,14 @@ class Run:
             )
             for number in range(scenario.queries)
         ]
+        self.others = [self._other(f"other-{number}") for number in range(scenario.others)]
         self._produces = True
+
+    def _other(self, name: str) -> OtherClient:
+        settings = other_client.settings_of(GROUP_ID, name, self.scenario.session_ms)
+        return OtherClient(
+            self.world, name, self.cluster, self.output, settings, TOPIC, self.scenario.strategy, self.checks.plain
+        )
 
     def _options(self, query: int) -> dict[str, str]:
         scenario = self.scenario
@@ -404,6 +486,7 @@ class Run:
             "commit.transactional": str(scenario.transactional).lower(),
             "maxOffsetsPerTrigger": "200",
             "group.on.lost": scenario.on_lost,
+            "failOnDataLoss": str(not scenario.loses_records).lower(),
         }
         if scenario.static:
             options["kafka.group.instance.id"] = f"instance-{query}"
@@ -425,12 +508,16 @@ class Run:
         options = {
             "kafka.bootstrap.servers": self.cluster.bootstrap_servers,
             "topic": OUTPUT,
+            "kafka.request.timeout.ms": "10000",
+            "engine": "native",
+        }
+        if not scenario.exactly_once:
+            return options
+        options |= {
             "transactional": "true",
             "transactional.id.prefix": f"copy-{query}",
             "kafka.transaction.timeout.ms": str(scenario.timeout_ms),
             "transactional.on.lost": "replay" if scenario.timeout_ms < 60_000 else "stop",
-            "kafka.request.timeout.ms": "10000",
-            "engine": "native",
         }
         return {**options, "commit.group": GROUP_ID} if scenario.commit == "sink" else options
 
@@ -474,6 +561,8 @@ class Run:
         world = self.world
         for number, query in enumerate(self.queries):
             world.after(world.random.uniform(0, 20.0) * number, query.start)
+        for other in self.others:
+            world.after(world.random.uniform(0, 20.0), other.start)
         world.after(0.1, self._produce)
         for fault in self.scenario.faults:
             world.after(fault.at, functools.partial(self._happen, fault))
@@ -551,6 +640,21 @@ class Run:
                 self.cluster.move_coordinator(*known[int(how * len(known))])
         elif fault.kind == "add partitions":
             self.cluster.add_partitions(TOPIC, 1 + int(how * 3))
+        elif fault.kind == "kill other":
+            self.others[int(fault.which * len(self.others))].kill(how * 15)
+        elif fault.kind == "freeze other":
+            self.others[int(fault.which * len(self.others))].freeze(0.5 + how * 30)
+        elif fault.kind == "truncate":
+            tp = TOPIC, int(fault.which * len(self.cluster.topics[TOPIC].partitions))
+            before = self.cluster.end(tp)
+            self.cluster.truncate(*tp, 1 + int(how * 60))
+            self.output.lose(tp, self.cluster.end(tp), before)
+        elif fault.kind == "create again":
+            partitions = self.cluster.topics[TOPIC].partitions
+            for number, one in enumerate(partitions):
+                self.output.lose((TOPIC, number), 0, one.end)
+            self.cluster.create_topic(TOPIC, len(partitions))
+            self.groups.topic_deleted(TOPIC)
         elif fault.kind == "stop query":
             query.stop()
         elif fault.kind == "start query":
@@ -606,12 +710,8 @@ class Run:
 
     def _is_quiet(self) -> bool:
         partitions = self.cluster.topics[TOPIC].partitions
-        committed = self.groups.group(GROUP_ID).offsets
-        if any(
-            (TOPIC, n) not in committed or committed[TOPIC, n].offset < one.end
-            for n, one in enumerate(partitions)
-            if one.end
-        ):
+        group = self.groups.group(GROUP_ID)
+        if any((self.checks.committed_up_to(group, (TOPIC, n)) or 0) < one.end for n, one in enumerate(partitions)):
             return False
         if self.scenario.runs_tasks and any(query.checkpoint.in_flight for query in self.queries):
             return False
@@ -620,13 +720,13 @@ class Run:
     def _check_end(self) -> None:
         problems = self.verdict.problems
         durable = self.output.durable()
-        committed = self.groups.group(GROUP_ID).offsets
+        group = self.groups.group(GROUP_ID)
         for number, one in enumerate(self.cluster.topics[TOPIC].partitions):
             if durable.get((TOPIC, number), 0) < one.end:
                 problems.append(f"{TOPIC}-{number} is written up to {durable.get((TOPIC, number), 0)} of {one.end}")
-            entry = committed.get((TOPIC, number))
-            if one.end and (entry is None or entry.offset < one.end):
-                problems.append(f"{TOPIC}-{number} is committed up to {entry and entry.offset} of {one.end}")
+            reached = self.checks.committed_up_to(group, (TOPIC, number))
+            if one.end and (reached is None or reached < one.end):
+                problems.append(f"{TOPIC}-{number} is committed up to {reached} of {one.end}")
         if opened := self.transactions.open():
             problems.append(f"open transactions: {', '.join(opened)}")
         kinds = {fault.kind for fault in self.scenario.faults}
@@ -636,7 +736,7 @@ class Run:
             problems.append(f"{self.checks.lost_members} members were removed without a fault that explains it")
         if (twice := self.output.twice()) and not self._may_repeat():
             problems.append(f"written twice, though no member was lost: {twice[:3]}")
-        if self.scenario.sink:
+        if self.scenario.sink and self.scenario.exactly_once:
             self._check_sink()
         problems.extend(what for _, __, what in self.world.story if what.startswith(("BROKE", "UNHANDLED")))
 
@@ -657,8 +757,12 @@ class Run:
         """
         if self.scenario.commit == "sink":
             return False
+        if self.scenario.sink and not self.scenario.exactly_once and self.scenario.faults:
+            # An attempt of a task has written before it failed, or beside another one.
+            return True
         ended = any(query.starts > 1 or query.stops for query in self.queries)
-        return ended or self.checks.lost_members > 0 or self.checks.set_back
+        ended |= any(other.repeats for other in self.others)
+        return ended or self.checks.lost_members > 0 or self.checks.has_set_back
 
 
 def run(seed: int) -> Verdict:

@@ -31,9 +31,9 @@ _PREFIX = "copy-0"
 
 
 def scenario_for_trace(seed: int) -> Scenario | None:
-    """Return the scenario of a seed with one query, and faults that the specification has; None: it has no sink."""
+    """Return the scenario of a seed with one query and the specification's faults; None: it has no such sink."""
     found = scenario_of(seed)
-    if not found.sink:
+    if not found.sink or not found.exactly_once:
         return None
     return replace(found, queries=1, faults=tuple(one for one in found.faults if one.kind in _FAULTS))
 
@@ -79,6 +79,8 @@ class Trace(JobsWatch, TransactionsWatch):
     _began: dict[int, int] = field(default_factory=dict)
     _initialised: dict[int, set[str]] = field(default_factory=dict)
     _aborting: set[str] = field(default_factory=set)
+    _opened: dict[str, int] = field(default_factory=dict)
+    _deciding: set[str] = field(default_factory=set)
     _last: dict[int, int] = field(default_factory=dict)
     _ended: dict[int, int] = field(default_factory=dict)
 
@@ -217,8 +219,16 @@ class Trace(JobsWatch, TransactionsWatch):
         self, client: Process, request: Any, name: str, before: tuple[int, str], after: tuple[int, str]
     ) -> None:
         driver = self._driver_acts(client)
-        if driver is not None and name.endswith("-driver") and before != after and after[1] == ONGOING:
-            self._tell("BeginDecision", k=driver)
+        if driver is None or not name.endswith("-driver") or after[1] != ONGOING:
+            return
+        if before != after:
+            self._events.append([])
+            self._opened[name] = len(self._events) - 1
+            self._deciding.discard(name)
+        # A transaction without the ledger only marks what the sink has taken of its source.
+        if request.group_id == f"{_PREFIX}-ledger" and name not in self._deciding:
+            self._deciding.add(name)
+            self._events[self._opened[name]].append({"a": "BeginDecision", "k": driver})
 
     def _add_partitions(
         self, client: Process, request: Any, name: str, before: tuple[int, str], after: tuple[int, str]
@@ -242,9 +252,9 @@ class Trace(JobsWatch, TransactionsWatch):
             self._aborting.add(name)
         elif name.endswith("-finished") and request.committed:
             self._tell("Finished", k=driver)
-        elif request.committed:
+        elif request.committed and name in self._deciding:
             self._tell("Decide", k=driver)
-        else:
+        elif not request.committed:
             self.unsuitable = self.unsuitable or f"the transaction of {name} is aborted"
 
     def _describe(
@@ -303,7 +313,7 @@ def _task_of(name: str) -> tuple[int, int] | None:
 
 
 def trace_of(seed: int) -> Trace | None:
-    """Run what `scenario_for_trace` makes of a seed, and return its trace; None: it has no sink."""
+    """Run what `scenario_for_trace` makes of a seed, and return its trace; None: it has no exactly-once sink."""
     scenario = scenario_for_trace(seed)
     if scenario is None:
         return None

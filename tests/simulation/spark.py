@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_source.errors import KafkaGroupError
+from kafka_source.kafka_client import topic_id_of
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query as ReadQuery
+from kafka_source.source.read_task import ReadTask
 from tests.simulation.cluster import Cluster, Partition
 from tests.simulation.jobs import OUTPUT, SCHEMA, Jobs, JobsWatch, Lost
 from tests.simulation.logs import ABORTED, COMMITTED
@@ -46,12 +48,42 @@ class Output:
 
     Attributes:
         in_flight: The batches whose tasks commit their offsets when they have read them (`commit=task`).
+        losses: How often records of the source were lost.
+        lost_from: The lowest offset from which records of a partition were lost.
+        reached: Where the logs of these partitions ended before that.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.batches: dict[tuple[str, int], tuple[Range, ...]] = {}
         self.in_flight: dict[tuple[str, int], tuple[Range, ...]] = {}
+        self.losses = 0
+        self.lost_from: dict[tuple[str, int], int] = {}
+        self.reached: dict[tuple[str, int], int] = {}
+        self._lost: list[tuple[tuple[str, int], int]] = []
+
+    def lose(self, tp: tuple[str, int], end: int, before: int) -> None:
+        """Forget the records of a partition from an offset on: its log has lost them, and will have others there."""
+        self.reached[tp] = max(self.reached.get(tp, 0), before)
+        self.lost_from[tp] = min(end, self.lost_from.get(tp, end))
+        self.losses += 1
+        self._lost.append((tp, end))
+        self.batches = {batch: tuple(_cut(ranges, tp, end)) for batch, ranges in self.batches.items()}
+
+    def readable(self, tasks: Iterable[ReadTask]) -> Iterable[Range]:
+        """Yield what tasks would read now: what the logs have of it, and nothing of a topic that was created again."""
+        for task in tasks:
+            for r in task.ranges:
+                name, number = r.topic_partition
+                known, topic = topic_id_of(task.topics.get(name)), self._cluster.topics[name]
+                if known in (None, topic.id):
+                    yield name, number, r.start, min(r.end, topic.partitions[number].end)
+
+    def write(self, query: str, number: int, ranges: tuple[Range, ...], *, since: int) -> None:
+        """Keep what a batch has read that was planned after so many losses."""
+        for tp, end in self._lost[since:]:
+            ranges = tuple(_cut(ranges, tp, end))
+        self.batches[query, number] = ranges
 
     def durable(self) -> dict[tuple[str, int], int]:
         """Return for each partition the offset before which everything was written, also by open transactions."""
@@ -125,6 +157,14 @@ class Output:
             if start < end:
                 ranges.setdefault((topic, number), []).append((start, end))
         return ranges
+
+
+def _cut(ranges: Iterable[Range], tp: tuple[str, int], end: int) -> Iterable[Range]:
+    for topic, number, start, stop in ranges:
+        if (topic, number) != tp:
+            yield topic, number, start, stop
+        elif start < end:
+            yield topic, number, start, min(stop, end)
 
 
 @dataclass(frozen=True)
@@ -298,12 +338,7 @@ class _Batch:
         query, world, load = self._query, self._query.world, self._query.load
         number = len(query.checkpoint.offsets) - 1
         tasks = planner.tasks(start, end)
-        ranges = tuple(
-            (r.topic_partition.topic, r.topic_partition.partition, r.start, r.end)
-            for task in tasks
-            for one in task.tasks
-            for r in one.ranges
-        )
+        ranges, losses = tuple(query.output.readable(one for task in tasks for one in task.tasks)), query.output.losses
         if self._jobs is not None:
             if query.sink is None:
                 query.output.in_flight[query.name, number] = ranges
@@ -311,7 +346,7 @@ class _Batch:
         long = world.random.random() < load.share_of_long
         world.sleep(world.random.uniform(0, load.long if long else load.short))
         if query.sink is None:
-            query.output.batches[query.name, number] = ranges
+            query.output.write(query.name, number, ranges, since=losses)
         query.pause()
         self.check_not_replaced()
         query.checkpoint.finished = len(query.checkpoint.offsets)

@@ -97,11 +97,17 @@ class Task:
 
 
 class Call(Generic[_T]):
-    """Code that runs in another process, and what came of it; nothing ever does if that process dies."""
+    """Code that runs in another process, and what came of it; nothing ever does if that process dies.
 
-    def __init__(self, work: Callable[[], _T]) -> None:
-        self._work = work
+    Attributes:
+        done: It has ended.
+        waiting: Who waits for its end, or for that of its process.
+    """
+
+    def __init__(self, process: Process, work: Callable[[], _T]) -> None:
+        self._process, self._work = process, work
         self.done = False
+        self.waiting: Waiting | None = None
         self._error: Exception | None = None
         self._result: list[_T] = []
 
@@ -114,6 +120,13 @@ class Call(Generic[_T]):
         except Died:
             return
         self.done = True
+        self._process.calls.remove(self)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let who waits for it look at it."""
+        if self.waiting is not None:
+            self.waiting.resume()
 
     def result(self) -> _T:
         """Return what came of it when it is done, or raise its error."""
@@ -297,6 +310,7 @@ class Process:
         alive: It has not been killed, and has not ended.
         frozen: It stands still (SIGSTOP, or a long pause of its virtual machine).
         backlog: Its events that came due while it stood still.
+        calls: What runs in it for other processes.
         cached: What it has cached, such as its clients.
         task: What Spark tells the task that runs in it; None: there is none.
     """
@@ -310,6 +324,7 @@ class Process:
         # asyncio calls no other methods of a loop here.
         self.loop = ProcessLoop(world, self)  # type: ignore[abstract]
         self.links: list[Link] = []
+        self.calls: list[Call[Any]] = []
         self._greenlets: list[greenlet.greenlet] = []
         self._before: tuple[int, int, Callable[[], object]] | None = None
 
@@ -325,7 +340,8 @@ class Process:
 
     def call(self, work: Callable[[], _T]) -> Call[_T]:
         """Run code that blocks in a thread of the process."""
-        made = Call(work)
+        made = Call(self, work)
+        self.calls.append(made)
         self.start(made.run)
         return made
 
@@ -336,6 +352,8 @@ class Process:
         self.alive = False
         for link in list(self.links):
             link.end()
+        for call in self.calls:
+            call.wake()
 
     def freeze(self, seconds: float) -> None:
         """Stand still for so many seconds."""

@@ -1,0 +1,167 @@
+"""Another application of the group, as a Java consumer is: one static member that reads, writes and commits.
+
+It commits by OffsetCommit after each look for records, as its member of that generation. When it leads the group, it
+assigns by the strategy that the group has chosen, and knows nothing of what our queries tell each other beside that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from assignors import (
+    ClusterMetadata,
+    Subscription,
+    TopicPartition,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+    load,
+)
+from kafka_source.client_config import Settings
+from kafka_source.errors import FencedError, KafkaGroupError
+from kafka_source.group.generic_member import GenericMember, MemberState
+from kafka_source.group.member import MemberSettings
+from kafka_source.group.requests import commit_offsets, fetch_committed
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.commits import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
+from tests.simulation.cluster import Cluster
+from tests.simulation.spark import Output
+from tests.simulation.world import Died, Process, World
+
+STRATEGIES = ("range", "roundrobin", "sticky")
+"""The strategies whose members tell nothing of themselves when they join, and give everything up before that."""
+
+_LOOK_SECONDS = 0.5
+_PATIENCE = 5.0
+_REBALANCE_MS = 10_000
+_HEARTBEAT_MS = 2_000
+
+
+@dataclass
+class _Reading:
+    """What it reads in a generation: the next offset of each partition, and what is written and not committed yet."""
+
+    state: MemberState
+    positions: dict[TopicPartition, int]
+    uncommitted: dict[TopicPartition, CommitOffset] = field(default_factory=dict)
+
+
+class OtherClient:
+    """One of them.
+
+    Args:
+        processes: The processes of all of them, to which it adds its own.
+
+    Attributes:
+        process: Where it runs; None: it has not started yet.
+        repeats: Whether it may have written something that it has not committed.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        cluster: Cluster,
+        output: Output,
+        member: MemberSettings,
+        topic: str,
+        strategy: str,
+        processes: list[Process],
+    ) -> None:
+        self._world, self._name, self._cluster, self._output = world, name, cluster, output
+        self._member, self._topic, self._strategy, self._processes = member, topic, strategy, processes
+        self._settings = Settings(
+            {"bootstrap.servers": cluster.bootstrap_servers, "request.timeout.ms": str(_REBALANCE_MS)}
+        )
+        self._written = 0
+        self.repeats = False
+        self.process: Process | None = None
+
+    def start(self) -> None:
+        """Start it, as a new process with the same instance id."""
+        self.process = self._world.process(self._name)
+        self._processes.append(self.process)
+        self._world.tell(self._name, "starts")
+        self.process.start(self._main)
+
+    def kill(self, pause: float) -> None:
+        """Kill it, and start it again after a pause."""
+        if self.process is not None and self.process.alive:
+            self.repeats = True
+            self.process.kill()
+            self._world.after(pause, self.start)
+
+    def freeze(self, seconds: float) -> None:
+        """Let it stand still."""
+        if self.process is not None and self.process.alive and not self.process.frozen:
+            self.repeats = True
+            self.process.freeze(seconds)
+
+    def _main(self) -> None:
+        process, client = self.process, KafkaClient(self._settings)
+        assert process is not None
+        said = encode_subscription(Subscription((self._topic,)))
+        try:
+            with GenericMember(
+                self._settings, self._member, {self._strategy: said}, self._lead, _HEARTBEAT_MS
+            ) as member:
+                reading = None
+                while True:
+                    self._world.sleep(self._world.random.uniform(0, _LOOK_SECONDS))
+                    member.wait(0)
+                    state = member.state
+                    try:
+                        if state is None:
+                            continue
+                        if reading is None or reading.state.generation != state.generation:
+                            reading = self._begin(client, state)
+                        self._look(client, reading)
+                    except FencedError:
+                        self.repeats = True
+                    except KafkaGroupError:
+                        pass
+        except Died:
+            return
+        except KafkaGroupError as error:
+            self._world.tell(self._name, f"fails: {type(error).__name__}: {error}")
+        self.repeats = True
+        process.kill()
+        self._world.after(3.0, self.start)
+
+    def _lead(self, protocol: str, said: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        cluster = ClusterMetadata({self._topic: len(self._cluster.topics[self._topic].partitions)})
+        group = {member_id: decode_subscription(metadata) for member_id, metadata in said.items()}
+        plan = load(protocol).assign(cluster, group)
+        return {member_id: encode_assignment(assignment) for member_id, assignment in plan.items()}
+
+    def _begin(self, client: KafkaClient, state: MemberState) -> _Reading:
+        owned = decode_assignment(state.state).partitions if state.state else ()
+        found = client.run(fetch_committed(client, self._member.group, owned, Deadline(_PATIENCE)))
+        return _Reading(state, {tp: found[tp] or 0 for tp in owned})
+
+    def _look(self, client: KafkaClient, reading: _Reading) -> None:
+        new = {}
+        for tp, at in reading.positions.items():
+            end = self._cluster.end(tp)
+            if end > at:
+                new[tp] = at, end
+        if new:
+            ranges = tuple((*tp, start, end) for tp, (start, end) in new.items())
+            self._output.batches[self._name, self._written] = ranges
+            self._written += 1
+            reading.positions |= {tp: end for tp, (_, end) in new.items()}
+            reading.uncommitted |= {tp: CommitOffset(end) for tp, (_, end) in new.items()}
+            self._world.sleep(self._world.random.uniform(0, _LOOK_SECONDS / 2))
+        if reading.uncommitted:
+            state, member = reading.state, self._member
+            credentials = SlotCredentials(member.group, state.generation, state.member_id, member.instance_id)
+            client.run(commit_offsets(client, credentials, reading.uncommitted, Deadline(_PATIENCE)))
+            reading.uncommitted = {}
+
+
+def settings_of(group: str, name: str, session_ms: int) -> MemberSettings:
+    """Return with which settings it joins."""
+    return MemberSettings(group, name, session_timeout_ms=session_ms, rebalance_timeout_ms=_REBALANCE_MS)
