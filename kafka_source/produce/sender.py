@@ -34,7 +34,7 @@ from kafka_source.produce.native_producer import NativeProducer
 from kafka_source.produce.protocol import ProduceConnection
 from kafka_source.produce.records import Records
 from kafka_source.produce.settings import ProducerSettings
-from kafka_source.transactions.open_transaction import OpenTransaction, initialise
+from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise
 
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 MAX_QUEUED_BYTES = 16 * 1024 * 1024
@@ -407,17 +407,16 @@ class TaskTransaction:
 
     def abort(self) -> None:
         """Abort the transaction. If the coordinator does not answer, the next initialisation of this id aborts it."""
-        # InitProducerId and not EndTxn: it raises the epoch. After EndTxn alone, a Produce request that is still on its
-        # way would open the transaction again.
         with contextlib.suppress(KafkaGroupError):
-            given_up = initialise(
-                self._client,
-                self.transactional_id,
-                self._timeout_ms,
-                Deadline(_ABORT_SECONDS),
-                ended=self._transaction,
-            )
-            self._client.run(given_up)
+            self._client.run(self._give_up(Deadline(_ABORT_SECONDS)))
+
+    async def _give_up(self, deadline: Deadline) -> None:
+        # InitProducerId alone would abort the transaction of another attempt that has taken the id since, whatever
+        # epoch it names. EndTxn of an epoch that is not the id's any more is refused.
+        await end(self._client, self._transaction, commit=False, deadline=deadline)
+        # EndTxn alone leaves the epoch as it is. A Produce request that is still on its way would open the transaction
+        # again.
+        await initialise(self._client, self.transactional_id, self._timeout_ms, deadline, ended=self._transaction)
 
     async def _add(self, partitions: set[TopicPartition], deadline: Deadline) -> None:
         name = self.transactional_id

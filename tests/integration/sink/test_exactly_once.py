@@ -165,7 +165,7 @@ def test_a_decided_batch_is_finished_even_if_the_ledger_was_deleted_before(kafka
 
 
 @pytest.mark.parametrize("engine", ["native", "librdkafka"])
-def test_a_task_does_not_take_anothers_transaction_for_its_own(
+def test_a_task_neither_takes_anothers_transaction_for_its_own_nor_aborts_it(
     kafka: EmbeddedKafka, topic: Topic, hook: Hook, engine: str
 ) -> None:
     """An attempt that Spark has given up, and that still runs, may use the id between the last record and the look."""
@@ -183,6 +183,8 @@ def test_a_task_does_not_take_anothers_transaction_for_its_own(
     hook(interfere)
     with pytest.raises(FencedError, match=rf"Another process has initialised {sink.prefix}-0-0"):
         sink.task(epoch, 0, 0)
+    # It may be the one that counts, and even be decided.
+    assert [one.transactional_id for one in sink.open()] == [f"{sink.prefix}-0-0"]
     sink.abort(epoch)
     assert visible(kafka, sink.topic) == []
 
