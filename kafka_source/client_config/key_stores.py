@@ -1,4 +1,4 @@
-"""Reads Java's key stores and trust stores, JKS and PKCS12, into the PEM text that OpenSSL and librdkafka accept.
+"""The bytes of Java's key and trust stores (JKS, PKCS12) as the PEM text that OpenSSL and librdkafka accept.
 
 JKS is the type of Java's stores before version 9. Its format is that of `sun.security.provider.JavaKeyStore`. It is
 read here, with hashlib alone, because the libraries for it are no longer maintained and bring compiled dependencies.

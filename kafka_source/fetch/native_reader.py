@@ -486,7 +486,7 @@ class NativeReader:
 
     # ---- leaders
 
-    def _follow(self, part: _Part, found: PartitionMetadata) -> None:
+    def _continue_at_leader(self, part: _Part, found: PartitionMetadata) -> None:
         """Continue at the partition's leader; a log without what was planned, or was read, is a loss (KIP-320)."""
         planned = part.whole.epoch
         known = part.read_epoch if planned < 0 else planned
@@ -559,7 +559,7 @@ class NativeReader:
                     del self._parts[tp]
             elif topic is not None and part.node is None and partition.leader >= 0:
                 part.topic_id = topic.topic_id
-                self._follow(part, partition)
+                self._continue_at_leader(part, partition)
                 if part.left <= 0:
                     del self._parts[tp]
         if refresh:

@@ -1,4 +1,4 @@
-"""The process beside the Spark driver that keeps the slots of a batch in their group until the batch is committed.
+"""The process that keeps the slots of a batch in their group until the batch is committed or Spark's driver has ended.
 
 A batch without `commit=task` needs no slots while it reads: its planner leaves (`source/batch.py`). A batch with it has
 no process of its own: the planner's ends before the tasks begin, which may be hours later, and a task knows nothing of

@@ -1,4 +1,4 @@
-"""The owner in a group: when it commits and rejoins, what it tries again before, and what it commits for lost slots."""
+"""The owner in a group: classic or consumer members, when it commits and rejoins, what it commits for lost slots."""
 
 from __future__ import annotations
 

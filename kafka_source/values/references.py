@@ -1,4 +1,4 @@
-"""Avro schemas that refer to others of the registry, as one text: a named type is included where it is first used."""
+"""An Avro schema and those that it refers to, all fetched, as one text: each named type where it is first used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client of a schema registry: how long it asks, what it keeps, unknown ids, logins; it registers a sink's schemas.
+"""The client of a schema registry: schemas and those that they refer to, unknown ids, cache, tries, logins; registers.
 
 Each process asks once for an id and keeps the answer. A request is repeated while the registry is not reached or is
 overloaded, for as long as `schema.registry.timeout.ms`. Redirects are not followed, so credentials reach no other host.

@@ -1,4 +1,4 @@
-"""The schema with which a sink writes a column: given, known to the registry by its id or subject, or registered.
+"""The schema of a column to write: given, in the registry, or registered; refuses a column that does not fit it.
 
 It is looked up in the driver, at the start of each batch. The tasks do not ask the registry. JSON needs no schema: one
 says what values may be, and not how they are written.

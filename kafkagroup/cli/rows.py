@@ -1,4 +1,4 @@
-"""The rows that commands print, and how they are made. Pure.
+"""Rows of commands that are no types of `admin`: overviews, the lag of several groups. Pure; printed by `common`.
 
 A command imports this when it runs: it loads the administration, and `--help` must not.
 """

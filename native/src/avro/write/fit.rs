@@ -1,4 +1,4 @@
-//! How the values of an Arrow type become values of a schema: compared and planned once, before the first row.
+//! Which Arrow types fit a schema, and how their values become its values: planned once, for `writer_schema.py`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

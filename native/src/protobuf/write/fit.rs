@@ -1,4 +1,4 @@
-//! How the values of an Arrow type become fields of a message: compared and planned once, before the first row.
+//! Which Arrow types fit a message, and how their values become its fields: planned once, for `writer_schema.py`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
