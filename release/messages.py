@@ -61,7 +61,7 @@ MODULES: Mapping[str, Mapping[str, int]] = {
         "EndTxn": 5,
         "InitProducerId": 6,
         "ListTransactions": 2,
-        "TxnOffsetCommit": 5,
+        "TxnOffsetCommit": 6,
         "WriteTxnMarkers": 2,
     },
     "login": {"SaslAuthenticate": 2, "SaslHandshake": 1},

@@ -72,8 +72,8 @@ _NEWEST: dict[Any, int] = {
     OffsetFetchRequest: 10,
     InitProducerIdRequest: 4,
     AddOffsetsToTxnRequest: 3,
-    TxnOffsetCommitRequest: 3,
-    EndTxnRequest: 3,
+    TxnOffsetCommitRequest: 6,
+    EndTxnRequest: 5,
     ConsumerGroupHeartbeatRequest: 1,
     ConsumerGroupDescribeRequest: 1,
     ProduceRequest: 8,
@@ -262,7 +262,7 @@ class Broker:
                 link.reply(len(body).to_bytes(4, "big") + body)
 
         self.cluster.requests[request_type.name.removesuffix("Request")] += 1
-        self.cluster.handles_late, self.cluster.client = late, link.process
+        self.cluster.handles_late, self.cluster.client, self.cluster.version = late, link.process, version
         self.cluster.handlers[request_type](self, request, reply)
         self.cluster.handles_late = False
 
@@ -317,6 +317,8 @@ class Cluster:
         requests: How many requests of each kind have come.
         handles_late: Whether the connection of the request that is handled now has ended.
         client: Who has sent that request.
+        version: Its version.
+        transaction_version: The feature `transaction.version`: 2 for KIP-890's second protocol.
         errors: How often each error code was answered, by the name of the API.
     """
 
@@ -328,6 +330,8 @@ class Cluster:
         self.requests: Counter[str] = Counter()
         self.handles_late = False
         self.client: Process | None = None
+        self.version = 0
+        self.transaction_version = 1
         self.errors: Counter[tuple[str, int]] = Counter()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._loading: dict[tuple[int, str], float] = {}
@@ -476,8 +480,10 @@ class Cluster:
 
     def _api_versions(self, _: Broker, __: ApiVersionsRequest, reply: Reply) -> None:
         version = ApiVersionsResponse.ApiVersion
-        keys = [version(api_key=cls.API_KEY, min_version=0, max_version=newest) for cls, newest in _NEWEST.items()]
-        reply(ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0))
+        keys = [version(cls.API_KEY, 0, newest) for cls, newest in _NEWEST.items()]
+        level = self.transaction_version
+        features = [ApiVersionsResponse.FinalizedFeatureKey("transaction.version", level, level)]
+        reply(ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0, finalized_features=features))
 
     def _metadata(self, _: Broker, request: MetadataRequest, reply: Reply) -> None:
         topic_type = MetadataResponse.MetadataResponseTopic

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka_source.error_codes import ErrorCode as E
 from kafka_source.kafka_client import GROUP
@@ -39,6 +39,7 @@ EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "Completin
 INITIAL_DELAY = 0.5
 
 Key = tuple[str, int]
+_Commit = TypeVar("_Commit", OffsetCommitRequest, TxnOffsetCommitRequest)
 
 
 @dataclass
@@ -609,19 +610,23 @@ class GroupCoordinators:
         refused = _committed(OffsetCommitResponse, unknown, code or E.UNKNOWN_TOPIC_ID, self._cluster, "OffsetCommit")
         reply(OffsetCommitResponse(throttle_time_ms=0, topics=[*answer.topics, *refused.topics]))
 
-    def _with_names(self, request: OffsetCommitRequest) -> tuple[OffsetCommitRequest, OffsetCommitRequest]:
+    def _with_names(self, request: _Commit) -> tuple[_Commit, _Commit]:
         """Return a commit with the names of its topics, which may have ids only, and what is for unknown ids."""
         names = {topic.id: name for name, topic in self._cluster.topics.items()}
-        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
-        named = [topic_type(t.name or names.get(t.topic_id, ""), t.topic_id, t.partitions) for t in request.topics]
+        named = [type(t)(t.name or names.get(t.topic_id, ""), t.topic_id, t.partitions) for t in request.topics]
         same = {name: getattr(request, name) for name in request.__slots__}
         known, unknown = ([t for t in named if bool(t.name) is has_name] for has_name in (True, False))
-        return OffsetCommitRequest(**{**same, "topics": known}), OffsetCommitRequest(**{**same, "topics": unknown})
+        return type(request)(**{**same, "topics": known}), type(request)(**{**same, "topics": unknown})
 
     def _commit_in_transaction(self, broker: Broker, request: TxnOffsetCommitRequest, reply: Reply) -> None:
+        request, unknown = self._with_names(request)
         code = self._refusal(broker, request.group_id, "TxnOffsetCommit")
-        code = code or self.verify(request) or self.group(request.group_id).commit_in_transaction(request)
-        reply(_committed(TxnOffsetCommitResponse, request, code, self._cluster, "TxnOffsetCommit"))
+        if request.topics:
+            code = code or self.verify(request) or self.group(request.group_id).commit_in_transaction(request)
+        api = "TxnOffsetCommit"
+        answer = _committed(TxnOffsetCommitResponse, request, code, self._cluster, api)
+        refused = _committed(TxnOffsetCommitResponse, unknown, code or E.UNKNOWN_TOPIC_ID, self._cluster, api)
+        reply(TxnOffsetCommitResponse(throttle_time_ms=0, topics=[*answer.topics, *refused.topics]))
 
     def _fetch(self, broker: Broker, request: OffsetFetchRequest, reply: Reply) -> None:
         reply(self._fetched_by_id(broker, request) if request.groups else self._fetched(broker, request))
@@ -743,7 +748,7 @@ def _committed(response: Any, request: Any, code: int, cluster: Cluster, api: st
             partitions=[
                 partition_type(partition_index=one.partition_index, error_code=int(code)) for one in topic.partitions
             ],
-            **({"topic_id": topic.topic_id} if response is OffsetCommitResponse else {}),
+            topic_id=topic.topic_id,
         )
         for topic in request.topics
     ]

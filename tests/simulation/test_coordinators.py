@@ -21,6 +21,7 @@ from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
 from kafka_source.kafka_client import GROUP, TRANSACTION, Connection, Deadline, KafkaClient
 from kafka_source.kafka_client.messages import Request
+from kafka_source.kafka_client.messages.codec import NO_UUID
 from kafka_source.kafka_client.messages.group import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -82,12 +83,15 @@ class Sequence:
     told: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     producer: tuple[int, int] = (-1, -1)
+    topic_id: uuid.UUID = NO_UUID
     waiting: dict[asyncio.Task[Any], str] = field(default_factory=dict)
 
     async def run(self) -> list[str]:
         """Send all requests; return the answers, those of one step in one line."""
         rng = random.Random(f"sequence {self.seed}")
         actors = [Actor("A", None), Actor("B", f"{self.group}-b" if rng.random() < 0.5 else None), Actor("C", None)]
+        described = await self.client.metadata((self.topic,), Deadline(_SECONDS))
+        self.topic_id = described.topics[self.topic].topic_id or NO_UUID
         shared = await self._open(GROUP, self.group)
         transactions = await self._open(TRANSACTION, f"{self.group}-id")
         while (await shared.send(self._fetch_request(), _SECONDS, 7)).error_code:
@@ -220,7 +224,20 @@ class Sequence:
     async def _transaction(
         self, transactions: Connection, shared: Connection, actor: Actor, rng: random.Random, what: str
     ) -> None:
-        kind = rng.choice(("init", "add", "partitions", "commit", "describe", "end", "end"))
+        kind = rng.choice(
+            (
+                "init",
+                "add",
+                "partitions",
+                "commit",
+                "describe",
+                "end",
+                "end",
+                "second commit",
+                "second end",
+                "second end",
+            )
+        )
         name = f"{self.group}-id"
         producer_id, epoch = self.producer
         epoch += rng.choice((0, 0, 0, 0, 1, -1))
@@ -259,9 +276,22 @@ class Sequence:
                 transactional_id=name, producer_id=producer_id, producer_epoch=epoch, committed=rng.random() < 0.7
             )
             await self._send(transactions, request_to_end, f"{what} end", max_version=3)
+        elif kind == "second end":
+            second_end = EndTxnRequest(
+                transactional_id=name, producer_id=producer_id, producer_epoch=epoch, committed=rng.random() < 0.7
+            )
+            ended = await transactions.send(second_end, _SECONDS, 5)
+            changed = ended.producer_id not in (-1, producer_id)
+            self.told.append(f"{what} second end: {ended.error_code} epoch {ended.producer_epoch} changed {changed}")
+            if not ended.error_code:
+                self.producer = ended.producer_id, ended.producer_epoch
+        elif kind == "second commit":
+            commit = self._commit_in(name, actor, rng, epoch)
+            await self._send(shared, commit, f"{what} second txn {actor.name}", max_version=6)
         else:
             await self._send(transactions, self._add(name, producer_id, epoch), f"{what} add", max_version=3)
-            await self._send(shared, self._commit_in(name, actor, rng), f"{what} txn {actor.name}", max_version=3)
+            commit = self._commit_in(name, actor, rng, self.producer[1])
+            await self._send(shared, commit, f"{what} txn {actor.name}", max_version=3)
 
     def _add(self, name: str, producer_id: int, epoch: int) -> AddOffsetsToTxnRequest:
         return AddOffsetsToTxnRequest(
@@ -279,19 +309,20 @@ class Sequence:
             ],
         )
 
-    def _commit_in(self, name: str, actor: Actor, rng: random.Random) -> TxnOffsetCommitRequest:
+    def _commit_in(self, name: str, actor: Actor, rng: random.Random, epoch: int) -> TxnOffsetCommitRequest:
         topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         return TxnOffsetCommitRequest(
             transactional_id=name,
             group_id=self.group,
             producer_id=self.producer[0],
-            producer_epoch=self.producer[1],
+            producer_epoch=epoch,
             generation_id_or_member_epoch=actor.generation - rng.choice((0, 0, 0, 1)),
             member_id=actor.member_id,
             group_instance_id=actor.instance_id,
             topics=[
                 topic(
                     name=self.topic,
+                    topic_id=self.topic_id,
                     partitions=[
                         topic.TxnOffsetCommitRequestPartition(
                             partition_index=rng.randrange(PARTITIONS),
@@ -370,6 +401,7 @@ def simulated(seeds: Collection[int]) -> dict[int, list[str]]:
     world = World(0)
     cluster = Cluster(world, 1)
     cluster.create_topic(TOPIC, PARTITIONS)
+    cluster.transaction_version = 2
     groups = GroupCoordinators(cluster, Watch())
     TransactionCoordinators(cluster, groups)
     found: dict[int, list[str]] = {}

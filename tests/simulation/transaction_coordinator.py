@@ -1,4 +1,8 @@
-"""The transaction coordinator as KIP-98 and 360 describe it, before KIP-890's second protocol: the one that we use.
+"""The transaction coordinator as KIP-98, 360 and 890 describe it, with both protocols of KIP-890.
+
+The version of a request says of which protocol it is, whatever the feature `transaction.version` is: TxnOffsetCommit
+from version 5 on adds its group to the transaction, and EndTxn 5 raises the epoch, or changes the producer id when its
+epochs are used up. Records are in transactions of the first protocol only.
 
 EndTxn is answered when the decision is in the log. The markers reach the groups and partitions later, so an offset
 stays uncertain, and a record invisible, for a while after the answer.
@@ -6,6 +10,7 @@ stays uncertain, and a record invisible, for a while after the answer.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,6 +43,8 @@ _InTransaction = AddOffsetsToTxnRequest | EndTxnRequest | TxnOffsetCommitRequest
 EMPTY, ONGOING = "Empty", "Ongoing"
 PREPARE_COMMIT, PREPARE_ABORT = "PrepareCommit", "PrepareAbort"
 COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
+# The first versions of TxnOffsetCommit and EndTxn that are of the second protocol.
+_ADDS_ITSELF, _RAISES_EPOCH = 5, 5
 
 
 @dataclass
@@ -46,6 +53,8 @@ class Transaction:
 
     Attributes:
         last_epoch: The epoch before the present one; in memory only.
+        last_id: The producer id before the present one, if the last change of the state has changed it.
+        next_id: The producer id that replaces the present one when the markers are written; -1: none does.
         groups: The groups in the transaction, whose markers are not written yet.
         partitions: The partitions likewise.
         started: When it began.
@@ -55,6 +64,8 @@ class Transaction:
     timeout: float
     epoch: int = 0
     last_epoch: int = -1
+    last_id: int = -1
+    next_id: int = -1
     state: str = EMPTY
     groups: set[str] = field(default_factory=set)
     partitions: set[Key] = field(default_factory=set)
@@ -78,12 +89,15 @@ class TransactionCoordinators:
     Attributes:
         timed_out: The transactional ids of which a transaction was open for too long.
         watch: Looks at what they do without a request.
+        max_epoch: The highest epoch of a producer id; it is for fences, and no client gets it.
     """
 
     def __init__(self, cluster: Cluster, groups: GroupCoordinators) -> None:
         self._cluster, self._world, self._groups = cluster, cluster.world, groups
         self.transactions: dict[str, Transaction] = {}
         self.timed_out: set[str] = set()
+        self.max_epoch = 32_767
+        self._producer_ids = itertools.count(1000)
         self.watch = TransactionsWatch()
         cluster.moved.append(self._moved)
         handlers: dict[Any, Callable[[Broker, Any, Reply], None]] = {
@@ -134,11 +148,12 @@ class TransactionCoordinators:
     def _initialised(self, name: str, request: InitProducerIdRequest) -> int:
         one = self.transactions.get(name)
         if one is None:
-            producer_id = 1000 + len(self.transactions)
-            self.transactions[name] = Transaction(producer_id, request.transaction_timeout_ms / 1000)
+            timeout = request.transaction_timeout_ms / 1000
+            self.transactions[name] = Transaction(next(self._producer_ids), timeout)
             return 0
         expected = request.producer_epoch if request.producer_id >= 0 else -1
-        if request.producer_id not in (-1, one.producer_id):
+        is_last_of_before = request.producer_id == one.last_id and self._is_exhausted(expected)
+        if request.producer_id not in (-1, one.producer_id) and not is_last_of_before:
             return int(E.PRODUCER_FENCED)
         if one.state == ONGOING:
             # Fence the owner, whoever asks, and abort its transaction; the next try is answered.
@@ -147,12 +162,19 @@ class TransactionCoordinators:
             return int(E.CONCURRENT_TRANSACTIONS)
         if one.state in (PREPARE_COMMIT, PREPARE_ABORT):
             return int(E.CONCURRENT_TRANSACTIONS)
-        if expected in (-1, one.epoch):
+        if expected in (-1, one.epoch) and self._is_exhausted(one.epoch):
+            one.last_id, one.producer_id = one.producer_id, next(self._producer_ids)
+            one.last_epoch, one.epoch = expected, 0
+        elif expected in (-1, one.epoch):
             one.last_epoch, one.epoch = expected, one.epoch + 1
+            one.last_id = -1
         elif expected != one.last_epoch:
             return int(E.PRODUCER_FENCED)
         one.state, one.timeout = EMPTY, request.transaction_timeout_ms / 1000
         return 0
+
+    def _is_exhausted(self, epoch: int) -> bool:
+        return epoch >= self.max_epoch - 1
 
     def _problem(self, one: Transaction | None, request: _InTransaction) -> int:
         if one is None or one.producer_id != request.producer_id:
@@ -161,10 +183,29 @@ class TransactionCoordinators:
 
     def _verify(self, request: TxnOffsetCommitRequest) -> int:
         one = self.transactions.get(request.transactional_id)
+        if self._cluster.version >= _ADDS_ITSELF:
+            return self._added(one, request)
         problem = self._problem(one, request)
         if problem or one is None:
             return problem
         return 0 if one.state == ONGOING and request.group_id in one.groups else int(E.INVALID_TXN_STATE)
+
+    def _added(self, one: Transaction | None, request: TxnOffsetCommitRequest) -> int:
+        """Add a group to a transaction for its coordinator, which asks the one of the transaction."""
+        node = self._cluster.coordinator(TRANSACTION, request.transactional_id)
+        if node < 0:
+            return int(E.COORDINATOR_NOT_AVAILABLE)
+        refusal = self._cluster.refusal(self._cluster.brokers[node], TRANSACTION, request.transactional_id)
+        if refusal:
+            return refusal
+        if one is not None and one.state in (PREPARE_COMMIT, PREPARE_ABORT):
+            return int(E.CONCURRENT_TRANSACTIONS)
+        problem = self._problem(one, request)
+        if one is None or problem:
+            return int(E.INVALID_PRODUCER_EPOCH) if problem == E.PRODUCER_FENCED else problem
+        self._begin(request.transactional_id, one)
+        one.groups.add(request.group_id)
+        return 0
 
     def _add_offsets(self, broker: Broker, request: AddOffsetsToTxnRequest, reply: Reply) -> None:
         one, code = self._begun(broker, request.transactional_id, "AddOffsetsToTxn", request)
@@ -204,20 +245,61 @@ class TransactionCoordinators:
         if one.state in (PREPARE_COMMIT, PREPARE_ABORT):
             self._cluster.errors[api, int(E.CONCURRENT_TRANSACTIONS)] += 1
             return one, int(E.CONCURRENT_TRANSACTIONS)
+        self._begin(name, one)
+        return one, 0
+
+    def _begin(self, name: str, one: Transaction) -> None:
         if one.state != ONGOING:
             one.state, one.groups, one.partitions, one.started = ONGOING, set(), set(), self._world.now
             one.timer = self._world.after(one.timeout, lambda: self._expire(name, one))
-        return one, 0
+            one.last_id = -1
 
     def _end(self, broker: Broker, request: EndTxnRequest, reply: Reply) -> None:
         name = request.transactional_id
         one = self.transactions.get(name)
-        code = self._refusal(broker, name, "EndTxn", self._problem(one, request))
-        if not code and one is not None:
-            code = self._ended(one, commit=request.committed)
+        raises = self._cluster.version >= _RAISES_EPOCH
+        code = self._refusal(broker, name, "EndTxn", 0 if raises else self._problem(one, request))
+        if not code:
+            if one is None:
+                code = int(E.INVALID_PRODUCER_ID_MAPPING)
+            elif raises:
+                code = self._ended_and_raised(one, request)
+            else:
+                code = self._ended(one, commit=request.committed)
             if code:
                 self._cluster.errors["EndTxn", code] += 1
-        reply(EndTxnResponse(throttle_time_ms=0, error_code=int(code)))
+        if one is None or code or not raises:
+            reply(EndTxnResponse(error_code=int(code)))
+        else:
+            given = (one.producer_id, one.epoch) if one.next_id < 0 else (one.next_id, 0)
+            reply(EndTxnResponse(producer_id=given[0], producer_epoch=given[1]))
+
+    def _ended_and_raised(self, one: Transaction, request: EndTxnRequest) -> int:
+        """End a transaction in the second protocol, where a repeated request has the epoch before the present one."""
+        epoch, commit = request.producer_epoch, request.committed
+        in_order = epoch == one.epoch
+        after_change = one.last_id == request.producer_id and one.epoch == 0 and epoch == self.max_epoch - 1
+        repeated = one.epoch == epoch + 1 or after_change
+        if request.producer_id != one.producer_id and not after_change:
+            return int(E.INVALID_PRODUCER_ID_MAPPING)
+        if one.state in (EMPTY, ONGOING):
+            is_valid = in_order
+        elif one.state in (PREPARE_COMMIT, PREPARE_ABORT):
+            is_valid = one.epoch == epoch + 1
+        else:
+            is_valid = in_order or repeated
+        if not is_valid:
+            return int(E.PRODUCER_FENCED)
+        if one.state == ONGOING or (in_order and not commit and one.state in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)):
+            # A transaction that nothing was added to can be aborted too.
+            if self._is_exhausted(one.epoch):
+                one.next_id = next(self._producer_ids)
+            if one.state != ONGOING:
+                one.groups, one.partitions = set(), set()
+            one.last_epoch, one.epoch = one.epoch, one.epoch + 1
+            self._decide(one, commit=commit)
+            return 0
+        return self._ended(one, commit=commit) if repeated else int(E.INVALID_TXN_STATE)
 
     def _ended(self, one: Transaction, *, commit: bool) -> int:
         if one.state == ONGOING:
@@ -258,6 +340,8 @@ class TransactionCoordinators:
             self._world.after(0.1, lambda: self._mark(one, commit=commit))
         else:
             one.state = COMPLETE_COMMIT if commit else COMPLETE_ABORT
+            if one.next_id >= 0:
+                one.last_id, one.producer_id, one.epoch, one.next_id = one.producer_id, one.next_id, 0, -1
             self.watch.marked(next(name for name, known in self.transactions.items() if known is one), commit=commit)
 
     # ---- who asks about transactions

@@ -8,8 +8,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
-from kafka_source.kafka_client.messages.codec import Reader, Request, Structure, Writer
+from kafka_source.kafka_client.messages.codec import NO_UUID, Reader, Request, Structure, Writer
 
 _IH = struct.Struct(">ih")
 _IHQH = struct.Struct(">ihqh")
@@ -1301,6 +1302,7 @@ class TxnOffsetCommitResponse(Structure):
 
         Attributes:
             name: The topic name.
+            topic_id: The topic ID.
             partitions: The responses for each partition in the topic.
         """
 
@@ -1337,24 +1339,26 @@ class TxnOffsetCommitResponse(Structure):
                     partition_index, error_code
                 )
 
-        __slots__ = (
-            "name",
-            "partitions",
-        )
+        __slots__ = ("name", "partitions", "topic_id")
 
         def __init__(
             self,
             name: str = "",
+            topic_id: UUID = NO_UUID,
             partitions: Sequence[
                 TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic.TxnOffsetCommitResponsePartition
             ] = (),
         ) -> None:
             self.name: Final = name
+            self.topic_id: Final = topic_id
             self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
-            writer.string(self.name)
+            if version <= 5:
+                writer.string(self.name)
+            if version >= 6:
+                writer.unique_id(self.topic_id)
             writer.count(len(self.partitions))
             for partitions_item in self.partitions:
                 partitions_item.encode(writer, version)
@@ -1364,13 +1368,18 @@ class TxnOffsetCommitResponse(Structure):
         @staticmethod
         def decode(reader: Reader, version: int) -> TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic:
             """Read it in a version."""
-            name = reader.string()
+            name: str = ""
+            if version <= 5:
+                name = reader.string()
+            topic_id: UUID = NO_UUID
+            if version >= 6:
+                topic_id = reader.unique_id()
             partitions = reader.array(
                 TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic.TxnOffsetCommitResponsePartition.decode, version
             )
             if version >= 3:
                 reader.skip_tags()
-            return TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name, partitions)
+            return TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name, topic_id, partitions)
 
     __slots__ = (
         "throttle_time_ms",
@@ -1421,7 +1430,7 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
     API_KEY = 28
     name = "TxnOffsetCommitRequest"
     min_version = 0
-    max_version = 5
+    max_version = 6
     flexible_from = 3
 
     class TxnOffsetCommitRequestTopic(Structure):
@@ -1429,6 +1438,7 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
 
         Attributes:
             name: The topic name.
+            topic_id: The topic ID.
             partitions: The partitions inside the topic that we want to commit offsets for.
         """
 
@@ -1482,24 +1492,26 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
                     partition_index, committed_offset, committed_leader_epoch, committed_metadata
                 )
 
-        __slots__ = (
-            "name",
-            "partitions",
-        )
+        __slots__ = ("name", "partitions", "topic_id")
 
         def __init__(
             self,
             name: str = "",
+            topic_id: UUID = NO_UUID,
             partitions: Sequence[
                 TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
             ] = (),
         ) -> None:
             self.name: Final = name
+            self.topic_id: Final = topic_id
             self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
-            writer.string(self.name)
+            if version <= 5:
+                writer.string(self.name)
+            if version >= 6:
+                writer.unique_id(self.topic_id)
             writer.count(len(self.partitions))
             for partitions_item in self.partitions:
                 partitions_item.encode(writer, version)
@@ -1509,13 +1521,18 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
         @staticmethod
         def decode(reader: Reader, version: int) -> TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic:
             """Read it in a version."""
-            name = reader.string()
+            name: str = ""
+            if version <= 5:
+                name = reader.string()
+            topic_id: UUID = NO_UUID
+            if version >= 6:
+                topic_id = reader.unique_id()
             partitions = reader.array(
                 TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition.decode, version
             )
             if version >= 3:
                 reader.skip_tags()
-            return TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name, partitions)
+            return TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name, topic_id, partitions)
 
     __slots__ = (
         "generation_id_or_member_epoch",
