@@ -1,4 +1,4 @@
-//! Collects rows into Arrow buffers of the requested columns, limited by rows and bytes.
+//! Collects records into Arrow buffers of the requested columns; when a record batch is full, by rows and bytes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Decompresses the records of a batch with Kafka's codecs, up to a limit.
+//! Decompresses the records of a batch with Kafka's codecs, and refuses more than `max.unpacked.bytes`.
 
 use std::io::{self, Read};
 

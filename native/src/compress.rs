@@ -1,4 +1,4 @@
-//! Compresses the records of a batch in the same formats as Java's producer.
+//! Compresses the records of a batch as Java's producer does: the codecs and their levels.
 
 use std::io::Write;
 

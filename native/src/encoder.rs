@@ -1,4 +1,4 @@
-//! Encodes rows of Arrow arrays into record batches, by topic and partition.
+//! Encodes rows into record batches: the partition of each row, when a batch is full, what is refused.
 
 use std::collections::BTreeMap;
 

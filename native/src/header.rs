@@ -1,4 +1,4 @@
-//! The header of a RecordBatch v2 (KIP-98; Kafka's `DefaultRecordBatch`).
+//! The header of a RecordBatch v2 (Kafka's `DefaultRecordBatch`): its fields, and the formats that are refused.
 
 use crate::error::{Fault, Kind};
 

@@ -1,4 +1,4 @@
-//! A cursor over the record batches of one partition in a Fetch response.
+//! Walks the batches of one partition: checks the CRC, passes over aborted records and those out of the range.
 
 use std::sync::Arc;
 

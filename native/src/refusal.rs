@@ -1,4 +1,4 @@
-//! The reasons why rows cannot be encoded as records.
+//! The reasons why rows cannot be encoded as records: too large, an unknown partition, malformed buffers.
 
 use std::fmt;
 

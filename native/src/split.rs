@@ -1,4 +1,4 @@
-//! Splits a record batch that is too large for its topic into two (Java's `ProducerBatch.split`).
+//! Splits a record batch in two that the topic refused as too large (Java's `ProducerBatch.split`).
 
 use crate::codec::Decompressor;
 use crate::compress::Compressor;

@@ -1,4 +1,4 @@
-//! Compiles a writer schema and the reader schema into the plan that decodes a value.
+//! Compiles a writer schema and the reader schema into a plan, or says why they do not match.
 
 use std::sync::Arc;
 

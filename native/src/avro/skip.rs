@@ -1,4 +1,4 @@
-//! Passes over values that no column shows.
+//! Passes over what a writer wrote and no column shows; how deep that may be nested.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What is read where: the type of a column, with its fields by name.
+//! Which field of a JSON object goes to which column, by its name, and how deep types may be nested.
 
 use std::collections::HashMap;
 use std::sync::Arc;

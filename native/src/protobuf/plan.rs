@@ -1,4 +1,4 @@
-//! What is read where: the columns of a message, and its fields by number.
+//! Which field of a message goes to which column, by its number; what an absent field and an enum become.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! An Arrow column that grows value by value, and can be cut back to the rows before a bad record.
+//! An Arrow column that grows value by value, within a limit of memory, and is cut back before a bad record.
 
 use std::collections::HashMap;
 use std::hash::Hash;

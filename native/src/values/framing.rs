@@ -1,4 +1,4 @@
-//! How a value says which schema wrote it.
+//! How a value says which schema wrote it: Confluent, Apicurio, single object, Glue (and its zlib).
 
 use std::borrow::Cow;
 use std::io::Read;

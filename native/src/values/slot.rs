@@ -1,4 +1,4 @@
-//! The type of a column of values, whatever their format.
+//! The type of a column of values, whatever their format: how wide, deep and recursive it may be.
 
 use std::sync::Arc;
 
