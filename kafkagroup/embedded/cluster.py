@@ -143,11 +143,11 @@ class EmbeddedKafka:
         """Stop every node with SIGTERM, after the timeout with SIGKILL, and remove temporary data.
 
         Args:
-            timeout: Seconds before SIGKILL; None: 20 if the data is kept, else 3. Brokers close their connections
-                within one second, but the last controller waits five seconds for another one to take over.
+            timeout: Seconds before SIGKILL; None: 20 if the data is kept, else 0: a clean stop takes seconds, because
+                the last controller waits for another one to take over, and what it writes would be removed.
         """
         if timeout is None:
-            timeout = 3.0 if self._data_dir is None else 20.0
+            timeout = 0.0 if self._data_dir is None else 20.0
         for node in self._nodes.values():
             node.ask_to_stop()
         deadline = time.monotonic() + timeout
