@@ -19,6 +19,7 @@ from kafka_source.errors import (
     FencedError,
     InvalidConfigurationError,
     KafkaGroupError,
+    RefreshRetriableError,
     RetriableError,
     UnknownOutcomeError,
     UnknownTopicError,
@@ -372,9 +373,19 @@ class GroupMemberOwner(CommittingOwner):
             super().remember(starts)
 
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit as `commit` does; a coordinator that is away or loads the group is waited for."""
+        """Commit as `commit` does; a coordinator that is away or loads the group is waited for.
+
+        Raises:
+            RefreshRetriableError: The group has removed the slots, and they join again when the trigger begins again.
+        """
         deadline = Deadline(self._group.coordinator_timeout_ms / 1000)
-        retry(lambda: self.commit(offsets), _COMMIT_PAUSES, on=_TRANSIENT, deadline=deadline, again=_is_transient)
+        try:
+            retry(lambda: self.commit(offsets), _COMMIT_PAUSES, on=_TRANSIENT, deadline=deadline, again=_is_transient)
+        except FencedError as error:
+            if self._stops or error.code == ErrorCode.FENCED_INSTANCE_ID:
+                raise
+            self.ask()
+            raise RefreshRetriableError(str(error)) from error
         self._positions.committed(offsets)
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 
 import pytest
 
+from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source import read_task
+from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query, TaskBundle
 from kafkagroup.admin import Groups
@@ -60,8 +63,20 @@ def copies(servers, source, sink, group, on_lost, commit, parent):
 
 
 def reads(servers, source, _, group, on_lost, commit, parent):
-    """To somewhere else; frozen before the tasks begin, or (`task`) between their first records and their commits."""
+    """To somewhere else; frozen before the tasks begin, or elsewhere.
+
+    `start`: before the driver commits where the query starts. `within`: between the first records and the commits.
+    """
     commit, _, moment = commit.partition(" ")
+    if moment == "start":
+        remember = GroupMemberOwner.remember
+
+        def frozen(owner: GroupMemberOwner, starts: Mapping[TopicPartition, int]) -> None:
+            GroupMemberOwner.remember = remember  # type: ignore[method-assign]
+            freeze(parent)
+            remember(owner, starts)
+
+        GroupMemberOwner.remember = frozen  # type: ignore[method-assign]
     given = {
         "kafka.bootstrap.servers": servers,
         "subscribe": source,
@@ -79,7 +94,8 @@ def reads(servers, source, _, group, on_lost, commit, parent):
     end = stream.next(start, limited=True)
     tasks = [read_task.read_bundle(bundle, query) for bundle in stream.tasks(start, end)]
     begun = [next(task) for task in tasks] if moment == "within" else []
-    freeze(parent)
+    if moment != "start":
+        freeze(parent)
     rows = sum(batch.num_rows for batch in begun) + sum(batch.num_rows for task in tasks for batch in task)
     assert rows == COUNT
     assert stream.next(end, limited=True) is end
@@ -106,6 +122,7 @@ def committed(kafka, group) -> int:
     [
         (copies, "sink before"),
         (copies, "sink within"),
+        (reads, "batch start"),
         (reads, "batch"),
         (reads, "task before"),
         (reads, "task within"),
