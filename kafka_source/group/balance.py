@@ -1,4 +1,4 @@
-"""The work that strategies balance: a query's speed, lag and growth; when the leader asks for another rebalance.
+"""The work that strategies balance: looks up lag, speed and growth; when the leader asks for another rebalance.
 
 How fast a query reads, and how fast its partitions grow, is measured from trigger to trigger. A speed is measured
 only while there is more to read than is read: a query that keeps up reads at the rate of its topics, whatever it

@@ -1,4 +1,4 @@
-"""The settings of producers: defaults (`acks`, `batch.size`, `linger.ms`, time-outs), what transactions refuse."""
+"""The settings of producers: defaults (`acks`, largest record, `linger.ms`, time-outs), what transactions refuse."""
 
 from __future__ import annotations
 

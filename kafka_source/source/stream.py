@@ -1,4 +1,4 @@
-"""The stream reader as Spark calls it, in each version: read limits, AvailableNow, the end offset in the progress.
+"""The stream reader as Spark calls it, in each version: read limits, the calls of AvailableNow, the progress.
 
 Spark 4.2 changed the signatures: it tells the reader where the last batch ended and which limits apply. `StreamReader`
 is the class for the installed Spark.

@@ -1,4 +1,4 @@
-"""Read the files of checkpoints (`offsets`, `commits`, `sources`): where a query is, and what an import rewrites.
+"""Read and write the files of checkpoints (`offsets`, `commits`, `sources`): where a query is; the import of one.
 
 A checkpoint has a file for each micro-batch in `offsets` (Spark's OffsetSeqLog): a version, a line about the batch, and
 a line for each source. In version 1 the lines are those of source 0, 1 and so on; in version 2, of queries with named

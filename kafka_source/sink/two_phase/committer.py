@@ -6,7 +6,7 @@ The steps of a batch, and the effect of a crash after each of them:
    commits what an earlier driver decided and did not finish, and aborts the transactions that no decision names.
    After a crash: nothing has begun.
 2. Each task writes in a transaction of its own, flushes, and leaves it open. After a crash: no reader sees the records.
-   The replayed task initialises the same transactional id, which aborts the open transaction.
+   The transaction of a killed attempt is aborted by step 5, or by step 1 of the next batch.
 3. The driver checks that all of these transactions are still open. It writes its decision into the ledger, in one
    transaction of the epoch from step 1, together with the source's offsets if this sink commits them. This is the
    commit point: before it no record of the batch can become visible, after it all of them will, unless a transaction

@@ -1,4 +1,4 @@
-//! Decodes a column of values, each by its own writer schema.
+//! Decodes a column of values, each by its own writer schema: keeps the plan of each schema id.
 
 use arrow_schema::DataType;
 
