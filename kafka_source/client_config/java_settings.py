@@ -1,4 +1,4 @@
-"""Every setting of Java's clients (kafka-clients 4.3): its type and range; what we follow, ignore or refuse.
+"""Every setting of Java's clients (kafka-clients 4.3): type, range, librdkafka's name; what we follow or refuse.
 
 The names, types and lower bounds are those of Java's `ConsumerConfig`, `ProducerConfig`, `AdminClientConfig`,
 `SslConfigs` and `SaslConfigs`; a test compares them with the jar. `check` compares what users give with this table,

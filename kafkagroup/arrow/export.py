@@ -1,4 +1,4 @@
-"""Export a topic to a file or into a folder: where an export continues, and what it refuses to continue."""
+"""Export a topic to a file or into a folder (`export_folder`), and refuse what is no continuation of an export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of an export: a document, and parts whose names have their offsets.
+"""The folder of an export: parts whose names have their offsets, each record once; where the next export continues.
 
     _export.json
     00000-00000000000000000000-00000000000000012345.parquet

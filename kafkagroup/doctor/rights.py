@@ -1,4 +1,4 @@
-"""The rights that a reader, a group member and a transactional sink need, asked for without changing anything.
+"""The rights (ACLs) that a reader, a group member and a transactional sink need, asked for without changing anything.
 
 Brokers list the operations that a user may do on topics and groups (KIP-430). For transactional ids no request does
 that. DESCRIBE is asked for by DescribeTransactions. WRITE is asked for by an EndTxn with a producer id that no producer

@@ -1,4 +1,4 @@
-//! The header of a RecordBatch v2 (Kafka's `DefaultRecordBatch`): its fields, and the formats that are refused.
+//! The header of a RecordBatch v2 (Kafka's `DefaultRecordBatch`): its fields, the CRC of new ones, refused formats.
 
 use crate::error::{Fault, Kind};
 

@@ -246,9 +246,10 @@ def read_decision(prefix: str, number: int, homes: tuple[TopicPartition, ...], t
 
 def _no_decision(prefix: str, number: int) -> InvalidConfigurationError:
     return InvalidConfigurationError(
-        f"Offset {number} of group {prefix}-ledger has metadata that is no decision of an exactly-once sink. Another "
-        "program has committed offsets in this group: use another transactional.id.prefix, or delete the group if no "
-        "query uses this prefix."
+        f"Offset {number} of group {prefix}-ledger has metadata that is no decision of an exactly-once sink, as "
+        "far as this release knows. If a newer kafkagroup has used this prefix, upgrade this one. Else another program "
+        "has committed offsets in this group: use another transactional.id.prefix, or delete the group if no query "
+        "uses it."
     )
 
 
