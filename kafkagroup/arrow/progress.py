@@ -74,4 +74,5 @@ class Bar:
 
 
 def _has_reader() -> bool:
-    return "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+    # Programs that execute notebooks load `ipykernel`, too; a notebook's own process has its shell.
+    return "ipykernel.zmqshell" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())

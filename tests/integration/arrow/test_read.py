@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
+from importlib import import_module
 
 import duckdb
 import pandas as pd
@@ -175,6 +176,8 @@ def test_a_bar_is_shown_where_it_is_asked_for(
 ) -> None:
     numbers(arrow.read(orders, settings, bar=True))
     assert "3.00k/3.00k" in capsys.readouterr().err
+    # As in a program that executes notebooks.
+    import_module("ipykernel")
     numbers(arrow.read(orders, settings))
     assert capsys.readouterr().err == ""
 
