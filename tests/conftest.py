@@ -34,19 +34,8 @@ _TELLING = re.compile(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is about the native engine where it cannot be used, and let folders take turns, file by file.
-
-    The files of a folder are alike: those of groups wait for brokers, those with Spark need the processors. In turns,
-    the processes of a whole run do both at any time. The unit tests come last: short files end together.
-    """
+    """Skip what is about the native engine where it cannot be used; all else runs on librdkafka."""
     skip_without_native(items)
-    files: dict[Path, list[Path]] = {}
-    for item in items:
-        of_folder = files.setdefault(item.path.parent, [])
-        if item.path not in of_folder[-1:]:
-            of_folder.append(item.path)
-    turns = {path: n / len(of_folder) for of_folder in files.values() for n, path in enumerate(of_folder)}
-    items.sort(key=lambda item: ("unit" in item.path.parts, turns[item.path]))
 
 
 # A busy machine is no failure.
