@@ -76,7 +76,7 @@ def reads(servers, source, _, group, on_lost, commit, parent):
             freeze(parent)
             remember(owner, starts)
 
-        GroupMemberOwner.remember = frozen  # type: ignore[method-assign]
+        GroupMemberOwner.remember = frozen  # type: ignore[method-assign, assignment]
     given = {
         "kafka.bootstrap.servers": servers,
         "subscribe": source,
