@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,9 @@ from kafka_source.errors import (
 )
 from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
 from kafka_source.fetch.librdkafka_meter import WireMeter
+from kafka_source.kafka_client import Deadline, Snapshot, cached_client
 from kafka_source.model.arrow_schema import arrow_schema
-from kafka_source.model.identity import MOVED_FROM, check_same_cluster
+from kafka_source.model.identity import MOVED_FROM, check_same_cluster, describe_recreated, is_recreated
 from kafka_source.model.record_columns import Column
 from kafka_source.model.stream_offset import Range
 from kafka_source.runtime.process_cache import ProcessCache
@@ -208,6 +209,11 @@ class LibrdkafkaEngine:
         while self._idle:
             self._idle.popitem()[1].consumer.close()
 
+    def describe(self, topics: Sequence[str]) -> Snapshot:
+        """Return what the brokers say about these topics, with their ids, of which librdkafka tells nothing."""
+        client, deadline = cached_client(self._settings), Deadline(_CLUSTER_SECONDS)
+        return client.run(client.metadata(topics, deadline))
+
     def check_cluster(self, expected: str | None, found: str | None) -> None:
         """Raise InvalidConfigurationError if the cluster is not the one that the task was planned for."""
         check_same_cluster(
@@ -315,7 +321,7 @@ class _LibrdkafkaReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         if not self._open:
             return
-        self._check_cluster()
+        self._check_identity()
         self._consumer.assign([])
         deadline = self._deadline()
         while self._open:
@@ -323,7 +329,7 @@ class _LibrdkafkaReader:
             self._assign_more()
             messages = self._consumer.consume(self._max_messages(), _POLL_SECONDS)
             if self._engine.shaken:
-                self._check_cluster()
+                self._check_identity()
             for message in messages:
                 self._take(message)
                 if len(self._rows) >= self._request.batch_rows or self._rows.bytes >= self._request.batch_bytes:
@@ -343,18 +349,33 @@ class _LibrdkafkaReader:
         if len(self._rows):
             yield self._rows.drain()
 
-    def _check_cluster(self) -> None:
-        """Compare the cluster id before records of new connections are used: the name may lead to another cluster."""
-        if self._request.cluster is None:
-            return
+    def _check_identity(self) -> None:
+        """Compare the ids of the cluster and the topics with the plan's, before records of new connections are used.
+
+        The name may lead to another cluster, and librdkafka asks for a topic by its name alone.
+        """
+        cluster, topics = self._request.cluster, self._request.topics
+        names = sorted({tp.topic for tp in self._open})
         self._engine.shaken = False
         try:
-            found = self._consumer.list_topics(next(iter(self._open)).topic, timeout=_CLUSTER_SECONDS).cluster_id
-        except KafkaException:
+            if cluster is not None:
+                found = self._consumer.list_topics(names[0], timeout=_CLUSTER_SECONDS).cluster_id
+                self._engine.check_cluster(cluster, found)
+            if topics:
+                self._check_topics(self._engine.describe(names))
+        except (KafkaException, RetriableError):
             # No broker answers. No records arrive either; before they do, the client reports a new connection.
             self._engine.shaken = True
+
+    def _check_topics(self, found: Snapshot) -> None:
+        """Report the ranges of topics that were created again, and leave them out with `failOnDataLoss=false`."""
+        if self._request.cluster not in (None, found.cluster_id):
+            # The topics were migrated to this cluster (cluster.moved.from), where they have other ids.
             return
-        self._engine.check_cluster(self._request.cluster, found)
+        for tp, whole in list(self._open.items()):
+            topic = found.topics.get(tp.topic)
+            if topic is not None and is_recreated(self._request.topics.get(tp.topic), topic.id_text):
+                self._lost(whole, None, describe_recreated(topic.id_text))
 
     def _assign_more(self) -> None:
         """Assign the ranges to the consumer; with small fetch sizes one after another.
@@ -514,13 +535,15 @@ class _LibrdkafkaReader:
         self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])
         self._consumer.incremental_assign([Position(tp.topic, tp.partition, offset)])
 
-    def _lost(self, whole: Range, available: tuple[int, int] | None) -> None:
-        self._report_loss(whole, available)
+    def _lost(self, whole: Range, available: tuple[int, int] | None, reason: str = "") -> None:
+        self._report_loss(whole, available, reason)
         self._finish(whole.topic_partition)
 
-    def _report_loss(self, whole: Range, available: tuple[int, int] | None) -> None:
-        tp = whole.topic_partition
-        error = DataLossError(topic=tp.topic, partition=tp.partition, planned=self._next[tp], available=available)
+    def _report_loss(self, whole: Range, available: tuple[int, int] | None, reason: str = "") -> None:
+        tp, planned = whole.topic_partition, self._next[whole.topic_partition]
+        error = DataLossError(
+            topic=tp.topic, partition=tp.partition, planned=planned, available=available, reason=reason
+        )
         if self._request.fail_on_data_loss:
             raise error
         log.warning("%s (failOnDataLoss is false: the task continues)", error)

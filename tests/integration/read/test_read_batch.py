@@ -228,14 +228,15 @@ def test_deleted_records_are_skipped_when_loss_is_allowed(spark, kafka, topic):
     assert numbers(left) == [4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.parametrize("engine", ["auto", "librdkafka"])
 def test_an_offset_of_the_options_is_no_offset_of_a_topic_that_is_created_again_between_two_actions(
-    spark, kafka, topic
+    spark, kafka, topic, engine
 ):
     name = topic("anew", partitions=1)
     produce(kafka.bootstrap_servers, name, 20)
-    whole = reader(spark, kafka, name).load()
+    whole = reader(spark, kafka, name, engine=engine).load()
     start = json.dumps({name: {"0": 5}})
-    rest = reader(spark, kafka, name, startingOffsets=start, data_loss_patience_ms=500).load()
+    rest = reader(spark, kafka, name, startingOffsets=start, engine=engine, data_loss_patience_ms=500).load()
     for _ in range(3):
         assert (whole.count(), rest.count()) == (20, 15)
     kafka.delete_topic(name)
