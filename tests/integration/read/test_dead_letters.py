@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
+
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
@@ -11,11 +14,11 @@ from kafka_source.errors import KafkaGroupError
 from kafka_source.produce.dead_letters import write_dead_letters
 from kafka_source.produce.records import HEADERS
 from kafkagroup import arrow
-from tests.apps.process import halting, streaming_app
+from tests.apps.process import halting, spark_app, streaming_app
 from tests.support.avro import framed, record
 from tests.support.native import kernel
 from tests.support.records import reader, stream, written_rows
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 kernel()
 
@@ -51,7 +54,7 @@ def letters(kafka, topic):
     """The dead letters by their places, with how often each is there."""
     found: dict[tuple[str, int, int], list[bytes]] = {}
     batches = arrow.read(topic, {"bootstrap.servers": kafka.bootstrap_servers}, columns=["key", "value", "headers"])
-    for row in pa.Table.from_batches(batches).to_pylist():
+    for row in pa.table(batches).to_pylist():
         headers = [(header["key"], header["value"]) for header in row["headers"]]
         assert (row["key"], headers[: len(OWN)]) == (KEY, OWN)
         errors = {key.removeprefix(ERRORS): value.decode() for key, value in headers[len(OWN) :]}
@@ -62,8 +65,21 @@ def letters(kafka, topic):
     return found
 
 
-def test_a_stream_that_dies_after_its_dead_letters_loses_none_and_writes_its_rows_once(
-    spark, kafka, orders, avro, groups, tmp_path
+@pytest.mark.parametrize(
+    ("commit", "moment", "passes"),
+    [
+        pytest.param("batch", "batch-planned", 0, marks=pytest.mark.long),
+        # One task has written its dead letters, and then both have.
+        ("task", "dead-letters-written", 0),
+        pytest.param("batch", "dead-letters-written", 1, marks=pytest.mark.long),
+        # The group has offsets of a batch whose rows are not written.
+        pytest.param("task", "task-committed", 0, marks=pytest.mark.long),
+        # The first of two batches is done.
+        pytest.param("batch", "offsets-committed", 0, marks=pytest.mark.long),
+    ],
+)
+def test_a_stream_that_dies_loses_no_dead_letter_and_writes_its_rows_once(
+    spark, kafka, orders, avro, groups, tmp_path, commit, moment, passes
 ):
     name, dead, bad = orders
     options = {
@@ -75,18 +91,24 @@ def test_a_stream_that_dies_after_its_dead_letters_loses_none_and_writes_its_row
         "startingOffsets": "earliest",
         "group.members": 2,
         "min.records.per.task": 1,
-        "commit": "task",
+        "commit": commit,
         "deadletter.topic": dead,
         # Of the query, whose dead letters are acknowledged all the same.
         "kafka.acks": "0",
         **avro,
     }
-    with streaming_app(tmp_path, options, environment=halting(tmp_path, "dead-letters-written", 0)) as app:
+    if moment == "offsets-committed":
+        options["maxOffsetsPerTrigger"] = 6
+    with streaming_app(tmp_path, options, environment=halting(tmp_path, moment, passes)) as app:
         app.wait_for("started")
-        wait_until((tmp_path / "halted").exists, "the failpoint dead-letters-written")
+        wait_until((tmp_path / "halted").exists, f"the failpoint {moment}")
         app.kill()
-    assert sum(groups.committed(f"{name}-group").values()) == 0
-    assert 3 <= len(letters(kafka, dead)) <= len(bad)
+    committed = {tp.partition: offset for tp, offset in groups.committed(f"{name}-group").items()}
+    written = letters(kafka, dead)
+    assert any(committed.values()) == moment.endswith("-committed")
+    assert bool(written) == (moment != "batch-planned")
+    # No offset counts before the dead letters of what is below it.
+    assert {place for place in bad if place[2] < committed.get(place[1], 0)} <= written.keys()
     writer = spark.readStream.format("kafkagroup").options(**options).load().writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).option("path", str(tmp_path / "out"))
     query = writer.trigger(availableNow=True).start()
@@ -98,9 +120,63 @@ def test_a_stream_that_dies_after_its_dead_letters_loses_none_and_writes_its_row
     assert rows == [(p, offset, value) for p in (0, 1) for offset, value in ((0, GOOD), (2, TOMBSTONE), (5, GOOD))]
     assert sum(groups.committed(f"{name}-group").values()) == 12
     found = letters(kafka, dead)
-    # A task that ran again has written again.
     assert {place: set(values) for place, values in found.items()} == {place: {value} for place, value in bad.items()}
-    assert sum(map(len, found.values())) >= len(bad) + 3
+    if moment == "dead-letters-written":
+        # A task that ran again has written again.
+        assert sum(map(len, found.values())) >= len(bad) + 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "moment",
+    ["dead-letters-written", "task-flushed", "sink-prepared", "sink-decided", "sink-half-committed", "sink-committed"],
+)
+def test_a_copy_that_dies_loses_no_dead_letter_and_has_its_rows_exactly_once(
+    kafka, topic, orders, avro, groups, tmp_path, moment
+):
+    name, dead, bad = orders
+    out, group = topic("out", partitions=2), f"{name}-group"
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    source = {
+        **servers,
+        "subscribe": name,
+        "startingOffsets": "earliest",
+        "kafka.group.id": group,
+        "kafka.group.instance.id": f"{name}-app",
+        "kafka.session.timeout.ms": 6_000,
+        "group.members": 2,
+        "min.records.per.task": 1,
+        "commit": "sink",
+        "deadletter.topic": dead,
+        **avro,
+    }
+    sink = {
+        **servers,
+        "topic": out,
+        "transactional": "true",
+        "transactional.id.prefix": name,
+        "commit.group": group,
+        "value.format": "json",
+    }
+    copy = partial(spark_app, "copying_app", tmp_path, "local[2]", source, sink)
+    with copy(environment=halting(tmp_path, moment, 0)) as app:
+        wait_until((tmp_path / "halted").exists, f"the failpoint {moment}")
+        app.kill()
+    committed = {tp.partition: offset for tp, offset in groups.committed(group).items()}
+    assert {place for place in bad if place[2] < committed.get(place[1], 0)} <= letters(kafka, dead).keys()
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "isolation.level": "read_committed"}
+
+    def visible() -> Counter[bytes | None]:
+        return Counter(pa.table(arrow.read(out, settings))["value"].to_pylist())
+
+    with copy(name="again") as app:
+        wait_until_committed(groups, group, 12)
+        # Offsets of the first run count with its decision, before its transactions are committed.
+        wait_until(lambda: visible().total() >= 6, "the decided rows")
+        app.stop()
+    assert visible() == {b'{"id":5}': 4, TOMBSTONE: 2}
+    found = letters(kafka, dead)
+    assert {place: set(values) for place, values in found.items()} == {place: {value} for place, value in bad.items()}
 
 
 def test_each_action_of_a_batch_writes_what_it_decodes(spark, kafka, topic, orders, avro):
