@@ -103,11 +103,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
 
     jars: list[Path] = []
     if any("parity" in item.path.parts for item in request.session.items):
+        import pyspark
+
         from benchmarks.read.sources import PEER
+        from benchmarks.values import PEERS_JARS, PEERS_SPARK
         from kafkagroup.embedded import resolve
 
-        # A process has one session, so the connector cannot be added for these tests alone.
-        jars = resolve(PEER)
+        # A process has one session, so the connector cannot be added for these tests alone. With Spark 4.1.1 it has
+        # spark-avro, too.
+        jars = resolve(PEERS_JARS if pyspark.__version__ == PEERS_SPARK else PEER)
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.jars", ",".join(map(str, jars)))
