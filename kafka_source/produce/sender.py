@@ -160,11 +160,10 @@ class Sender:
 
     def _partition_count(self, topic: str, last: int) -> int:
         """Return the number of partitions of a topic, of which `last` should be one; wait until the topic exists."""
-        # A topic may be missing from a metadata response while its leaders change.
-        if self._producer.is_stale(topic) or topic not in self._producer.cluster.topics:
-            self._find_topic(topic)
-        elif last >= len(self._producer.cluster.topics[topic].partitions):
-            # Added since. Java's producer asks for `max.block.ms`; once is enough where a broker knows the partition.
+        known = self._producer.cluster.topics.get(topic)
+        # A topic may be missing from a metadata response while its leaders change, and a partition be added since. For
+        # that Java's producer asks for `max.block.ms`; once is enough where a broker knows the partition.
+        if known is None or self._producer.is_stale(topic) or last >= len(known.partitions):
             self._find_topic(topic)
         return len(self._producer.cluster.topics[topic].partitions)
 
