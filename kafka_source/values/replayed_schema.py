@@ -61,7 +61,7 @@ def _field(
         (name for name in (field.name, *declared.get("aliases", ())) if found.get_field_index(name) >= 0), None
     )
     if source is None:
-        default = _default(field, record, declared, then, now)
+        default = _default(field, record, then, now)
         return lambda column: default.take(pa.repeat(0, len(column)))
     index = found.get_field_index(source)
     old = found.field(index)
@@ -74,13 +74,12 @@ def _field(
     raise _not_readable(then, now, f"field {field.name} was {old.type} and is {field.type}")
 
 
-def _default(
-    field: pa.Field, record: dict[str, Any], declared: dict[str, Any], then: ReaderSchema, now: ReaderSchema
-) -> pa.Array:
+def _default(field: pa.Field, record: dict[str, Any], then: ReaderSchema, now: ReaderSchema) -> pa.Array:
     """Return the default of a field, in one row: what the kernel makes of a record that was written without it."""
     from kafkagroup_native import AvroDecoder
 
-    decoder = AvroDecoder(json.dumps({**record, "fields": [declared]}), framing="none")
+    # The whole schema: the field's type may be one that a field before it defines.
+    decoder = AvroDecoder(now.text, framing="none", fields=[field.name])
     try:
         decoder.add_writer_schema(0, json.dumps({**record, "fields": []}))
     except ValueError:
