@@ -8,6 +8,10 @@ driver collects the offsets of exactly its run and batch. It commits a mark in t
 the transaction of its decision. So what a later batch finds without the mark, and of another batch, was published late:
 by a task that was replaced, or by a request that was on its way for long. It may be in the place of the batch's own.
 
+A mark says what the batch has read. If records of a decided batch are lost, and others have read on since in all of its
+partitions, its source does not see that it was decided, and replays nothing. Then the sink tells it from the marks what
+to read again, as offsets of the group `{group}-read-by-{stream}`: a source knows its stream, but not its query.
+
 A topic may be deleted, or created again, while the batch runs. Its offsets mean nothing in the new topic, so the
 metadata holds the topic's id too, and neither side hands over or commits anything for another topic of the same name.
 """
@@ -38,8 +42,6 @@ log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.1
 # Brokers' metadata lack a topic for a moment after it was created, and while its leaders change.
 _DELETED_SECONDS = 5.0
-# The metadata of what a sink has taken: that of no batch.
-_TAKEN = json.dumps([0, "", -1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +108,32 @@ class Published:
         handoffs: Those of the batch, one for each member; none if it has no new data.
         taken: The marks to commit with the batch's decision.
         late: The topics of which another batch has published ranges since the last decision, and this one none; sorted.
+        unread: What a decision about this batch has taken, and this run of it has not read: offsets that tell each
+            source so, see `ranges_to_read_again`.
     """
 
     handoffs: tuple[Handoff, ...]
     taken: GroupOffsets
     late: tuple[str, ...]
+    unread: tuple[GroupOffsets, ...] = ()
 
 
-def _group(group: str, query: str) -> str:
-    return f"{group}-read-by-{query}"
+def _group(group: str, reader: str) -> str:
+    return f"{group}-read-by-{reader}"
+
+
+class _Mark(NamedTuple):
+    """The metadata of an offset that a sink has taken, which is `BEYOND_ALL_LOGS` and the end of a range.
+
+    Attributes:
+        start: The start of the range.
+        stream: The stream's id.
+        number: The number of the batch that has read it; -1: what was published late.
+    """
+
+    start: int
+    stream: str
+    number: int
 
 
 class _Entry(NamedTuple):
@@ -204,11 +223,14 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
         return None
     own: dict[TopicPartition, _Entry] = {}
     others: dict[TopicPartition, _Entry] = {}
+    taken: dict[TopicPartition, _Mark] = {}
     for tp, offset in published.items():
-        if offset.metadata == _TAKEN:
-            continue
         try:
-            entry = _Entry(*json.loads(offset.metadata))
+            found = json.loads(offset.metadata)
+            if len(found) == len(_Mark._fields):
+                taken[tp] = _Mark(*found)
+                continue
+            entry = _Entry(*found)
         except (TypeError, ValueError, RecursionError):
             raise InvalidConfigurationError(
                 f"Group {no_member.group} has offset {offset.offset} of {tp.topic}-{tp.partition} with metadata that "
@@ -221,12 +243,42 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
         log.warning("batch %d commits no offsets of %s: deleted or created again", batch.number, ", ".join(lost_own))
     own, others = ({tp: entry for tp, entry in one.items() if tp.topic not in lost} for one in (own, others))
     _check_complete(batch, no_member.group, own)
-    marks = {tp: CommitOffset(published[tp].offset, metadata=_TAKEN) for tp in own | others}
+    late = tuple(sorted({tp.topic for tp in others} - {tp.topic for tp in own}))
+    marks = {
+        tp: _Mark(e.start, e.stream, -1 if late or tp in others else batch.number) for tp, e in (own | others).items()
+    }
+    unread: dict[str, dict[TopicPartition, CommitOffset]] = {}
+    for tp, mark in taken.items():
+        if mark.number == batch.number:
+            unread.setdefault(mark.stream, {})[tp] = published[tp]
     return Published(
         _handoffs(group, {tp: (published[tp], entry) for tp, entry in own.items()}),
-        GroupOffsets(no_member, marks),
-        tuple(sorted({tp.topic for tp in others} - {tp.topic for tp in own})),
+        GroupOffsets(
+            no_member, {tp: CommitOffset(published[tp].offset, metadata=json.dumps(mark)) for tp, mark in marks.items()}
+        ),
+        late,
+        tuple(
+            GroupOffsets(SlotCredentials.without_membership(_group(group, stream)), offsets)
+            for stream, offsets in unread.items()
+        ),
     )
+
+
+async def ranges_to_read_again(
+    client: KafkaClient, group: str, stream: str, deadline: Deadline
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return what a sink has told a stream to read again: ranges of a decided batch whose records are lost."""
+    told = await fetch_all_committed(client, _group(group, stream), deadline)
+    return {tp: _range_of(offset) for tp, offset in told.items()}
+
+
+def ranges_of(unread: Sequence[GroupOffsets]) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the ranges of `Published.unread`."""
+    return {tp: _range_of(offset) for one in unread for tp, offset in one.offsets.items()}
+
+
+def _range_of(taken: CommitOffset) -> tuple[int, int]:
+    return _Mark(*json.loads(taken.metadata)).start, taken.offset % BEYOND_ALL_LOGS
 
 
 def _handoffs(group: str, own: Mapping[TopicPartition, tuple[CommitOffset, _Entry]]) -> tuple[Handoff, ...]:

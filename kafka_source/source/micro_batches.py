@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.group.background import Siblings
+from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source import replay
 from kafka_source.source.owners import fetch_committed
 from kafka_source.source.plan import PlannedInput, plan
 from kafka_source.source.read_task import Query, TaskBundle, TaskFactory, add_handoff, bundle_tasks
 from kafka_source.source.stream_planner import StreamPlanner
+from kafka_source.source_sink_handoff import ranges_to_read_again
 
 if TYPE_CHECKING:
     from kafka_source.source.decoded_columns import Readers
@@ -88,7 +90,7 @@ class MicroBatches(StreamPlanner):
         if found and self._readers:
             readers = self._readers_of(end)
             found = [replace(one, readers=readers) for one in found]
-        self._owner.tasks_made(_ends_of(planned))
+        self._owner.tasks_made(replay.ends_of(planned))
         return add_handoff(found, planned, end.stream or "", end.topics) if self._sink_commits else found
 
     def _check_sink(self, start: StreamOffset, *, has_new: bool) -> None:
@@ -140,7 +142,12 @@ class MicroBatches(StreamPlanner):
     def _remaining(self, planned: list[PlannedInput], stream: str) -> list[PlannedInput]:
         """Return what a replay has to read when the sink commits the group's offsets."""
         owned = self._owner.commit_and_rejoin({})
-        return replay.remaining(planned, owned.slots, fetch_committed(self._options), stream)
+        found = replay.remaining(planned, owned.slots, fetch_committed(self._options), stream)
+        if found or not planned:
+            return found
+        client, group = cached_client(self._options.settings), self._options.group_id or ""
+        deadline = Deadline(self._options.coordinator_timeout_ms / 1000)
+        return replay.to_read_again(planned, client.run(ranges_to_read_again(client, group, stream, deadline)))
 
     def _without_rewound(self, planned: list[PlannedInput]) -> list[PlannedInput]:
         """Leave partitions to the next batch that were rewound since this one was planned.
@@ -158,19 +165,9 @@ class MicroBatches(StreamPlanner):
         Others have read on there, or own them now and may do so before the tasks commit. The coordinator would take the
         tasks' commits nevertheless: it asks for a member of this generation, and not for the owner of the partition.
         """
-        ends = _ends_of(planned)
+        ends = replay.ends_of(planned)
         owned = self._owner.commit_and_rejoin({})
         committed = self._owner.committed(sorted(ends))
         return frozenset(
             tp for tp, end in ends.items() if tp not in owned.slots or (tp in committed and committed[tp].offset > end)
         )
-
-
-def _ends_of(planned: Iterable[PlannedInput]) -> dict[TopicPartition, int]:
-    """Return the next offset after what is planned, by partition; a partition may be cut into several ranges."""
-    ends: dict[TopicPartition, int] = {}
-    for one in planned:
-        for r in one.ranges:
-            if r.replica == 0:
-                ends[r.topic_partition] = max(r.end, ends.get(r.topic_partition, 0))
-    return ends

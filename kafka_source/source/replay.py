@@ -88,6 +88,31 @@ def remaining(
     return found
 
 
+def to_read_again(
+    planned: Iterable[PlannedInput], told: Mapping[TopicPartition, tuple[int, int]]
+) -> list[PlannedInput]:
+    """Return what a replay reads of a decided batch of which nothing remains, because the sink has lost its records.
+
+    Args:
+        planned: The batch as its end offset plans it.
+        told: See `ranges_to_read_again`; perhaps of an earlier batch.
+    """
+    batch = list(planned)
+    ends = ends_of(batch)
+    starts = {tp: start for tp, (start, end) in told.items() if ends.get(tp) == end}
+    found = (
+        one._replace(
+            ranges=tuple(
+                r._replace(start=max(r.start, starts[r.topic_partition]))
+                for r in one.ranges
+                if starts.get(r.topic_partition, r.end) < r.end
+            )
+        )
+        for one in batch
+    )
+    return [one for one in found if one.ranges]
+
+
 def _is_decided(batch: Iterable[PlannedInput], committed: Mapping[TopicPartition, CommitOffset], stream: str) -> bool:
     of_batch = ((r, committed.get(r.topic_partition)) for one in batch for r in one.ranges)
     return any(
@@ -111,6 +136,16 @@ def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOff
         # The new owner starts at the group's offset and reads the range.
         return r._replace(start=r.end)
     return r._replace(start=max(r.start, group_offset))
+
+
+def ends_of(planned: Iterable[PlannedInput]) -> dict[TopicPartition, int]:
+    """Return the next offset after what is planned, by partition; a partition may be cut into several ranges."""
+    ends: dict[TopicPartition, int] = {}
+    for one in planned:
+        for r in one.ranges:
+            if r.replica == 0:
+                ends[r.topic_partition] = max(r.end, ends.get(r.topic_partition, 0))
+    return ends
 
 
 def handoff_of(

@@ -131,6 +131,8 @@ class Jobs:
             self._all(number, bundles, query, None)
             return
         options = self._options
+        # Spark runs a task of the sink without rows where the source has no input partition.
+        bundles = bundles or [TaskBundle(())]
         self._watch.batch_begins(self.run, self.driver, number, len(bundles))
         pickled = self._in_driver(lambda: pickle.dumps(stream_writer(options, SCHEMA, overwrite=False)))
         messages: list[WriterCommitMessage | None] = []

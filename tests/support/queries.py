@@ -82,7 +82,7 @@ class Pipe:
         """The last batch that was planned, as Spark runs it after a restart."""
         start, end = (StreamOffset.from_json(offset.to_json()) for offset in self.offsets[-2:])
         number = len(self.offsets) - 2
-        self.epoch = self._run(self._phases.begin(Deadline(60)))
+        self.epoch = self._run(self._phases.begin(Deadline(60), replays=True))
         self.prepared, self.read = [], []
         for partition, bundle in enumerate(self.stream.tasks(start, end)):
             if bundle.handoffs:
@@ -94,6 +94,10 @@ class Pipe:
             records = as_records(values, self.topic)
             one = prepare(self.settings, SinkTask(self.name, self.name, number, partition), self.epoch, [records])
             self.prepared.append(one)
+        if not self.prepared:
+            # Spark runs a task of the sink without rows where the source has no input partition.
+            task = SinkTask(self.name, self.name, number, 0)
+            self.prepared.append(prepare(self.settings, task, self.epoch, []))
         return number
 
     def foreign_batch(self, values: list[bytes]) -> None:

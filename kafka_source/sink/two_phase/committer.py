@@ -46,6 +46,7 @@ from kafka_source.sink.two_phase.open_transactions import (
     list_open,
 )
 from kafka_source.sink.two_phase.visibility import wait_until_visible
+from kafka_source.source_sink_handoff import ranges_of
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise, is_gone
 
@@ -78,11 +79,13 @@ class SourceOffsets:
         offsets: Offsets of groups, to commit together with the decision; none for the replay of a decided batch.
         taken: Marks of what the sources have told the sink, to commit in any case.
         refusal: Why nothing must be decided; None: the batch may be.
+        unread: What tells the sources which ranges of a decided batch its replay has not read; none: it has read all.
     """
 
     offsets: tuple[GroupOffsets, ...] = ()
     taken: tuple[GroupOffsets, ...] = ()
     refusal: KafkaGroupError | None = None
+    unread: tuple[GroupOffsets, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,7 +425,13 @@ class TwoPhaseCommit:
             if old.transactional_id in lost and (new is old or new.records != old.records)
         )
         if missing:
-            raise LostTransactionsError(batch=batch.number, transactional_ids=missing, decided=True)
+            unread = batch.sources.unread
+            if unread:
+                # The next replay reads it, and writes the records.
+                await commit_in(self._client, epoch.driver, unread, deadline)
+            raise LostTransactionsError(
+                batch=batch.number, transactional_ids=missing, decided=True, unread=ranges_of(unread)
+            )
         partitions = tuple(sorted({*decision.partitions, *batch.partitions}))
         return replace(decision, number=epoch.number, transactions=transactions, partitions=partitions)
 

@@ -45,7 +45,7 @@ async def offsets_of_sources(
     if decided:
         for handoff in found.handoffs:
             await _check_is_replay(client, batch, handoff, deadline)
-        return SourceOffsets(taken=taken)
+        return SourceOffsets(taken=taken, unread=found.unread)
     if found.late and (wrote or found.handoffs):
         return SourceOffsets(taken=taken, refusal=_refusal(batch, found))
     for handoff in found.handoffs:

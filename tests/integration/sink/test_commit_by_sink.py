@@ -15,12 +15,13 @@ from pyspark.errors import StreamingQueryException
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import FencedError, InvalidConfigurationError
+from kafka_source.errors import FencedError, InvalidConfigurationError, LostTransactionsError
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_committed
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
 from kafka_source.source import micro_batches
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect, publish
@@ -395,6 +396,49 @@ def test_what_was_published_late_stops_a_query_without_new_records_once(kafka, t
     query.decide()
     assert b"of another source" in visible(kafka, topics[1], COUNT + 1)
     assert committed(kafka, group) == ends(kafka, topics)
+
+
+def test_what_is_lost_of_a_decided_batch_is_told_and_written_again_though_others_have_read_on(
+    kafka, topics, group, pipe, monkeypatch
+):
+    first = pipe(maxOffsetsPerTrigger=COUNT // 2)
+    first.whole_batch()
+    first.batch()
+    rows, client = sorted(first.read), cached_client(first.settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(TwoPhaseCommit, "_commit_all", killed)
+        with pytest.raises(ZeroDivisionError):
+            first.decide()
+    first.close()
+    for one in first.prepared:
+        # As the coordinator does when they have timed out.
+        client.run(end(client, one.transaction, commit=False, deadline=Deadline(30)))
+    produce(kafka.bootstrap_servers, topics[0], 40, first=COUNT)
+    other = pipe("b")
+    to_the_end(other)
+    other.close()
+    again = first.restarted()
+    again.replay()
+    assert again.read == []
+    with pytest.raises(LostTransactionsError, match=f"has not read offsets of {topics[0]}-0 from ") as caught:
+        again.decide()
+    assert sum(last - first for first, last in caught.value.unread.values()) == len(rows)
+    again.abort()
+    again.close()
+    last = again.restarted()
+    try:
+        last.replay()
+        assert sorted(last.read) == rows
+        last.decide()
+        to_the_end(last)
+    finally:
+        last.close()
+    assert visible(kafka, topics[1], COUNT + 40) == sorted(str(n).encode() for n in range(COUNT + 40))
+    assert committed(kafka, group) == ends(kafka, topics)
+
+
+async def killed(*_):
+    raise ZeroDivisionError
 
 
 @pytest.mark.parametrize("metadata", ["of another program", "[" * 3000])

@@ -15,7 +15,7 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import Where, check_read
 from kafka_source.source.plan import PlannedInput, plan
-from kafka_source.source.replay import handoff_of, handoffs_of, remaining
+from kafka_source.source.replay import handoff_of, handoffs_of, remaining, to_read_again
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -60,6 +60,13 @@ def test_a_decided_replay_that_left_partitions_to_others_is_replayed_without_the
     # The first replay owned B only. Nobody has read A since, and the sink would refuse to drop its records.
     committed = {A: CommitOffset(10, metadata="mine"), B: CommitOffset(9, metadata="mine")}
     assert remaining(PLANNED, {A: 0, B: 1}, committed, "mine") == PLANNED[1:]
+
+
+def test_what_a_sink_has_lost_is_read_again_from_where_the_decided_batch_began() -> None:
+    told = {A: (13, 20), TopicPartition("gone", 0): (0, 5)}
+    assert to_read_again(PLANNED, told) == [(0, (Range("t", 0, 13, 20),))]
+    # Of an earlier batch.
+    assert to_read_again(PLANNED, {A: (3, 10), B: (1, 5)}) == []
 
 
 @given(st.sampled_from(["mine", OTHERS]), st.integers(0, 30), st.booleans())
