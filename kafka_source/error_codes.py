@@ -258,6 +258,8 @@ class ErrorCode(IntEnum):
 
 _BY_NUMBER = {code.value: code for code in ErrorCode}
 
+_OTHER_OWNER = "Another process uses the same transactional id: give each query its own"
+
 ADVICE: dict[int, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: (
         "Create the topic, or check its name and that this user has DESCRIBE on it (for a sink: CREATE, if the "
@@ -307,7 +309,8 @@ ADVICE: dict[int, str] = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "Lower group.members, or raise group.max.size of the brokers",
     ErrorCode.FENCED_INSTANCE_ID: "Another process uses the same group.instance.id: give each query its own",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "Stop the members that subscribe to the topic first",
-    ErrorCode.PRODUCER_FENCED: "Another process uses the same transactional id: give each query its own",
+    ErrorCode.INVALID_PRODUCER_EPOCH: _OTHER_OWNER,
+    ErrorCode.PRODUCER_FENCED: _OTHER_OWNER,
     ErrorCode.LOCAL_FENCED: (
         "Another process uses the same group.instance.id or transactional id: give each query its own"
     ),

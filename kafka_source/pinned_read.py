@@ -99,10 +99,11 @@ def pinned_ranges(options: Mapping[str, str]) -> Iterator[tuple[Range, ...]]:
             owner = GroupMemberOwner(parsed, subscription, group, commits=True, positions=positions)
             members = ending.enter_context(closing(owner))
             ids, ranges = _ranges(cluster, parsed, members, subscribed)
-            # The commits say which leader's log had the records.
+            # The commits say which leader's log had the records, and of which topic they are.
             positions.learn(
                 StreamOffset(
                     {r.topic_partition: Span(r.start, r.end, 0) for r in ranges},
+                    topics=ids,
                     epochs={r.topic_partition: r.epoch for r in ranges},
                 )
             )

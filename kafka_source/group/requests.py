@@ -34,7 +34,7 @@ from kafka_source.kafka_client import (
     check_coordinator,
     coordinator_call,
     to_coordinator,
-    topic_id_of,
+    topic_ids_to_commit,
 )
 from kafka_source.kafka_client.messages.codec import NO_UUID
 from kafka_source.kafka_client.messages.group import (
@@ -393,9 +393,8 @@ async def _commit_part(
 ) -> list[str]:
     """Commit what one request can hold; return the partitions of unknown topics, as `check_commits` does."""
     unanswered = False
-    ids = {tp.topic: topic_id for tp, entry in part.items() if (topic_id := topic_id_of(entry.topic_id)) is not None}
+    ids = topic_ids_to_commit(part)
     names = {topic_id: name for name, topic_id in ids.items()}
-    by_id = all(tp.topic in ids for tp in part)
     request = OffsetCommitRequest(
         group_id=credentials.group,
         generation_id_or_member_epoch=credentials.generation,
@@ -432,7 +431,7 @@ async def _commit_part(
             request,
             deadline,
             read,
-            max_version=None if by_id else _BY_NAME,
+            max_version=None if ids else _BY_NAME,
             on_lost=note_lost,
         )
     except RetriableError as error:

@@ -15,7 +15,9 @@ from kafka_source.kafka_client.coordinator_requests import (
     check_commits,
     check_coordinator,
     coordinator_call,
+    coordinator_versions,
     to_coordinator,
+    topic_ids_to_commit,
 )
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.metadata import Broker, PartitionMetadata, Snapshot, TopicMetadata, topic_id_of
@@ -47,10 +49,12 @@ __all__ = [
     "check_commits",
     "check_coordinator",
     "coordinator_call",
+    "coordinator_versions",
     "decode_response",
     "encode_request",
     "parse_servers",
     "poll_readable",
     "to_coordinator",
     "topic_id_of",
+    "topic_ids_to_commit",
 ]

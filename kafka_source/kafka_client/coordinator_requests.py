@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
+from uuid import UUID
 
+from assignors.model import TopicPartition
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import error_for_code
+from kafka_source.errors import RetriableError, error_for_code
 from kafka_source.kafka_client.client import GROUP, KafkaClient
-from kafka_source.kafka_client.connection import ConnectionLost
-from kafka_source.kafka_client.messages import Request
+from kafka_source.kafka_client.connection import Connection, ConnectionLost
+from kafka_source.kafka_client.messages import ApiVersions, Request
+from kafka_source.kafka_client.metadata import topic_id_of
+from kafka_source.model.commits import CommitOffset
 from kafka_source.runtime.deadline import Deadline
 
 _R = TypeVar("_R")
@@ -17,7 +21,13 @@ _T = TypeVar("_T")
 
 
 async def to_coordinator(
-    client: KafkaClient, kind: int, key: str, request: Request[_R], deadline: Deadline, max_version: int | None = None
+    client: KafkaClient,
+    kind: int,
+    key: str,
+    request: Request[_R],
+    deadline: Deadline,
+    max_version: int | None = None,
+    min_version: int = 0,
 ) -> _R:
     """Send a request to the coordinator and return its response.
 
@@ -30,15 +40,40 @@ async def to_coordinator(
         request: The request; it is sent once.
         deadline: The time limit, besides `request.timeout.ms`.
         max_version: The highest version of the request to use.
+        min_version: The lowest version of the request to use, where an earlier one means something else.
 
     Raises:
         ConnectionLost: The coordinator gave no response.
+        RetriableError: The coordinator does not support `min_version`; nothing was sent.
     """
-    coordinator = await client.coordinator(key, deadline, kind)
+    connection = await _connection(client, kind, key, deadline)
+    if connection.versions.version_for(request, max_version) < min_version:
+        raise RetriableError(
+            f"The coordinator {connection.endpoint} does not support version {min_version} of {request.name}. The one "
+            "before it did: brokers are being replaced by older ones."
+        )
     try:
-        connection = await client.connection(coordinator, deadline)
         patience = max(0.001, min(client.settings.request_timeout, deadline.left))
         return await connection.send(request, patience, max_version)
+    except ConnectionLost:
+        client.forget_coordinator(key, kind)
+        raise
+
+
+async def coordinator_versions(client: KafkaClient, kind: int, key: str, deadline: Deadline) -> ApiVersions:
+    """Return the API versions and features that the coordinator supports, as it said when its connection was opened.
+
+    Raises:
+        RetriableError: The coordinator was not reached before the deadline.
+    """
+    connection = await client.retrying(lambda: _connection(client, kind, key, deadline), deadline)
+    return connection.versions
+
+
+async def _connection(client: KafkaClient, kind: int, key: str, deadline: Deadline) -> Connection:
+    coordinator = await client.coordinator(key, deadline, kind)
+    try:
+        return await client.connection(coordinator, deadline)
     except ConnectionLost:
         client.forget_coordinator(key, kind)
         raise
@@ -53,6 +88,7 @@ async def coordinator_call(
     read: Callable[[_R], _T],
     *,
     max_version: int | None = None,
+    min_version: int = 0,
     on_lost: Callable[[], None] | None = None,
 ) -> _T:
     """Send a request to the coordinator, again after each retriable error, and return what `read` makes of the answer.
@@ -65,6 +101,7 @@ async def coordinator_call(
         deadline: The time limit for all attempts.
         read: Returns the result of a response. It raises the errors in it, see `check_coordinator`.
         max_version: The highest version of the request to use.
+        min_version: The lowest version of the request to use, as in `to_coordinator`.
         on_lost: Called after an attempt whose response was lost: the coordinator may have done what it asks for.
 
     Raises:
@@ -73,7 +110,7 @@ async def coordinator_call(
 
     async def attempt() -> _T:
         try:
-            response = await to_coordinator(client, kind, key, request, deadline, max_version)
+            response = await to_coordinator(client, kind, key, request, deadline, max_version, min_version)
         except ConnectionLost:
             if on_lost is not None:
                 on_lost()
@@ -92,6 +129,13 @@ def check_coordinator(client: KafkaClient, kind: int, key: str, code: int, what:
         client.forget_coordinator(key, kind)
     if code:
         raise error_for_code(code, what)
+
+
+def topic_ids_to_commit(offsets: Mapping[TopicPartition, CommitOffset]) -> dict[str, UUID]:
+    """Return the ids of the topics of these offsets; empty if one of them is unknown, so that names are sent."""
+    found = {tp.topic: topic_id_of(entry.topic_id) for tp, entry in offsets.items()}
+    known = {name: topic_id for name, topic_id in found.items() if topic_id is not None}
+    return known if len(known) == len(found) else {}
 
 
 def check_commits(

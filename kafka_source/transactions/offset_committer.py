@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 
@@ -31,7 +32,7 @@ from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime.logs import once
 from kafka_source.runtime.retry import retry_async
-from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
+from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in, has_second_protocol
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,8 @@ class TransactionalCommitter:
         transactional_id: The id to own, from now on. Brokers keep each id for 7 days, so use a bounded number of them;
             see `transactional_id_of`.
         timeout: Seconds for one commit, with all its tries.
-        keep_ready: Take the next epoch as soon as a transaction has ended. False for a committer that commits once.
+        keep_ready: Take the next epoch as soon as a transaction has ended, unless the coordinator has given it with
+            the end (KIP-890's second protocol). False for a committer that commits once.
     """
 
     def __init__(
@@ -111,7 +113,8 @@ class TransactionalCommitter:
         self._keep_ready = keep_ready
         # None after an error: then it is not known which transaction of the id was the last one.
         self._ended: OpenTransaction | None = None
-        # Taken in the background. The first one fences an earlier owner and opens the connections.
+        # Taken in the background, or given by the coordinator when it ended the last one. The first one fences an
+        # earlier owner and opens the connections.
         self._ready: Future[OpenTransaction] | None = self._client.loop.spawn(self._initialise(Deadline(timeout)))
 
     def commit(self, credentials: SlotCredentials, offsets: Mapping[TopicPartition, int | CommitOffset]) -> None:
@@ -178,10 +181,16 @@ class TransactionalCommitter:
     async def _commit_once(self, groups: Sequence[GroupOffsets], deadline: Deadline) -> None:
         transaction = await self._next_transaction(deadline)
         self._ended = None
+        # Asked for each try: the feature of the cluster may have changed since the last one.
+        second = await has_second_protocol(self._client, self._transactional_id, groups[0].member.group, deadline)
+        transaction = replace(transaction, second_protocol=second)
         within = Deadline(min(_TRY_SECONDS, deadline.left))
-        await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)
+        given = await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)
         self._ended = transaction
-        if self._keep_ready:
+        if given is not None:
+            self._ready = Future()
+            self._ready.set_result(given)
+        elif self._keep_ready:
             self._ready = self._client.loop.spawn(self._initialise(Deadline(self._timeout)))
 
     async def _next_transaction(self, deadline: Deadline) -> OpenTransaction:

@@ -1,7 +1,8 @@
 """A transaction that commits offsets of consumer groups and nothing else: KIP-98's AddOffsetsToTxn and TxnOffsetCommit.
 
 The source commits its group's offsets so, and the sink's driver its decision about a batch. All requests go over
-connections that are open already.
+connections that are open already. In KIP-890's second protocol TxnOffsetCommit adds itself to the transaction, and
+names topics by their ids (KIP-1319).
 """
 
 from __future__ import annotations
@@ -30,20 +31,28 @@ from kafka_source.kafka_client import (
     check_commits,
     check_coordinator,
     coordinator_call,
+    coordinator_versions,
+    to_coordinator,
+    topic_ids_to_commit,
 )
+from kafka_source.kafka_client.messages.codec import NO_UUID
 from kafka_source.kafka_client.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
+    EndTxnRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
 from kafka_source.model.commits import CommitOffset, chunks
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.transactions.open_transaction import OpenTransaction, end
+from kafka_source.transactions.open_transaction import SECOND_END_VERSION, OpenTransaction, after_markers, end
 
-# The last versions before KIP-890's second protocol, as for all requests of a transaction: see `open_transaction`.
 _ADD_VERSION = 3
 _COMMIT_VERSION = 3
+# From version 5 on TxnOffsetCommit is of the second protocol, and from 6 on it has ids in place of names. The protocol
+# is used where brokers have ids; topics whose ids are unknown are then committed by name.
+_SECOND_COMMIT_VERSION, _COMMIT_BY_ID_VERSION = 5, 6
+_FEATURE, _SECOND_LEVEL = "transaction.version", 2
 _ABORT_SECONDS = 5.0
 
 
@@ -60,6 +69,21 @@ class GroupOffsets:
     offsets: Mapping[TopicPartition, CommitOffset]
 
 
+async def has_second_protocol(client: KafkaClient, transactional_id: str, group: str, deadline: Deadline) -> bool:
+    """Return whether the coordinators of an id and of a group have KIP-890's second protocol, with topic ids.
+
+    Raises:
+        RetriableError: A coordinator was not reached before the deadline.
+    """
+    of_id = await coordinator_versions(client, TRANSACTION, transactional_id, deadline)
+    of_group = await coordinator_versions(client, GROUP, group, deadline)
+    return (
+        of_id.features.get(_FEATURE, 0) >= _SECOND_LEVEL
+        and of_id.has(EndTxnRequest.API_KEY, SECOND_END_VERSION)
+        and of_group.has(TxnOffsetCommitRequest.API_KEY, _COMMIT_BY_ID_VERSION)
+    )
+
+
 async def commit_in(
     client: KafkaClient,
     transaction: OpenTransaction,
@@ -68,7 +92,7 @@ async def commit_in(
     *,
     before_commit: Callable[[], Awaitable[None]] | None = None,
     fail_on_unknown_topic: bool = False,
-) -> None:
+) -> OpenTransaction | None:
     """Commit offsets of several groups, all or none; the transaction is ended in either case.
 
     Args:
@@ -79,6 +103,9 @@ async def commit_in(
         before_commit: Work that must succeed before the commit; it begins when the offsets are added.
         fail_on_unknown_topic: Give up at once if the group coordinator does not know a topic. Else it is asked until
             the deadline, for it may not have heard yet of a topic that was created a moment ago.
+
+    Returns:
+        The id's next transaction, as `end` does.
 
     Raises:
         FencedError: Another process has taken the transactional id, or a member is no longer in its group.
@@ -92,7 +119,7 @@ async def commit_in(
             await add_offsets(client, transaction, group, deadline, fail_on_unknown_topic=fail_on_unknown_topic)
         if before_commit is not None:
             await before_commit()
-        await end(client, transaction, commit=True, deadline=deadline)
+        return await end(client, transaction, commit=True, deadline=deadline)
     except UnknownOutcomeError:
         # An abort could undo what the commit, still on its way, is about to do.
         raise
@@ -119,7 +146,8 @@ async def add_offsets(
         FencedError: As in `commit_in`: the coordinator checks the member here, and not when the transaction ends.
         KafkaGroupError: Any other category; the transaction stays open.
     """
-    await _add(client, transaction, group.member.group, deadline)
+    if not transaction.second_protocol:
+        await _add(client, transaction, group.member.group, deadline)
     for part in chunks(group.member.group, group.offsets):
         one = GroupOffsets(group.member, part)
         await _commit(client, transaction, one, deadline, fail_on_unknown_topic=fail_on_unknown_topic)
@@ -150,6 +178,8 @@ async def _commit(
     fail_on_unknown_topic: bool,
 ) -> None:
     member, name = group.member, transaction.transactional_id
+    ids = topic_ids_to_commit(group.offsets)
+    names = {topic_id: topic for topic, topic_id in ids.items()}
     topics: dict[str, list[Any]] = {}
     for tp, entry in sorted(group.offsets.items()):
         partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition(
@@ -168,16 +198,37 @@ async def _commit(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         topics=[
-            TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
+            TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
+                name=topic, topic_id=ids.get(topic, NO_UUID), partitions=partitions
+            )
             for topic, partitions in topics.items()
         ],
     )
     what = f"Committing offsets of group {member.group} in the transaction of {name} failed"
 
     def read(answer: TxnOffsetCommitResponse) -> list[str]:
-        outcomes = ((f"{t.name}-{p.partition_index}", p.error_code) for t in answer.topics for p in t.partitions)
+        outcomes = (
+            (f"{t.name or names.get(t.topic_id, t.topic_id)}-{p.partition_index}", p.error_code)
+            for t in answer.topics
+            for p in t.partitions
+        )
         return check_commits(client, member.group, outcomes, what, skip_unknown=fail_on_unknown_topic)
 
-    unknown = await coordinator_call(client, GROUP, member.group, request, deadline, read, max_version=_COMMIT_VERSION)
+    newest, oldest = _COMMIT_VERSION, 0
+    if transaction.second_protocol:
+        newest, oldest = _COMMIT_BY_ID_VERSION if ids else _SECOND_COMMIT_VERSION, _SECOND_COMMIT_VERSION
+
+    async def send() -> TxnOffsetCommitResponse:
+        return await to_coordinator(client, GROUP, member.group, request, deadline, newest, oldest)
+
+    async def attempt() -> list[str]:
+        return read(await after_markers(send, _is_early, deadline))
+
+    unknown = await client.retrying(attempt, deadline)
     if unknown:
         raise error_for_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{what} for {', '.join(unknown)}")
+
+
+def _is_early(answer: TxnOffsetCommitResponse) -> bool:
+    codes = (p.error_code for topic in answer.topics for p in topic.partitions)
+    return any(code == ErrorCode.CONCURRENT_TRANSACTIONS for code in codes)

@@ -2,13 +2,16 @@
 
 One epoch is for one transaction. Versions of the protocol before KIP-890 let a producer keep its epoch for the next
 transaction, and a commit or abort request that the network delivers late can then end this next transaction half
-written. `initialise` raises the epoch, so a coordinator refuses every request of an earlier transaction.
+written. `initialise` raises the epoch, so a coordinator refuses every request of an earlier transaction. In KIP-890's
+second protocol EndTxn raises it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import KafkaGroupError, RetriableError, UnknownOutcomeError
@@ -23,10 +26,11 @@ from kafka_source.kafka_client import (
 from kafka_source.kafka_client.messages.transaction import EndTxnRequest, EndTxnResponse, InitProducerIdRequest
 from kafka_source.runtime.retry import RetryPolicy
 
-# The last version before KIP-890's second protocol, in which EndTxn raises the epoch. Every broker since 2.8 has it.
+# Every broker since 2.8 has it.
 _INIT_VERSION = 4
-# A retry must use the version of the first try, also after a restart: 4 and 5 answer a repeated commit differently.
-_END_VERSION = 3
+# A repeated request must have the version of the first one, also after a restart: 4 and 5 answer a repeated commit
+# differently. From version 5 on EndTxn raises the epoch, which is KIP-890's second protocol.
+_END_VERSION, SECOND_END_VERSION = 3, 5
 
 _GONE = frozenset(
     (
@@ -44,6 +48,9 @@ _OTHER_EPOCH = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_F
 _PAUSES = RetryPolicy(0.002, 0.1)
 
 
+_R = TypeVar("_R")
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class OpenTransaction:
     """A transaction that can be ended, and the producer epoch that it has for itself.
@@ -53,12 +60,15 @@ class OpenTransaction:
         producer_id: The producer id that the coordinator gave.
         epoch: The producer epoch; no other transaction of this id has it.
         records: How many records it holds, where that is known.
+        second_protocol: Whether its requests are of KIP-890's second protocol, from the first one to its end. Requests
+            of both protocols cannot be mixed.
     """
 
     transactional_id: str
     producer_id: int
     epoch: int
     records: int = field(default=0, compare=False)
+    second_protocol: bool = field(default=False, compare=False, kw_only=True)
 
 
 async def initialise(
@@ -102,11 +112,11 @@ async def initialise(
             producer_id=-1 if ended is None else ended.producer_id,
             producer_epoch=-1 if ended is None else ended.epoch,
         )
-        for pause in _PAUSES.pauses():
-            answer = await to_coordinator(client, TRANSACTION, transactional_id, request, deadline, _INIT_VERSION)
-            if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS or deadline.left <= pause:
-                break
-            await asyncio.sleep(pause)
+        answer = await after_markers(
+            lambda: to_coordinator(client, TRANSACTION, transactional_id, request, deadline, _INIT_VERSION),
+            lambda answer: answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS,
+            deadline,
+        )
         if again and ended is not None and answer.error_code in _OTHER_EPOCH:
             # A coordinator that has restarted or moved no longer knows the epoch before the present one
             # (TransactionMetadata.lastProducerEpoch is not in its log). So it cannot tell a repeated request from
@@ -122,8 +132,29 @@ async def initialise(
     return await client.retrying(ask, deadline)
 
 
-async def end(client: KafkaClient, transaction: OpenTransaction, *, commit: bool, deadline: Deadline) -> None:
+async def after_markers(ask: Callable[[], Awaitable[_R]], is_refused: Callable[[_R], bool], deadline: Deadline) -> _R:
+    """Return the answer to a request that a coordinator refuses while it writes the markers of the last transaction.
+
+    Args:
+        ask: Sends the request.
+        is_refused: Returns whether the answer is CONCURRENT_TRANSACTIONS; the request is sent again then.
+        deadline: For all tries.
+    """
+    for pause in _PAUSES.pauses():
+        answer = await ask()
+        if not is_refused(answer) or deadline.left <= pause:
+            return answer
+        await asyncio.sleep(pause)
+    raise RuntimeError("unreachable: the pauses have no end")
+
+
+async def end(
+    client: KafkaClient, transaction: OpenTransaction, *, commit: bool, deadline: Deadline
+) -> OpenTransaction | None:
     """Commit or abort a transaction; a coordinator answers a repeated request as it answered the first one.
+
+    Returns:
+        The id's next transaction, if this one was of the second protocol, in which its end raises the epoch; else None.
 
     Raises:
         UnknownOutcomeError: The commit was sent, and the coordinator did not say in time what became of it.
@@ -143,15 +174,28 @@ async def end(client: KafkaClient, transaction: OpenTransaction, *, commit: bool
         nonlocal unknown
         unknown = True
 
-    def read(answer: EndTxnResponse) -> None:
+    def read(answer: EndTxnResponse) -> OpenTransaction | None:
         nonlocal unknown
         # This try, or an earlier one, is being worked on.
         unknown |= answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
         check_coordinator(client, TRANSACTION, name, answer.error_code, what)
+        if not transaction.second_protocol:
+            return None
+        # It has another producer id where the epochs of the one before are used up.
+        return OpenTransaction(name, answer.producer_id, answer.producer_epoch)
 
+    newest, oldest = (SECOND_END_VERSION, SECOND_END_VERSION) if transaction.second_protocol else (_END_VERSION, 0)
     try:
-        await coordinator_call(
-            client, TRANSACTION, name, request, deadline, read, max_version=_END_VERSION, on_lost=note_lost
+        return await coordinator_call(
+            client,
+            TRANSACTION,
+            name,
+            request,
+            deadline,
+            read,
+            max_version=newest,
+            min_version=oldest,
+            on_lost=note_lost,
         )
     except RetriableError as error:
         if not (commit and unknown):

@@ -124,6 +124,14 @@ def _repeated_sync_is_empty(right: Any) -> Any:
     return send
 
 
+def _keep_the_epoch(right: Any) -> Any:
+    async def end(client: Any, transaction: Any, *, commit: bool, deadline: Any) -> Any:
+        await right(client, transaction, commit=commit, deadline=deadline)
+        return transaction
+
+    return end
+
+
 def _commit_as_nobody(right: Any) -> Any:
     async def add(client: Any, transaction: Any, group: Any, deadline: Any, **more: Any) -> Any:
         nobody = replace(group.member, generation=-1, member_id="", instance_id=None)
@@ -351,6 +359,7 @@ MUTATIONS = (
         lambda _: lambda self, key, kind=0: None,
     ),
     Mutation("send an empty assignment in a repeated SyncGroup", (Member, "_send_sync"), _repeated_sync_is_empty),
+    Mutation("keep the epoch for the next transaction", (offset_transaction, "end"), _keep_the_epoch),
     Mutation("commit as nobody in a transaction", (offset_transaction, "add_offsets"), _commit_as_nobody),
     Mutation("give up after the first error", (KafkaClient, "retrying"), _no_second_try),
     Mutation(
@@ -383,11 +392,12 @@ MUTATIONS = (
 FOUND_BY = {
     "commit before the sink has written": 0,
     "keep positions of before a rebalance": 1,
-    "set the group back": 3,
+    "set the group back": 17,
     "do not rejoin when others wait": 77,
     "share a transactional id between members": 3,
     "ask the coordinator of before for ever": 1,
-    "commit as nobody in a transaction": 39,
+    "keep the epoch for the next transaction": 3,
+    "commit as nobody in a transaction": 48,
     "give up after the first error": 9,
     "rejoin without a commit of the last batch": 4,
     "do not look for new partitions": 47,
@@ -397,13 +407,12 @@ FOUND_BY = {
     "begin new partitions at their end": 0,
     "stop without leaving": 0,
     "commit partitions of other members": 1,
-    "join again with another instance id": 3,
-    "commit the records before the decision": 40,
+    "commit the records before the decision": 113,
     "commit offsets in a transaction before the decision": 40,
-    "begin with an empty ledger": 40,
-    "take each decision for finished": 40,
-    "take no batch for a replay": 40,
-    "leave undecided transactions open": 121,
+    "begin with an empty ledger": 33,
+    "take each decision for finished": 202,
+    "take no batch for a replay": 33,
+    "leave undecided transactions open": 78,
     "prepare before the flush": 5,
 }
 """The first seed that finds each of the mutations that the seeds of CI find."""

@@ -102,6 +102,8 @@ class Scenario:
         exactly_once: Whether that sink writes exactly once, and not at least once.
         others: How many other applications are in the group.
         timeout_ms: `kafka.transaction.timeout.ms` of the sink.
+        transaction_version: The feature `transaction.version` at the beginning: 2 for KIP-890's second protocol.
+        max_epoch: The highest epoch of a producer id.
     """
 
     seed: int
@@ -121,11 +123,18 @@ class Scenario:
     exactly_once: bool = True
     others: int = 0
     timeout_ms: int = 600_000
+    transaction_version: int = 1
+    max_epoch: int = 32_767
 
     @property
     def loses_records(self) -> bool:
         """Whether logs of the source are truncated, or its topic is created again."""
         return any(fault.kind in _LOSES_RECORDS for fault in self.faults)
+
+    @property
+    def always_second_protocol(self) -> bool:
+        """Whether transactions of the source are of KIP-890's second protocol from the beginning to the end."""
+        return self.transaction_version == 2 and not any(fault.kind == _CHANGES_VERSION for fault in self.faults)
 
     @property
     def runs_tasks(self) -> bool:
@@ -172,7 +181,8 @@ class Verdict:
             f"seed {scenario.seed}: {scenario.queries} queries with {scenario.slots} slots, {scenario.partitions} "
             f"partitions, {scenario.brokers} brokers, {scenario.strategy}, transactional={scenario.transactional}, "
             f"commit={scenario.commit}, sink={scenario.sink}, exactly_once={scenario.exactly_once}, "
-            f"static={scenario.static}, others={scenario.others}"
+            f"static={scenario.static}, others={scenario.others}, "
+            f"transaction.version={scenario.transaction_version}, max_epoch={scenario.max_epoch}"
         ]
         faults = [f"  fault {fault}" for fault in scenario.faults]
         story = [f"  {at:8.3f} {who}: {what}" for at, who, what in self.story[-lines:]]
@@ -198,6 +208,7 @@ _LOSES_MEMBERS = {
 }
 # The faults after which records of the source are gone.
 _LOSES_RECORDS = ("truncate", "create again")
+_CHANGES_VERSION = "change transactions"
 _STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "copartition", CONSUMER, CONSUMER, CONSUMER)
 _KINDS: Sequence[str] = (
     "kill",
@@ -297,7 +308,9 @@ def scenario_of(seed: int) -> Scenario:
         faults=faults,
     )
     rng = random.Random(f"tasks {seed}")
-    return _with_tasks(scenario, rng) if rng.random() < _SHARE_WITH_TASKS else _with_others(_with_losses(scenario))
+    if rng.random() < _SHARE_WITH_TASKS:
+        return _with_transactions(_with_tasks(scenario, rng))
+    return _with_others(_with_losses(_with_transactions(scenario)))
 
 
 def _with_others(scenario: Scenario) -> Scenario:
@@ -315,11 +328,24 @@ def _with_losses(scenario: Scenario) -> Scenario:
     rng = random.Random(f"losses {scenario.seed}")
     if rng.random() >= _SHARE_OF_LOSSES:
         return scenario
-    # A transaction's commits name topics by their names, so the last one of the topic before counts for the new one
-    # where its driver does not know that yet. The simulated coordinator of the consumer protocol assigns by name.
-    by_id = scenario.strategy != CONSUMER and not scenario.transactional
+    # In the first protocol of transactions commits name topics by their names, so the last one of the topic before
+    # counts for the new one where its driver does not know that yet. The simulated coordinator of the consumer protocol
+    # assigns by name.
+    by_id = scenario.strategy != CONSUMER and (not scenario.transactional or scenario.always_second_protocol)
     kinds = _LOSES_RECORDS if by_id else _LOSES_RECORDS[:1]
     return replace(scenario, faults=_in_order(*scenario.faults, *_some_faults(rng, kinds, 3)))
+
+
+def _with_transactions(scenario: Scenario) -> Scenario:
+    """Return a scenario with a version of transactions; in some it changes, or producer ids are used up soon."""
+    rng = random.Random(f"transactions {scenario.seed}")
+    changes = _some_faults(rng, (_CHANGES_VERSION,), rng.choice((0, 0, 0, 1, 2, 4)), scenario.seconds)
+    return replace(
+        scenario,
+        faults=_in_order(*scenario.faults, *changes),
+        transaction_version=rng.choice((1, 2)),
+        max_epoch=rng.choice((32_767, 32_767, 32_767 if scenario.commit == "sink" else 6)),
+    )
 
 
 def _with_tasks(scenario: Scenario, rng: random.Random) -> Scenario:
@@ -446,6 +472,8 @@ class Run:
         self.groups = GroupCoordinators(self.cluster, self.checks)
         self.consumers = ConsumerCoordinators(self.cluster, self.groups, scenario.session_ms / 1000, 2000)
         self.transactions = TransactionCoordinators(self.cluster, self.groups)
+        self.transactions.max_epoch = scenario.max_epoch
+        self.cluster.transaction_version = scenario.transaction_version
         self.checks.timed_out = self.transactions.timed_out
         self.cluster.create_topic(TOPIC, scenario.partitions)
         if scenario.sink:
@@ -638,6 +666,9 @@ class Run:
             known = [place for place in self.cluster.known_coordinators() if place[0] != GROUP]
             if known:
                 self.cluster.move_coordinator(*known[int(how * len(known))])
+        elif fault.kind == _CHANGES_VERSION:
+            # Clients hear of it when they connect anew.
+            self.cluster.transaction_version = 3 - self.cluster.transaction_version
         elif fault.kind == "add partitions":
             self.cluster.add_partitions(TOPIC, 1 + int(how * 3))
         elif fault.kind == "kill other":

@@ -8,23 +8,29 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 
 import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import FencedError, RetriableError, UnknownOutcomeError, UnknownTopicError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, cached_client
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.options import Where, read_options
 from kafka_source.sink.two_phase.open_transactions import Described, describe
 from kafka_source.source.group_member_owner import GroupMemberOwner
+from kafka_source.source.positions import Positions
+from kafka_source.transactions import offset_transaction
 from kafka_source.transactions.offset_committer import TransactionalCommitter
-from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka, run_java
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from tests.support.memberships import Memberships, everything
+from tests.support.records import create_again
 from tests.support.waiting import wait_until
 
 METADATA, FIND_COORDINATOR, API_VERSIONS = 3, 10, 18
@@ -110,10 +116,25 @@ def query(
         yield Query(Settings({**config, **more}), group, topic, membership, timeout)
 
 
+FIRST, SECOND = "first protocol", "second protocol"
+IN_BOTH_PROTOCOLS = pytest.mark.parametrize("protocol", [FIRST, SECOND], indirect=True)
+
+
+@pytest.fixture
+def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The protocol of KIP-890 in which offsets are committed, by ids or by names as the brokers have them."""
+    # Brokers of 4.0 to 4.3 have the second one without ids, and are not used so otherwise.
+    monkeypatch.setattr(offset_transaction, "_COMMIT_BY_ID_VERSION", 5 if request.param == SECOND else 99)
+    return str(request.param)
+
+
 # ---- connections
 
 
-def test_a_second_commit_is_three_requests_over_connections_that_are_open(behind: Behind, group: str) -> None:
+@IN_BOTH_PROTOCOLS
+def test_a_second_commit_is_three_requests_or_two_over_connections_that_are_open(
+    behind: Behind, group: str, protocol: str
+) -> None:
     with query(behind.kafka, group) as one:
         one.commit(1)
         watched = (INIT_PRODUCER_ID, ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN, METADATA, FIND_COORDINATOR, API_VERSIONS)
@@ -122,16 +143,26 @@ def test_a_second_commit_is_three_requests_over_connections_that_are_open(behind
         one.commit(3)
         mine = [frame for frame in seen if b"-commit" in frame.payload]
         assert one.committed() == {3}
-    # The next epoch is taken in the background; while markers are on their way it takes several tries.
-    asked = [frame.api_key for frame in mine if frame.api_key != INIT_PRODUCER_ID]
-    assert asked == [ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN] * 2
+    # In the first protocol the next epoch is taken in the background. While the markers of the last transaction are on
+    # their way this takes several tries, and so does the first request in the second protocol.
+    asked = [frame.api_key for frame in mine if protocol == SECOND or frame.api_key != INIT_PRODUCER_ID]
+    each = [ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN] if protocol == FIRST else [TXN_OFFSET_COMMIT, END_TXN]
+    assert [api_key for api_key, _ in groupby(asked)] == each * 2
     assert len({frame.connection for frame in mine}) == 1
     # A connection begins with ApiVersions, whatever client opens it.
     assert [frame for frame in seen if frame.api_key == API_VERSIONS] == []
 
 
 @pytest.mark.parametrize("side", ["on_request", "on_response"])
-@pytest.mark.parametrize("api_key", [INIT_PRODUCER_ID, ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN])
+@pytest.mark.parametrize(
+    ("protocol", "api_key"),
+    [
+        *((FIRST, api_key) for api_key in (INIT_PRODUCER_ID, ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN)),
+        *((SECOND, api_key) for api_key in (TXN_OFFSET_COMMIT, END_TXN)),
+    ],
+    indirect=["protocol"],
+)
+@pytest.mark.usefixtures("protocol")
 def test_a_connection_that_is_lost_at_any_step_costs_a_try(behind: Behind, group: str, api_key: int, side: str) -> None:
     cut: list[Frame] = []
 
@@ -151,6 +182,8 @@ def test_a_connection_that_is_lost_at_any_step_costs_a_try(behind: Behind, group
         assert one.committed() == {3}
 
 
+@IN_BOTH_PROTOCOLS
+@pytest.mark.usefixtures("protocol")
 def test_a_commit_whose_answer_never_comes_has_an_unknown_outcome_and_the_next_one_counts(
     behind: Behind, group: str
 ) -> None:
@@ -187,6 +220,8 @@ def test_what_cannot_be_sent_is_not_committed_and_leaves_no_transaction_open(beh
 # ---- other owners
 
 
+@IN_BOTH_PROTOCOLS
+@pytest.mark.usefixtures("protocol")
 @pytest.mark.parametrize("commits", [True, False], ids=["that commits", "that has only begun"])
 def test_a_second_owner_of_the_transactional_id_fences_the_first(behind: Behind, group: str, commits: bool) -> None:
     with query(behind.kafka, group) as one:
@@ -207,13 +242,18 @@ def test_a_second_owner_of_the_transactional_id_fences_the_first(behind: Behind,
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("direction", "api_key"),
+    ("protocol", "direction", "api_key"),
     [
-        pytest.param("response", ADD_OFFSETS, id="after AddOffsetsToTxn", marks=pytest.mark.long),
-        pytest.param("response", TXN_OFFSET_COMMIT, id="after TxnOffsetCommit", marks=pytest.mark.long),
-        pytest.param("request", END_TXN, id="before EndTxn"),
+        pytest.param(FIRST, "response", ADD_OFFSETS, id="after AddOffsetsToTxn", marks=pytest.mark.long),
+        pytest.param(FIRST, "response", TXN_OFFSET_COMMIT, id="after TxnOffsetCommit", marks=pytest.mark.long),
+        pytest.param(FIRST, "request", END_TXN, id="before EndTxn"),
+        pytest.param(SECOND, "response", TXN_OFFSET_COMMIT, id="after TxnOffsetCommit 5", marks=pytest.mark.long),
+        pytest.param(SECOND, "request", END_TXN, id="before EndTxn 5", marks=pytest.mark.long),
+        pytest.param(SECOND, "response", END_TXN, id="after EndTxn 5", marks=pytest.mark.long),
     ],
+    indirect=["protocol"],
 )
+@pytest.mark.usefixtures("protocol")
 def test_the_broker_is_killed_in_the_middle_of_a_commit(group: str, direction: str, api_key: int) -> None:
     proxy = TcpProxy()
     with proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
@@ -300,6 +340,8 @@ def test_the_coordinator_moves_to_another_broker(cluster: EmbeddedKafka, group: 
 # ---- topics
 
 
+@IN_BOTH_PROTOCOLS
+@pytest.mark.usefixtures("protocol")
 def test_a_deleted_topic_is_told_at_once(behind: Behind, group: str) -> None:
     with query(behind.kafka, group) as one:
         one.commit(1)
@@ -337,3 +379,56 @@ def test_a_deleted_topic_does_not_keep_the_others_from_being_committed(
         assert time.monotonic() - began < 15
         committed = {tp: entry.offset for tp, entry in owner.committed(everything(kept, 2)).items()}
         assert committed == dict.fromkeys(everything(kept, 2), 2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("transactional", ["true", "false"])
+def test_a_topic_that_was_created_again_does_not_keep_the_others_from_being_committed(
+    group: str, transactional: str
+) -> None:
+    with EmbeddedKafka(version="4.4.0") as kafka:
+        kept, again = (kafka.create_topic(f"{group}-{name}", 2) for name in ("kept", "again"))
+        given = {
+            "kafka.bootstrap.servers": kafka.bootstrap_servers,
+            "subscribe": f"{kept},{again}",
+            "kafka.group.id": group,
+            "commit.transactional": transactional,
+        }
+        options = read_options(given, Where.STREAM)
+        positions = Positions()
+        of_both = [*everything(kept, 2), *everything(again, 2)]
+        with closing(Cluster(Settings({"bootstrap.servers": kafka.bootstrap_servers}))) as cluster:
+            ids = {name: topic.id for name, topic in cluster.topics([kept, again]).items() if topic and topic.id}
+        positions.learn(StreamOffset(dict.fromkeys(of_both, Span(0, 2, 0)), topics=ids))
+        settings = group_settings(options, partitions=4, stream=True)
+        owner = GroupMemberOwner(options, subscription_of(options), settings, commits=True, positions=positions)
+        with closing(owner):
+            owner.commit_and_rejoin({})
+            owner.finish(dict.fromkeys(of_both, 1))
+            kafka.delete_topic(again)
+            create_again(kafka, again, 2)
+            owner.finish(dict.fromkeys(of_both, 2))
+            committed = {tp: entry.offset for tp, entry in owner.committed(of_both).items()}
+            assert committed == dict.fromkeys(everything(kept, 2), 2)
+
+
+def set_transaction_version(kafka: EmbeddedKafka, level: int) -> None:
+    direction = "upgrade" if level == 2 else "downgrade"
+    arguments = ("--bootstrap-server", kafka.bootstrap_servers, direction, "--feature", f"transaction.version={level}")
+    done = run_java("org.apache.kafka.tools.FeatureCommand", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_the_feature_is_raised_and_lowered_between_commits(group: str) -> None:
+    with EmbeddedKafka(version="4.4.0") as kafka, query(kafka, group) as one:
+        one.commit(1)
+        for offset, level in enumerate((1, 2, 1, 2), 2):
+            set_transaction_version(kafka, level)
+            # Clients learn the feature with a new connection.
+            cached_client(one.settings, "commit").close()
+            one.commit(offset)
+            assert one.committed() == {offset}
+            assert not one.is_open()
+        # In both protocols each transaction has an epoch of its own.
+        wait_until(lambda: one.epoch() == 5, "the epoch of the next commit")

@@ -1,0 +1,273 @@
+"""The source's commits in both protocols of KIP-890, with simulated coordinators that count what they are asked."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from assignors import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import FencedError, UnknownTopicError
+from kafka_source.kafka_client import TRANSACTION, TopicMetadata
+from kafka_source.kafka_client.messages.transaction import EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
+from kafka_source.model.commits import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.transactions.offset_committer import TransactionalCommitter
+from tests.simulation import cluster as cluster_module
+from tests.simulation.cluster import Broker, Cluster, Reply
+from tests.simulation.group_coordinator import STABLE, GroupCoordinators, Member, Watch
+from tests.simulation.transaction_coordinator import TransactionCoordinators
+from tests.simulation.world import World
+
+GROUP_ID, NAME, TP = "billing", "billing-orders-0", TopicPartition("orders", 0)
+MEMBER = SlotCredentials(GROUP_ID, 1, "m", None)
+
+
+class Brokers:
+    """Simulated brokers with a group of one member.
+
+    Attributes:
+        versions: The name and version of each request that the coordinators got about transactions.
+    """
+
+    def __init__(self, transaction_version: int, *, max_epoch: int = 32_767, brokers: int = 1) -> None:
+        self.world = World(7)
+        self.cluster = Cluster(self.world, brokers)
+        self.cluster.transaction_version = transaction_version
+        self.cluster.create_topic(TP.topic, 1)
+        self.groups = GroupCoordinators(self.cluster, Watch())
+        self.transactions = TransactionCoordinators(self.cluster, self.groups)
+        self.transactions.max_epoch = max_epoch
+        self.group = self.groups.group(GROUP_ID)
+        self.group.generation, self.group.state = 1, STABLE
+        self.group.members["m"] = Member("m", None, "client", 1e9, 1e9, [])
+        self.versions: list[tuple[str, int]] = []
+        for request in (InitProducerIdRequest, TxnOffsetCommitRequest, EndTxnRequest):
+            self.cluster.handlers[request] = self._noted(self.cluster.handlers[request])
+
+    def _noted(self, handle: Callable[[Broker, Any, Reply], None]) -> Callable[[Broker, Any, Reply], None]:
+        def handles(broker: Broker, request: Any, reply: Reply) -> None:
+            self.versions.append((type(request).__name__.removesuffix("Request"), self.cluster.version))
+            handle(broker, request, reply)
+
+        return handles
+
+    def committer(self, *, keep_ready: bool = True) -> TransactionalCommitter:
+        settings = Settings({"bootstrap.servers": self.cluster.bootstrap_servers})
+        return TransactionalCommitter(settings, NAME, keep_ready=keep_ready)
+
+    def commit(self, committer: TransactionalCommitter, offset: int, topic_id: uuid.UUID | None = None) -> None:
+        known = self.cluster.topics[TP.topic].id if topic_id is None else topic_id
+        text = TopicMetadata(TP.topic, known, {}).id_text
+        committer.commit(MEMBER, {TP: CommitOffset(offset, topic_id=text)})
+        assert self.group.uncertain or self.group.offsets[TP.topic, TP.partition].offset == offset
+
+    def settle(self) -> None:
+        """Let markers be written, and what is done in the background."""
+        self.world.sleep(1.0)
+
+    def committed(self) -> int:
+        return self.group.offsets[TP.topic, TP.partition].offset
+
+    def play(self, work: Callable[[], None]) -> None:
+        """Run a client in a process of its own."""
+        done: list[bool] = []
+        failed: list[BaseException] = []
+
+        def main() -> None:
+            try:
+                work()
+            except Exception as error:
+                failed.append(error)
+            done.append(True)
+
+        with self.world.installed():
+            self.world.process("client").start(main)
+            self.world.run(1e9, done=lambda: bool(done))
+        if failed:
+            raise failed[0]
+        assert self.transactions.open() == []
+
+    def forget_connections(self) -> None:
+        """Cut all connections: clients learn the features anew."""
+        for broker in self.cluster.brokers.values():
+            for link in list(broker.links):
+                link.cut()
+
+
+def test_a_commit_is_two_requests_in_the_second_protocol_and_four_in_the_first() -> None:
+    asked = {}
+    for version in (1, 2):
+        brokers = Brokers(version)
+
+        def commits(brokers: Brokers = brokers) -> None:
+            committer = brokers.committer()
+            for offset in range(1, 6):
+                brokers.commit(committer, offset)
+                brokers.settle()
+            assert brokers.committed() == 5
+
+        brokers.play(commits)
+        refused = brokers.cluster.errors["InitProducerId", ErrorCode.CONCURRENT_TRANSACTIONS]
+        initialised = brokers.cluster.requests["InitProducerId"] - refused
+        names = ("AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+        asked[version] = [initialised, *(brokers.cluster.requests[name] for name in names)]
+        assert {("TxnOffsetCommit", 6), ("EndTxn", 5)} <= set(brokers.versions) or version == 1
+    # In the first protocol the next epoch is taken in the background, again while markers are written.
+    assert asked == {1: [6, 5, 5, 5], 2: [1, 0, 5, 5]}
+
+
+def test_commits_one_after_another_wait_for_the_markers_of_the_last_one() -> None:
+    brokers = Brokers(2)
+
+    def commits() -> None:
+        committer = brokers.committer()
+        for offset in range(1, 11):
+            brokers.commit(committer, offset)
+        # The markers take up to 20 ms, and retry.backoff.ms is 100.
+        assert brokers.world.now < 1.0
+        brokers.settle()
+        assert brokers.committed() == 10
+
+    brokers.play(commits)
+    assert brokers.cluster.requests["InitProducerId"] == 1
+
+
+def test_the_producer_id_changes_when_its_epochs_are_used_up() -> None:
+    brokers = Brokers(2, max_epoch=4)
+    ids = set()
+
+    def commits() -> None:
+        committer = brokers.committer()
+        for offset in range(1, 15):
+            brokers.commit(committer, offset)
+            ids.add(brokers.transactions.transactions[NAME].producer_id)
+        brokers.settle()
+        assert brokers.committed() == 14
+
+    brokers.play(commits)
+    assert len(ids) > 3
+    assert brokers.cluster.requests["InitProducerId"] == 1
+
+
+@pytest.mark.parametrize("max_epoch", [32_767, 2])
+@pytest.mark.parametrize("moves", [False, True])
+def test_an_end_whose_answer_is_lost_is_repeated_in_the_same_epoch(moves: bool, max_epoch: int) -> None:
+    brokers = Brokers(2, max_epoch=max_epoch, brokers=3)
+
+    def commits() -> None:
+        committer = brokers.committer()
+        brokers.commit(committer, 1)
+        brokers.settle()
+        brokers.cluster.lose_answers(0.05, 1.0, moves=moves, only=EndTxnRequest.API_KEY)
+        brokers.commit(committer, 2)
+        brokers.settle()
+        brokers.commit(committer, 3)
+        brokers.settle()
+        assert brokers.committed() == 3
+
+    brokers.play(commits)
+    assert brokers.cluster.requests["EndTxn"] > 3
+    assert brokers.cluster.requests["InitProducerId"] == 1
+
+
+def test_the_protocol_is_chosen_for_each_commit() -> None:
+    brokers = Brokers(1)
+
+    def commits() -> None:
+        committer = brokers.committer()
+        for offset, version in enumerate((1, 2, 2, 1, 1, 2, 1), 1):
+            brokers.cluster.transaction_version = version
+            brokers.forget_connections()
+            brokers.settle()
+            brokers.commit(committer, offset)
+            brokers.settle()
+            assert brokers.committed() == offset
+
+    brokers.play(commits)
+    ends = [version for name, version in brokers.versions if name == "EndTxn"]
+    assert ends == [3, 5, 5, 3, 3, 5, 3]
+    assert [version for name, version in brokers.versions if name == "TxnOffsetCommit"] == [3, 6, 6, 3, 3, 6, 3]
+
+
+def test_no_request_of_the_second_protocol_is_sent_in_an_earlier_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker that has got EndTxn 5 is replaced by an older one before it is answered."""
+    brokers = Brokers(2)
+    end = brokers.cluster.handlers[EndTxnRequest]
+
+    def replaced(broker: Broker, request: Any, reply: Reply) -> None:
+        if brokers.cluster.version < 5:
+            end(broker, request, reply)
+            return
+        brokers.versions.append(("EndTxn", 5))
+        monkeypatch.setitem(cluster_module._NEWEST, EndTxnRequest, 4)
+        monkeypatch.setitem(cluster_module._NEWEST, TxnOffsetCommitRequest, 4)
+        brokers.cluster.transaction_version = 1
+        brokers.forget_connections()
+
+    def commits() -> None:
+        committer = brokers.committer()
+        brokers.cluster.handlers[EndTxnRequest] = replaced
+        # The outcome of the first try is unknown, and offsets are absolute.
+        brokers.commit(committer, 1)
+        brokers.settle()
+        assert brokers.committed() == 1
+
+    brokers.play(commits)
+    assert [one for one in brokers.versions if one[0] == "EndTxn"] == [("EndTxn", 5), ("EndTxn", 3)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_earlier_owner_is_fenced_when_a_new_one_is_created(version: int) -> None:
+    brokers = Brokers(version)
+
+    def commits() -> None:
+        first = brokers.committer()
+        brokers.commit(first, 1)
+        brokers.settle()
+        second = brokers.committer()
+        brokers.settle()
+        with pytest.raises(FencedError, match="transactional id"):
+            brokers.commit(first, 2)
+        brokers.settle()
+        assert brokers.committed() == 1
+        brokers.commit(second, 3)
+        brokers.settle()
+        assert brokers.committed() == 3
+
+    brokers.play(commits)
+
+
+def test_the_offset_of_a_deleted_topic_is_refused_for_the_one_that_was_created_after_it() -> None:
+    brokers = Brokers(2)
+
+    def commits() -> None:
+        committer = brokers.committer()
+        brokers.commit(committer, 1)
+        with pytest.raises(UnknownTopicError, match=f"for {TP.topic}-{TP.partition}"):
+            brokers.commit(committer, 2, uuid.UUID(int=9))
+        brokers.settle()
+        assert brokers.committed() == 1
+        brokers.commit(committer, 3)
+        brokers.settle()
+        assert brokers.committed() == 3
+
+    brokers.play(commits)
+
+
+def test_a_coordinator_that_moves_between_the_requests_ends_the_transaction() -> None:
+    brokers = Brokers(2, brokers=3)
+
+    def commits() -> None:
+        committer = brokers.committer()
+        for offset in range(1, 20):
+            brokers.world.after(0.001 * offset, lambda: brokers.cluster.move_coordinator(TRANSACTION, NAME))
+            brokers.commit(committer, offset)
+            brokers.settle()
+            assert brokers.committed() == offset
+
+    brokers.play(commits)
