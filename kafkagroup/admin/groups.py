@@ -40,7 +40,8 @@ _CALL_SECONDS = 15.0
 
 
 _LEDGER = re.compile(r"(.+)-ledger(-\d+)?")
-_HANDED_OVER = re.compile(r".+-read-by-[0-9a-f]{32}")
+# A query's id has dashes, a stream's has none.
+_HANDED_OVER = re.compile(r".+-read-by-[0-9a-f-]{32,36}")
 
 
 def private_groups(names: Iterable[str]) -> frozenset[str]:
