@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafka_source.source.decoded_columns import Readers
 
 from kafka_source.boundary import short_errors
-from kafka_source.engine_selection import check_engine
+from kafka_source.engine_selection import check_engine, engine_of_tasks
 from kafka_source.options import load_options
 from kafka_source.schema import schema_for
 
@@ -62,7 +62,8 @@ class KafkaGroupSource(DataSource):
             KafkaGroupError: The schema registry does not have the values' schema, or does not answer.
         """
         options = load_options(self.options)
-        check_engine(options.engine, options.settings)
+        # The plan, in another process, warns if it is librdkafka that serves.
+        check_engine(engine_of_tasks(options.engine), options.settings)
         if options.is_member:
             # Not at the top: it loads the assignors, which only members need.
             from kafka_source.options.assignment_strategies import strategies_of

@@ -7,6 +7,7 @@ import socket
 import sys
 from functools import cache, lru_cache
 from importlib import import_module
+from typing import Literal, TypeVar
 
 from kafka_source.client_config import Settings
 from kafka_source.client_config.check import check_settings
@@ -15,6 +16,8 @@ from kafka_source.errors import InvalidConfigurationError
 from kafka_source.version import __version__
 
 log = logging.getLogger(__name__)
+
+_Name = TypeVar("_Name", bound=str)
 
 NATIVE_MODULE = "kafkagroup_native"
 
@@ -72,6 +75,14 @@ def is_native(name: str) -> bool:
         )
     _warn(f"{reason}: the slower librdkafka engine serves (engine=auto). Run {_INSTALL} there for the native one")
     return False
+
+
+def engine_of_tasks(name: _Name) -> _Name | Literal["librdkafka"]:
+    """Return what the tasks of a query take for the `engine` option: librdkafka where `auto` means that in the driver.
+
+    So they do not repeat the warning of the plan. One that cannot do what the driver can still warns, see `is_native`.
+    """
+    return "librdkafka" if name == "auto" and why_not_native() is not None else name
 
 
 def check_value_kernel(option: str = "value.format=avro") -> None:

@@ -15,7 +15,7 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.datasource import FORMAT, KafkaGroupSource
-from kafka_source.engine_selection import check_engine
+from kafka_source.engine_selection import check_engine, engine_of_tasks
 from kafka_source.errors import DataLossError, FencedError, OptionError
 from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.model.identity import describe_recreated, is_recreated
@@ -87,7 +87,7 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
 def pinned_ranges(options: Mapping[str, str]) -> Iterator[tuple[Range, ...]]:
     """Yield the ranges that `pinned` reads, and commit their ends if the block ends well; arguments as there."""
     parsed = _read_options(options)
-    check_engine(parsed.engine, parsed.settings)
+    check_engine(engine_of_tasks(parsed.engine), parsed.settings)
     subscription = subscription_of(parsed)
     with ExitStack() as ending:
         with closing(Cluster.of(parsed)) as cluster:

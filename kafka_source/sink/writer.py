@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from kafka_source.boundary import short_errors
 from kafka_source.client_config import hidden
 from kafka_source.client_config.java_settings import Role
-from kafka_source.engine_selection import check_engine
+from kafka_source.engine_selection import check_engine, engine_of_tasks
 from kafka_source.errors import (
     InvalidConfigurationError,
     OptionError,
@@ -221,7 +221,7 @@ def stream_writer(
         InvalidConfigurationError: A column cannot be written to Kafka.
         KafkaGroupError: See `values.writer_schema.writer_schema`.
     """
-    target = _checked(_target(options, schema))
+    target = _checked(_target(options, schema, warns=not commits))
     return StreamWriter(target if commits else _with_encodings(target, schema))
 
 
@@ -237,12 +237,15 @@ def _checked(target: Target) -> Target:
     return target
 
 
-def _target(given: Mapping[str, str], schema: StructType, write_id: str | None = None) -> Target:
+def _target(given: Mapping[str, str], schema: StructType, write_id: str | None = None, *, warns: bool = True) -> Target:
     options = sink_options(given)
     exactly_once = _exactly_once(options, write_id)
     check_settings(options.settings, options.engine)
-    native = writes_native(options.settings, options.engine)
+    engine = engine_of_tasks(options.engine)
+    # The process that commits has the same engine as the one that starts a micro-batch, which warns.
+    native = writes_native(options.settings, options.engine if warns else engine)
     check_engine(options.engine, options.settings, Role.PRODUCER, native=native)
+    options = replace(options, engine=engine)
     if exactly_once is not None:
         check_transactional(options.settings)
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.engine_selection import engine_of_tasks
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, DataLossError, FencedError, KafkaGroupError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
@@ -146,11 +147,13 @@ class Query:
 
     Attributes:
         options: The options, which include the Kafka client settings.
+        engine: The engine of its tasks, see `engine_of_tasks`.
         columns: The columns of the rows.
         decoding: How columns are decoded; None: none is.
     """
 
     options: ReadOptions
+    engine: str
     columns: tuple[Column, ...]
     decoding: Decoding | None = None
 
@@ -169,12 +172,13 @@ class Query:
             KafkaGroupError: See `values.reader_schema.reader_schema`.
         """
         options = read_options(given, where)
+        engine = engine_of_tasks(options.engine)
         if not options.decoded:
-            return cls(options, columns_of(schema))
+            return cls(options, engine, columns_of(schema))
         # Only queries that decode load this.
         from kafka_source.source.decoded_columns import requested
 
-        return cls(options, *requested(schema, options, readers))
+        return cls(options, engine, *requested(schema, options, readers))
 
     @property
     def settings(self) -> Settings:
@@ -385,7 +389,7 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer, readers: Readers | None
         has_dead_letters = options.deadletter_topic is not None
         columns = columns_to_fetch(query.columns, query.decoding, dead_letters=has_dead_letters)
         request = FetchRequest.of(options, ranges, columns, cluster=task.cluster, topics=task.topics, pacer=pacer)
-        for batch in engine_for(options.engine, query.settings).read(request):
+        for batch in engine_for(query.engine, query.settings).read(request):
             rows = rows_of(
                 batch,
                 query.columns,
@@ -406,7 +410,7 @@ def _on_bad(query: Query, pacer: Pacer, replica: int, records: pa.RecordBatch, r
     topic = query.options.deadletter_topic
     # The other copies of a partition have the same records.
     if topic is not None and replica == 0:
-        write_dead_letters(query.settings, topic, records, reasons, query.options.engine)
+        write_dead_letters(query.settings, topic, records, reasons, query.engine)
         failpoint("dead-letters-written")
     pacer.found_bad(records.num_rows)
 

@@ -9,13 +9,24 @@ import re
 import subprocess
 import sys
 import tokenize
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 import kafkagroup
+from kafka_source import engine_selection
 from kafka_source.client_config import Settings
-from kafka_source.engine_selection import INTERFACE, check_engine, is_native, why_not_native
+from kafka_source.datasource import KafkaGroupSource
+from kafka_source.engine_selection import INTERFACE, check_engine, engine_of_tasks, is_native, why_not_native
+from kafka_source.fetch.select import engine_for
+from kafka_source.options import Where
+from kafka_source.produce.delivery import writes_native
+from kafka_source.sink.target import Target
+from kafka_source.sink.writer import stream_writer
+from kafka_source.source.read_task import Query
 
 ROOT = Path(__file__).parents[2]
 STUB = ROOT / "native" / "kafkagroup_native.pyi"
@@ -138,6 +149,44 @@ def test_a_query_that_is_checked_again_warns_once(caplog: pytest.LogCaptureFixtu
     texts = [record.getMessage() for record in caplog.records if record.name == "kafka_source.engine_selection"]
     assert len(texts) == 2, texts
     assert all("did you mean kafka.fetch.min.bytes?" in text for text in texts)
+
+
+def test_a_query_warns_where_it_is_planned_and_not_in_its_other_processes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each step is a process of its own in Spark, so each gets a reason of its own here: no warning is kept back."""
+
+    def warnings_of(step: Callable[[], object]) -> int:
+        monkeypatch.setattr(engine_selection, "why_not_native", lambda: f"no kernel for {step}")
+        caplog.clear()
+        step()
+        return sum("the slower librdkafka engine serves" in record.getMessage() for record in caplog.records)
+
+    read = KafkaGroupSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"})
+    assert warnings_of(read.schema) == 0
+    made: list[Query] = []
+    assert warnings_of(lambda: made.append(Query.of(read.options, read.schema(), Where.BATCH))) == 0
+    (query,) = made
+    assert warnings_of(lambda: check_engine(query.options.engine, query.settings)) == 1
+    assert warnings_of(lambda: engine_for(query.engine, query.settings)) == 0
+
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "orders"}
+    rows = StructType([StructField("value", BinaryType())])
+    writers: list[Any] = []
+    assert warnings_of(lambda: writers.append(stream_writer(given, rows, overwrite=False))) == 1
+    target: Target = writers[0]._target
+    assert warnings_of(lambda: writes_native(target.settings, target.options.engine)) == 0
+    assert warnings_of(lambda: stream_writer(given, rows, overwrite=False, commits=True)) == 0
+
+
+def test_a_task_without_the_kernel_that_its_driver_has_warns(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(engine_selection, "why_not_native", lambda: None)
+    engine = engine_of_tasks("auto")
+    monkeypatch.setattr(engine_selection, "why_not_native", lambda: "no kernel for this executor")
+    assert not is_native(engine)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["no kernel for this executor"]
 
 
 @pytest.mark.requires_native
