@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["kafkagroup.embedded.pytest_plugin"]
 
+# Folders whose tests draw what they do at random.
+_RANDOM = {"differential", "fuzz", "pairs", "simulation"}
+
 # What of each broker's log is shown when a test fails: troubles, elections, and what became of groups and transactions.
 _LOG_LINES = 40
 _TELLING = re.compile(
@@ -46,9 +49,24 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is about the native engine where it cannot be used; all else runs on librdkafka."""
+# Last: Hypothesis marks its tests in this hook.
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what is about the native engine where it cannot be used; choose the tests whose lines are counted."""
     skip_without_native(items)
+    if config.pluginmanager.hasplugin("_cov"):
+        for item in items:
+            if _is_not_counted(item):
+                item.add_marker(pytest.mark.no_cover)
+
+
+def _is_not_counted(item: pytest.Item) -> bool:
+    """Return whether the coverage leaves a test out: to count its lines would double its processor time.
+
+    Random examples run the same lines again and again. With Spark the connector runs in Spark's workers.
+    """
+    with_spark = "spark" in getattr(item, "fixturenames", ())
+    return with_spark or item.get_closest_marker("hypothesis") is not None or not _RANDOM.isdisjoint(item.path.parts)
 
 
 # A busy machine is no failure.

@@ -13,6 +13,9 @@ from examples.my_assignor import FewestBytesAssignor
 
 EXAMPLES = 40
 
+# `check_assignor` draws its groups with Hypothesis.
+pytestmark = pytest.mark.hypothesis
+
 
 @pytest.mark.parametrize(
     ("name", "options", "promises"),
