@@ -16,15 +16,14 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.datasource import FORMAT, KafkaGroupSource
 from kafka_source.engine_selection import check_engine, engine_of_tasks
-from kafka_source.errors import DataLossError, FencedError, OptionError
+from kafka_source.errors import FencedError, OptionError
 from kafka_source.group.model import group_settings, subscription_of
-from kafka_source.model.identity import describe_recreated, is_recreated
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.options.declaration import declared_in
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.positions import Positions
-from kafka_source.source.start_and_end import raise_or_warn, resolve_batch
+from kafka_source.source.start_and_end import resolve_batch, without_lost_topics
 
 # A block may take as long as a batch: so long the group's other members wait for it when they rebalance.
 _REBALANCE_TIMEOUT_MS = 1_800_000
@@ -100,16 +99,17 @@ def pinned_ranges(options: Mapping[str, str]) -> Iterator[tuple[Range, ...]]:
             members = ending.enter_context(closing(owner))
             ids, ranges = _ranges(cluster, parsed, members, subscribed)
             # The commits say which leader's log had the records, and of which topic they are.
-            positions.learn(
-                StreamOffset(
-                    {r.topic_partition: Span(r.start, r.end, 0) for r in ranges},
-                    topics=ids,
-                    epochs={r.topic_partition: r.epoch for r in ranges},
-                )
+            read = StreamOffset(
+                {r.topic_partition: Span(r.start, r.end, 0) for r in ranges},
+                topics=ids,
+                epochs={r.topic_partition: r.epoch for r in ranges},
             )
+            positions.learn(read)
             positions.note_rewinds(positions.unfollowed_rewinds(members.committed([r.topic_partition for r in ranges])))
         yield ranges
-        _commit(members, group.group, _of_same_topics(parsed, ids, ranges))
+        with closing(Cluster.of(parsed)) as cluster:
+            read = without_lost_topics(parsed, cluster, read)
+        _commit(members, group.group, read.ends)
 
 
 def _read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -141,25 +141,6 @@ def _ranges(
     return ids, tuple(r for r in ranges if r.size)
 
 
-def _of_same_topics(options: ReadOptions, ids: Mapping[str, str], ranges: tuple[Range, ...]) -> tuple[Range, ...]:
-    """Return the ranges whose topics are still those of the plan: offsets of others are not to be committed.
-
-    Raises:
-        DataLossError: A topic was deleted, or created again, and `failOnDataLoss` is set.
-    """
-    with closing(Cluster.of(options)) as cluster:
-        topics = cluster.topics({r.topic for r in ranges})
-    kept = []
-    for one in ranges:
-        now = topics[one.topic]
-        if now is not None and not is_recreated(ids.get(one.topic), now.id):
-            kept.append(one)
-            continue
-        reason = "The topic was deleted" if now is None else describe_recreated(now.id)
-        raise_or_warn(options, DataLossError.of_deleted(one.topic_partition, planned=one.end, reason=reason))
-    return tuple(kept)
-
-
 def _frame(spark: SparkSession, given: Mapping[str, str], schema: str | None, ranges: tuple[Range, ...]) -> DataFrame:
     if not ranges:
         return spark.createDataFrame([], schema or KafkaGroupSource(dict(given)).schema())
@@ -185,11 +166,11 @@ def exact_options(given: Mapping[str, str], ranges: tuple[Range, ...]) -> dict[s
     return {**kept, **exactly}
 
 
-def _commit(members: GroupMemberOwner, group: str, ranges: tuple[Range, ...]) -> None:
-    if not ranges:
+def _commit(members: GroupMemberOwner, group: str, ends: Mapping[TopicPartition, int]) -> None:
+    if not ends:
         return
     try:
-        members.commit({r.topic_partition: r.end for r in ranges})
+        members.commit(ends)
     except FencedError as error:
         raise FencedError(
             f"Nothing of this block was committed: group {group} has given its members' places to others, because the "

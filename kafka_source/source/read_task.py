@@ -23,16 +23,16 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.engine_selection import engine_of_tasks
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import AuthenticationError, DataLossError, FencedError, KafkaGroupError, RetriableError
+from kafka_source.errors import AuthenticationError, FencedError, KafkaGroupError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.group.slot import Renewal, SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset, with_notes
 from kafka_source.model.credentials import SlotCredentials, representative_slots
-from kafka_source.model.identity import check_same_cluster, describe_recreated, ids_of_ranges, is_recreated
+from kafka_source.model.identity import check_same_cluster, ids_of_ranges
 from kafka_source.model.partition_runs import format_partitions
-from kafka_source.model.stream_offset import Range
+from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.produce.dead_letters import write_dead_letters
 from kafka_source.quota.bounds import Ticket
@@ -43,7 +43,7 @@ from kafka_source.schema import Column, columns_of
 from kafka_source.source.plan import PlannedInput, bundles
 from kafka_source.source.replay import handoffs_of
 from kafka_source.source.row_columns import columns_to_fetch, rows_of
-from kafka_source.source.start_and_end import raise_or_warn, start_after_end
+from kafka_source.source.start_and_end import start_after_end, without_lost_topics
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
 from kafka_source.transactions.offset_committer import (
     TransactionalCommitter,
@@ -339,10 +339,12 @@ def read(task: ReadTask, query: Query, readers: Readers | None = None) -> Iterat
         pacer = stack.enter_context(pacer_of(task.ticket, query.settings, CONSUMER_RATE))
         yield from _while_held(sessions, _batches(task, query, pacer, readers))
         # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
-        ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
-        ends = {tp: end for tp, end in ends.items() if tp not in task.uncommitted}
-        ends = _of_same_topics(task, query, ends) if committers else {}
-        epochs = {r.topic_partition: r.epoch for r in task.ranges}
+        counting = [r for r in task.ranges if r.replica == 0 and r.topic_partition not in task.uncommitted]
+        done = StreamOffset({r.topic_partition: Span(r.start, r.end, 0) for r in counting}, topics=task.topics)
+        if committers:
+            cluster = Cluster.of(query.options, cached_client(query.settings))
+            done = without_lost_topics(query.options, cluster, done)
+        ends, epochs = done.ends, {r.topic_partition: r.epoch for r in counting}
         for commit in committers if ends else ():
             try:
                 commit(with_notes(ends, task.rewinds, task.committed_by, epochs, task.topics))
@@ -361,25 +363,6 @@ def _read_twice(ends: Mapping[TopicPartition, int], error: FencedError) -> Fence
         f"commit=batch in a stream, and kafkagroup.pinned or commit=none in a batch. ({error})",
         code=error.code,
     )
-
-
-def _of_same_topics(task: ReadTask, query: Query, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the ends that may be committed: not those of topics that were created again since the plan.
-
-    The offsets of the deleted topic would be those of the new one, and whoever reads next would leave its records out.
-
-    Raises:
-        DataLossError: A topic was created again, and `failOnDataLoss` is set.
-    """
-    topics = Cluster.of(query.options, cached_client(query.settings)).topics({tp.topic for tp in ends})
-    kept = {}
-    for tp, end in ends.items():
-        now = topics[tp.topic]
-        if now is None or not is_recreated(task.topics.get(tp.topic), now.id):
-            kept[tp] = end
-            continue
-        raise_or_warn(query.options, DataLossError.of_deleted(tp, planned=end, reason=describe_recreated(now.id)))
-    return kept
 
 
 def _batches(task: ReadTask, query: Query, pacer: Pacer, readers: Readers | None) -> Iterator[pa.RecordBatch]:

@@ -11,6 +11,8 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST, ListedOffset
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import DataLossError, InvalidConfigurationError, OptionError
+from kafka_source.model.identity import is_recreated, lost_topic
+from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import PartitionValues, StartingValues, TopicWord
 from kafka_source.runtime.deadline import Deadline
@@ -368,6 +370,24 @@ def raise_or_warn(options: ReadOptions, error: DataLossError) -> None:
     if options.fail_on_data_loss:
         raise error
     log.warning("%s (failOnDataLoss is false: the query continues)", error)
+
+
+def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffset) -> StreamOffset:
+    """Return what was read, and may be committed: without topics that were deleted or created again since the plan.
+
+    The offset of a deleted topic would be that of the new one, and whoever reads next would leave its records out.
+    Coordinators with topic ids refuse such a commit too. This look is for those without, and for what the error says.
+
+    Raises:
+        DataLossError: There are such topics, and `failOnDataLoss` is set.
+    """
+    if not read.partitions:
+        return read
+    topics = cluster.topics({tp.topic for tp in read.partitions})
+    lost = {n: now for n, now in topics.items() if now is None or is_recreated(read.topics.get(n), now.id)}
+    for name, now in sorted(lost.items()):
+        raise_or_warn(options, lost_topic(read, name, now))
+    return read.without(lost)
 
 
 def starts_at_earliest(options: ReadOptions, tp: TopicPartition, *, default: TopicWord = "latest") -> bool:

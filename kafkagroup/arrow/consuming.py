@@ -20,7 +20,7 @@ from kafka_source.fetch.select import engine_for
 from kafka_source.group.model import subscription_of
 from kafka_source.kafka_client import cached_client
 from kafka_source.model.arrow_schema import arrow_schema
-from kafka_source.model.identity import ids_of_ranges, is_recreated, lost_topic
+from kafka_source.model.identity import ids_of_ranges
 from kafka_source.model.partition_runs import format_partitions
 from kafka_source.model.record_columns import Column
 from kafka_source.model.stream_offset import StreamOffset
@@ -28,7 +28,7 @@ from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.retry import RetryPolicy
 from kafka_source.source.plan import plan
-from kafka_source.source.start_and_end import raise_or_warn
+from kafka_source.source.start_and_end import without_lost_topics
 from kafka_source.source.stream_planner import StreamPlanner
 from kafka_source.transactions.offset_committer import transactional_id_of
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -269,19 +269,8 @@ class GroupStream(Stream):
         )
 
     def _to_commit(self) -> StreamOffset:
-        """Return what was handed out and is not committed, without topics that were deleted or created again since.
-
-        Raises:
-            DataLossError: There are such topics, and `fail_on_data_loss` is set.
-        """
-        handed = self._uncommitted()
-        if not handed.partitions:
-            return handed
-        topics = self._cluster.topics({tp.topic for tp in handed.partitions})
-        lost = {n: now for n, now in topics.items() if now is None or is_recreated(handed.topics.get(n), now.id)}
-        for name, now in sorted(lost.items()):
-            raise_or_warn(self._options, lost_topic(handed, name, now))
-        return handed.without(lost)
+        """Return what was handed out, is not committed, and may be; raises as `without_lost_topics`."""
+        return without_lost_topics(self._options, self._cluster, self._uncommitted())
 
     def _committed(self) -> None:
         """Note that the caller has committed what was handed out."""
