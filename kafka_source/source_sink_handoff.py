@@ -26,8 +26,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from pyspark import TaskContext
-
 from assignors.model import TopicPartition
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
 from kafka_source.group.requests import commit_offsets, fetch_all_committed
@@ -65,6 +63,9 @@ class BatchOfRun:
         Raises:
             KafkaGroupError: This is no task of a streaming query.
         """
+        # Here, because the sink's decision is also that of `kafkagroup.arrow`, which needs no Spark.
+        from pyspark import TaskContext
+
         task = TaskContext.get()
         local: Callable[[str], str | None] = task.getLocalProperty if task is not None else lambda _: None
         query, number = local("sql.streaming.queryId"), local("streaming.sql.batchId")
