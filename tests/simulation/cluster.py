@@ -84,6 +84,7 @@ _NEWEST: dict[Any, int] = {
     ListTransactionsRequest: 2,
 }
 _BY_KEY = {cls.API_KEY: cls for cls in _NEWEST}
+_NAMES = {cls.API_KEY: cls.name.removesuffix("Request") for cls in _NEWEST}
 
 
 class Message(Protocol):
@@ -149,10 +150,10 @@ class Link:
             return
         if not self.process.leaves(int.from_bytes(data[4:6], "big")):
             # The bytes are in the kernel's buffer no sooner than the process goes on, if it ever does.
-            self._world.after(0, lambda: self.client_writes(data), self.process)
+            self._world.after(0, self.client_writes, self.process, data)
             return
         self._last_in = max(self._last_in, self._world.now + self.broker.delay())
-        self._world.after(self._last_in - self._world.now, lambda: self._arrive(data))
+        self._world.after(self._last_in - self._world.now, self._arrive, None, data)
 
     def cut(self) -> None:
         """End the connection from outside; what is on its way is lost in both directions."""
@@ -198,7 +199,7 @@ class Link:
             return
         self._busy = False
         self._last_out = max(self._last_out, self._world.now + self.broker.delay())
-        self._world.after(self._last_out - self._world.now, lambda: self._deliver(data), self.process)
+        self._world.after(self._last_out - self._world.now, self._deliver, self.process, data)
         self._next()
 
     def _deliver(self, data: bytes) -> None:
@@ -242,29 +243,34 @@ class Broker:
             late: Whether the connection has ended before the request is handled.
         """
         key, version, correlation_id, client_length = struct.unpack_from(">hhih", data, 4)
-        request_type = _BY_KEY[key]
-        reader = Reader(data, flexible=version >= request_type.flexible_from, position=14 + max(0, client_length))
-        if reader.flexible:
-            reader.skip_tags()
-        request = request_type.decode(reader, version)
+        request_type, cluster = _BY_KEY[key], self.cluster
+        flexible = version >= request_type.flexible_from
+        body = key, version, data[14 + max(0, client_length) :]
+        # Nobody changes a request, and most are sent again and again.
+        request = cluster.decoded.get(body)
+        if request is None:
+            reader = Reader(body[2], flexible=flexible)
+            if flexible:
+                reader.skip_tags()
+            request = cluster.decoded[body] = request_type.decode(reader, version)
 
         def reply(response: Message) -> None:
             writer = Writer()
             writer.int32(correlation_id)
-            writer.flexible = version >= request_type.flexible_from
-            if writer.flexible and request_type is not ApiVersionsRequest:
+            writer.flexible = flexible
+            if flexible and request_type is not ApiVersionsRequest:
                 writer.tags()
             response.encode(writer, version)
-            body = writer.written()
-            if self.cluster.loses_answer(request):
+            answer = writer.written()
+            if cluster.loses_answer(request):
                 link.cut()
             else:
-                link.reply(len(body).to_bytes(4, "big") + body)
+                link.reply(len(answer).to_bytes(4, "big") + answer)
 
-        self.cluster.requests[request_type.name.removesuffix("Request")] += 1
-        self.cluster.handles_late, self.cluster.client, self.cluster.version = late, link.process, version
-        self.cluster.handlers[request_type](self, request, reply)
-        self.cluster.handles_late = False
+        cluster.requests[_NAMES[key]] += 1
+        cluster.handles_late, cluster.client, cluster.version = late, link.process, version
+        cluster.handlers[request_type](self, request, reply)
+        cluster.handles_late = False
 
 
 class Network:
@@ -315,6 +321,7 @@ class Cluster:
     Attributes:
         handlers: What answers each kind of request.
         requests: How many requests of each kind have come.
+        decoded: The requests so far, by API key, version and bytes.
         handles_late: Whether the connection of the request that is handled now has ended.
         client: Who has sent that request.
         version: Its version.
@@ -328,6 +335,7 @@ class Cluster:
         self.brokers = {node: Broker(self, node) for node in range(1, brokers + 1)}
         self.topics: dict[str, Topic] = {}
         self.requests: Counter[str] = Counter()
+        self.decoded: dict[tuple[int, int, bytes], Any] = {}
         self.handles_late = False
         self.client: Process | None = None
         self.version = 0

@@ -22,6 +22,7 @@ import random
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -136,12 +137,19 @@ class Call(Generic[_T]):
 
 
 class Event:
-    """Something that happens at a point of virtual time, unless it is cancelled."""
+    """Something that happens at a point of virtual time, unless it is cancelled; asyncio takes it for its handle."""
 
-    __slots__ = ("call", "process", "when")
+    __slots__ = ("args", "call", "loop", "process")
 
-    def __init__(self, when: float, call: Callable[[], object] | None, process: Process | None) -> None:
-        self.when, self.call, self.process = when, call, process
+    def __init__(
+        self,
+        call: Callable[..., object],
+        args: tuple[Any, ...],
+        process: Process | None,
+        loop: ProcessLoop | None = None,
+    ) -> None:
+        self.call: Callable[..., object] | None = call
+        self.args, self.process, self.loop = args, process, loop
 
     def cancel(self) -> None:
         self.call = None
@@ -166,7 +174,9 @@ class World:
         self.story: list[tuple[float, str, str]] = []
         self.steps = 0
         self.current: Process | None = None
-        self._events: list[tuple[float, int, Event]] = []
+        # What happens at the present moment, in its order, and what happens later.
+        self._soon: deque[Event] = deque()
+        self._later: list[tuple[float, int, Event]] = []
         self._numbers = itertools.count()
         self._processes: list[Process] = []
         self.hub: greenlet.greenlet | None = None
@@ -175,11 +185,25 @@ class World:
 
     # ---- events
 
-    def after(self, seconds: float, call: Callable[[], object], process: Process | None = None) -> Event:
+    def after(
+        self, seconds: float, call: Callable[..., object], process: Process | None = None, *args: object
+    ) -> Event:
         """Let something happen in so many seconds; for a process it is lost if that is killed before."""
-        event = Event(self.now + max(0.0, seconds), call, process)
-        heapq.heappush(self._events, (event.when, next(self._numbers), event))
+        event = Event(call, args, process)
+        self.add(seconds, event)
         return event
+
+    def add(self, seconds: float, event: Event) -> None:
+        """Let an event happen in so many seconds."""
+        when = self.now + seconds
+        if when > self.now:
+            heapq.heappush(self._later, (when, next(self._numbers), event))
+        else:
+            self._soon.append(event)
+
+    def add_now(self, event: Event) -> None:
+        """Let an event happen at this moment, after all others of this moment."""
+        self._soon.append(event)
 
     def tell(self, who: str, what: str) -> None:
         """Add a line to the story."""
@@ -188,36 +212,50 @@ class World:
     def run(self, until: float, done: Callable[[], bool] = lambda: False) -> None:
         """Let events happen until a point of time, or until `done`."""
         self.hub = greenlet.getcurrent()
-        while self._events and not done():
-            if self._events[0][0] > until:
-                break
-            when, _, event = heapq.heappop(self._events)
-            if event.call is None:
-                continue
-            self._at_once = self._at_once + 1 if when <= self.now else 0
-            if self._at_once > _MAX_EVENTS_AT_ONCE:
-                raise Stuck(f"{event.process} runs without end at {self.now:.3f} s: {event.call!r}")
-            self.now = max(self.now, when)
-            self._happen(event)
-        else:
-            return
-        self.now = max(self.now, until)
-
-    def _happen(self, event: Event) -> None:
-        call, process = event.call, event.process
-        if process is not None:
-            if not process.alive:
-                return
-            if process.frozen:
-                process.backlog.append(event)
-                return
-        self.steps += 1
-        self.current = process
+        soon, later, running = self._soon, self._later, None
         try:
-            if call is not None:
-                call()
+            while (soon or later) and not done():
+                # What was to happen at this moment before it began comes first.
+                if later and later[0][0] <= self.now:
+                    event = heapq.heappop(later)[2]
+                elif soon:
+                    event = soon.popleft()
+                elif later[0][0] > until:
+                    self.now = max(self.now, until)
+                    return
+                else:
+                    when, _, event = heapq.heappop(later)
+                    if event.call is not None:
+                        self.now, self._at_once = when, 0
+                call, process = event.call, event.process
+                if call is None:
+                    continue
+                self._at_once += 1
+                if self._at_once > _MAX_EVENTS_AT_ONCE:
+                    raise Stuck(f"{process} runs without end at {self.now:.3f} s: {call!r}")
+                if process is not None:
+                    if not process.alive:
+                        continue
+                    if process.frozen:
+                        process.backlog.append(event)
+                        continue
+                self.steps += 1
+                self.current = process
+                if event.loop is not running:
+                    running = event.loop
+                    asyncio._set_running_loop(running)
+                if running is None:
+                    call(*event.args)
+                    continue
+                try:
+                    call(*event.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    running.call_exception_handler({"message": f"exception in {call!r}", "exception": error})
         finally:
             self.current = None
+            asyncio._set_running_loop(None)
 
     # ---- code that blocks
 
@@ -297,7 +335,8 @@ class World:
         return process
 
     def _take_down(self) -> None:
-        self._events.clear()
+        self._soon.clear()
+        self._later.clear()
         for process in self._processes:
             process.take_down()
 
@@ -377,8 +416,7 @@ class Process:
         self.frozen = False
         backlog, self.backlog = self.backlog, []
         for event in backlog:
-            if event.call is not None:
-                self.world.after(0, event.call, self)
+            self.world.add_now(event)
 
     def take_down(self) -> None:
         """Let what is left of the code of this process end, without an effect on anything."""
@@ -410,29 +448,28 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def is_closed(self) -> bool:
         return False
 
+    # Nothing of ours uses context variables, so callbacks run in any context.
+
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self._world.after(0, lambda: self._run(handle), self._process)
-        return handle
+    ) -> Event:
+        event = Event(callback, args, self._process, self)
+        self._world.add_now(event)
+        return event
 
-    def call_soon_threadsafe(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
-        return self.call_soon(callback, *args, context=context)
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(self._world.now + delay, callback, args, self, context)
-        self._world.after(delay, lambda: self._run(handle), self._process)
-        return handle
+    ) -> Event:
+        event = Event(callback, args, self._process, self)
+        self._world.add(delay, event)
+        return event
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self.call_later(when - self._world.now, callback, *args, context=context)
+    ) -> Event:
+        return self.call_later(when - self._world.now, callback, *args)
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -460,18 +497,6 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: object
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         return await self._world.network.connect(self._process, protocol_factory, host, port)
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        pass
-
-    def _run(self, handle: asyncio.Handle) -> None:
-        if handle._cancelled:
-            return
-        asyncio._set_running_loop(self)
-        try:
-            handle._run()
-        finally:
-            asyncio._set_running_loop(None)
 
 
 class _Loops:
