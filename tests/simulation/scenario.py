@@ -463,8 +463,8 @@ class _Checks(Watch):
 class Run:
     """A run of a scenario."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        self.scenario, self.verdict = scenario, Verdict(scenario)
+    def __init__(self, scenario: Scenario, quiet_within: float = _QUIET_WITHIN) -> None:
+        self.scenario, self.verdict, self._quiet_within = scenario, Verdict(scenario), quiet_within
         self.world = world = World(scenario.seed)
         self.cluster = Cluster(world, scenario.brokers)
         self.output = Output(self.cluster)
@@ -493,6 +493,8 @@ class Run:
         ]
         self.others = [self._other(f"other-{number}") for number in range(scenario.others)]
         self._produces = True
+        # The partition that was behind at the last look: the next look, after the next event, begins with it.
+        self._behind = 0
 
     def _other(self, name: str) -> OtherClient:
         settings = other_client.settings_of(GROUP_ID, name, self.scenario.session_ms)
@@ -596,7 +598,7 @@ class Run:
             world.after(fault.at, functools.partial(self._happen, fault))
         world.run(self.scenario.seconds)
         self._heal()
-        world.run(self.scenario.seconds + _QUIET_WITHIN, done=self._is_quiet)
+        world.run(self.scenario.seconds + self._quiet_within, done=self._is_quiet)
         if self.scenario.runs_tasks:
             world.run(world.now + _LATE_ATTEMPTS)
         self._check_end()
@@ -742,8 +744,10 @@ class Run:
     def _is_quiet(self) -> bool:
         partitions = self.cluster.topics[TOPIC].partitions
         group = self.groups.group(GROUP_ID)
-        if any((self.checks.committed_up_to(group, (TOPIC, n)) or 0) < one.end for n, one in enumerate(partitions)):
-            return False
+        for number in (self._behind, *range(len(partitions))):
+            if (self.checks.committed_up_to(group, (TOPIC, number)) or 0) < partitions[number].end:
+                self._behind = number
+                return False
         if self.scenario.runs_tasks and any(query.checkpoint.in_flight for query in self.queries):
             return False
         return not self.transactions.open()
@@ -800,9 +804,9 @@ class Run:
         return ended or self.checks.lost_members > 0 or self.checks.has_set_back
 
 
-def run(seed: int) -> Verdict:
-    """Run the scenario of a seed."""
-    return Run(scenario_of(seed)).run()
+def run(seed: int, quiet_within: float = _QUIET_WITHIN) -> Verdict:
+    """Run the scenario of a seed, whose world has so many virtual seconds to become quiet."""
+    return Run(scenario_of(seed), quiet_within).run()
 
 
 def shortened(scenario: Scenario) -> Scenario:
