@@ -66,6 +66,7 @@ class PositionTracker:
         owner: Knows the group's committed offsets.
         subscribed: The partitions of the subscription when the query started.
         positions: The positions, which this object resolves.
+        program_commits: Whether a program without Spark reads, which commits itself.
     """
 
     def __init__(
@@ -75,6 +76,8 @@ class PositionTracker:
         owner: PartitionOwner,
         subscribed: Collection[TopicPartition],
         positions: Positions,
+        *,
+        program_commits: bool = False,
     ) -> None:
         self._options = options
         self._cluster = cluster
@@ -82,7 +85,7 @@ class PositionTracker:
         self._positions = positions
         self._subscribed = frozenset(subscribed)
         self._sink_commits = options.commit == "sink"
-        self._commits = options.commit != "none"
+        self._commits = options.commit != "none" or program_commits
         self._own_positions = options.redundant_emit == "all"
         self._generation: int | None = None
         # Partitions that start at `latest` because startingOffsets says so for their topic, which the checkpoint

@@ -101,7 +101,9 @@ class StreamPlanner:
             TopicIds(self._cluster.topics, options.metadata_max_age_ms),
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        self._resolver = PositionTracker(options, self._cluster, self._owner, subscribed, positions)
+        self._resolver = PositionTracker(
+            options, self._cluster, self._owner, subscribed, positions, program_commits=program_commits
+        )
         # A limit in bytes needs the sizes that tasks measure, a limit in time when they end. They report both, and how
         # many values are bad, as with a quota.
         limits = (options.max_bytes_per_trigger, options.target_trigger_duration)

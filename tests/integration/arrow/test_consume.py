@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import DataLossError, FencedError, OptionError, UnknownGroupError, UnknownOutcomeError
 from kafka_source.group.requests import leave_group
@@ -290,6 +291,21 @@ def test_a_commit_does_not_undo_what_other_members_have_committed(
         assert numbers(slow) == []
         slow.commit()
         assert committed(groups, name) == 80
+
+
+def test_records_that_come_after_a_loss_are_handed_out_again_if_nobody_has_committed_them(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
+) -> None:
+    write_all(kafka, name, range(40))
+    groups.rewind(name, {TopicPartition(name, n): 140 for n in range(PARTITIONS)}, checkpoints_follow=False)
+    with arrow.consume(name, settings, max_wait=0, fail_on_data_loss=False) as stream:
+        assert numbers(stream) == []
+        write_all(kafka, name, range(40, 80))
+        assert sorted(numbers(stream)) == list(range(40, 80))
+    with arrow.consume(name, settings, max_wait=0, fail_on_data_loss=False) as stream:
+        assert sorted(numbers(stream)) == list(range(40, 80))
+        stream.commit()
+    assert committed(groups, name) == 80
 
 
 def test_no_offset_of_a_deleted_topic_is_committed_for_a_new_one_of_its_name(

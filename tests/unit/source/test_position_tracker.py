@@ -83,6 +83,7 @@ class Start:
         epoch: int = -1,
         ends: Mapping[int, int] | None = None,
         patience_ms: int = 0,
+        program: bool = False,
     ) -> None:
         given = {
             "kafka.bootstrap.servers": "a:1",
@@ -97,7 +98,9 @@ class Start:
         self.group = Group(entries, self.positions)
         query = Query.of(given, source_schema(headers=False), Where.STREAM)
         cluster: Any = self.log
-        self.tracker = PositionTracker(query.options, cluster, self.group, [TP], self.positions)
+        self.tracker = PositionTracker(
+            query.options, cluster, self.group, [TP], self.positions, program_commits=program
+        )
 
     def position(self, checkpoint: StreamOffset) -> int:
         self.positions.learn(checkpoint)
@@ -174,6 +177,13 @@ def test_no_restart_skips_what_has_come_since_the_position_was_found_beyond_the_
         again = Start(entries, later, commit=commit)
         assert again.position(checkpoint) == reached
         checkpoint = again.planned(checkpoint)
+
+
+def test_a_program_that_dies_before_its_commit_skips_nothing_that_has_come_since_either():
+    """It has no checkpoint: only the group's offset can tell the next one where the log ended."""
+    entries = {TP: CommitOffset(140)}
+    assert Start(entries, 100, commit="none", program=True).position(StreamOffset()) == 100
+    assert Start(entries, 150, commit="none", program=True).position(StreamOffset()) == 100
 
 
 @given(offsets, offsets, commits, st.integers(0, 99))
