@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import DataLossError, FencedError, OptionError, UnknownGroupError, UnknownOutcomeError
+from kafka_source.fetch.engine import FetchRequest
 from kafka_source.group.requests import leave_group
 from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.kafka_client.messages.group import OffsetCommitRequest
 from kafka_source.transactions.offset_transaction import commit_in
 from kafkagroup import arrow
 from kafkagroup.admin import Groups
@@ -319,6 +322,29 @@ def test_no_offset_of_a_deleted_topic_is_committed_for_a_new_one_of_its_name(
         assert numbers(stream) == []
         stream.commit()
     assert committed(groups, name) == 0
+
+
+def test_a_read_that_finds_its_topic_created_again_commits_no_end_of_its_plan(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Engine:
+        """Finds out in the middle of its read, and leaves the old topic's records out."""
+
+        def read(self, _: FetchRequest) -> Iterator[pa.RecordBatch]:
+            kafka.delete_topic(name)
+            create_again(kafka, name, partitions=PARTITIONS)
+            return iter(())
+
+    # As brokers before 4.1 take it: by the topic's name.
+    monkeypatch.setattr(OffsetCommitRequest, "max_version", 9)
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, settings, max_wait=0, fail_on_data_loss=False) as stream:
+        with monkeypatch.context() as patch:
+            patch.setattr("kafkagroup.arrow.consuming.engine_for", lambda *_: Engine())
+            assert numbers(stream) == []
+        write_all(kafka, name, range(8))
+    with arrow.consume(name, settings, max_wait=0) as stream:
+        assert sorted(numbers(stream)) == list(range(8))
 
 
 @pytest.mark.requires_native
