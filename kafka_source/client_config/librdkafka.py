@@ -23,6 +23,10 @@ _OUT_OF_RANGE = re.compile(r"outside allowed range (-?\d+)(?:\.\d+)?\.\.(-?\d+)"
 DEFAULTS = {"socket.connection.setup.timeout.ms": "10000", "broker.address.ttl": "30000"}
 """What librdkafka gets where the user sets nothing, because its own default is not Java's."""
 
+# librdkafka's consumers refuse a `fetch.max.bytes` below `message.max.bytes`, which they use for nothing else; this is
+# its least value.
+_LEAST_FETCH = 1000
+
 _LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
 
 
@@ -53,6 +57,8 @@ def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, An
             raise OptionError(f"kafka.{name}", None, problem=f"Remove the option kafka.{name}: {java.does}")
         elif java.roles & role and java.rdkafka:
             config.update(_accepted(settings, name))
+    if role is Role.CONSUMER and "fetch.max.bytes" in config:
+        config["message.max.bytes"] = str(_LEAST_FETCH)
     config.update(_security(settings))
     return config
 
@@ -109,6 +115,8 @@ def _translated(settings: Settings, name: str) -> dict[str, str]:
 
 def _accept(settings: Settings, name: str, theirs: str, value: str) -> str:
     """Return the nearest value that librdkafka accepts."""
+    if theirs == "fetch.max.bytes" and 0 <= (settings.integer(name) or 0) < _LEAST_FETCH:
+        return str(_LEAST_FETCH)
     problem = _problem(theirs, value)
     if problem is None:
         return value

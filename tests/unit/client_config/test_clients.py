@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.client_config.check import check_settings
@@ -125,6 +125,16 @@ def test_a_value_that_java_takes_is_taken_and_narrowed_for_librdkafka_with_a_war
     assert warning.endswith(accepted)
     theirs, _, narrowed = accepted.partition("=")
     assert librdkafka_config(settings)[theirs] == narrowed
+
+
+@pytest.mark.parametrize("size", [0, 1, 999, 1_000, 100_000])
+def test_a_consumer_of_librdkafka_takes_a_small_fetch(size: int) -> None:
+    settings = Settings({"fetch.max.bytes": str(size), "max.request.size": "2000000"})
+    assert check_settings(settings, Role.CONSUMER, native=True) == ()
+    warnings = check_settings(settings, Role.CONSUMER, native=False)
+    assert [text.rpartition(" ")[2] for text in warnings] == (["fetch.max.bytes=1000"] if size < 1000 else [])
+    Consumer({**librdkafka_config(settings, Role.CONSUMER), "group.id": "g", "log_level": 0}).close()
+    assert librdkafka_config(settings, Role.PRODUCER)["message.max.bytes"] == "2000000"
 
 
 @pytest.mark.parametrize("name", ["batch.size", "max.request.size", "max.block.ms"])
