@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from confluent_kafka import Producer
 
-from benchmarks.read import exact_batches, short_transactions
 from kafkagroup.embedded import EmbeddedKafka
 
 PARTITIONS = 4
@@ -54,6 +53,9 @@ def fill(kafka: EmbeddedKafka, load: Load) -> None:
     if load.batch_records is None:
         _produce(servers, load, values)
         return
+    # They encode with the native engine.
+    from benchmarks.read import exact_batches, short_transactions
+
     in_each = load.records // PARTITIONS // load.batch_records
     if in_each * PARTITIONS * load.batch_records != load.records:
         raise ValueError(f"{load} has not the same number of full batches in each partition")

@@ -12,13 +12,16 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from assignors.model import TopicPartition
 from kafka_source.kafka_client import BlockingConnection, RequestConnection
 from kafka_source.kafka_client.framing import NO_TAGS, compact, frame, string
 from kafka_source.kafka_client.messages.codec import Reader
-from kafka_source.produce.accumulator import RecordBatch
+
+if TYPE_CHECKING:
+    from kafka_source.produce.accumulator import RecordBatch
 
 API_KEY = 0
 BY_NAME, BY_ID = 8, 13

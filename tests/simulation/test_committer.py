@@ -17,11 +17,16 @@ from kafka_source.kafka_client.messages.transaction import EndTxnRequest, InitPr
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.transactions.offset_committer import TransactionalCommitter
-from tests.simulation import cluster as cluster_module
-from tests.simulation.cluster import Broker, Cluster, Reply
-from tests.simulation.group_coordinator import STABLE, GroupCoordinators, Member, Watch
-from tests.simulation.transaction_coordinator import TransactionCoordinators
-from tests.simulation.world import World
+from tests.support.native import kernel
+
+# The simulated world has the native producer.
+kernel()
+
+from tests.simulation import cluster as cluster_module  # noqa: E402
+from tests.simulation.cluster import Broker, Cluster, Reply  # noqa: E402
+from tests.simulation.group_coordinator import STABLE, GroupCoordinators, Member, Watch  # noqa: E402
+from tests.simulation.transaction_coordinator import TransactionCoordinators  # noqa: E402
+from tests.simulation.world import World  # noqa: E402
 
 GROUP_ID, NAME, TP = "billing", "billing-orders-0", TopicPartition("orders", 0)
 MEMBER = SlotCredentials(GROUP_ID, 1, "m", None)

@@ -40,11 +40,16 @@ from kafka_source.kafka_client.messages.transaction import (
     TxnOffsetCommitRequest,
 )
 from kafkagroup.embedded import EmbeddedKafka
-from tests.simulation import group_coordinator
-from tests.simulation.cluster import Cluster
-from tests.simulation.group_coordinator import GroupCoordinators, Watch
-from tests.simulation.transaction_coordinator import TransactionCoordinators
-from tests.simulation.world import World
+from tests.support.native import kernel
+
+# The simulated world has the native producer.
+kernel()
+
+from tests.simulation import group_coordinator  # noqa: E402
+from tests.simulation.cluster import Cluster  # noqa: E402
+from tests.simulation.group_coordinator import GroupCoordinators, Watch  # noqa: E402
+from tests.simulation.transaction_coordinator import TransactionCoordinators  # noqa: E402
+from tests.simulation.world import World  # noqa: E402
 
 _R = TypeVar("_R")
 

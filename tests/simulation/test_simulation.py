@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import campaign
-from tests.simulation.mutations import FOUND_BY, MUTATIONS
+from tests.support.native import kernel
 from tests.support.simulator import run_simulator
 
 # Sinks write with the native engine.
-pytestmark = pytest.mark.requires_native
+kernel()
+
+from tests.simulation import campaign  # noqa: E402
+from tests.simulation.mutations import FOUND_BY, MUTATIONS  # noqa: E402
 
 
 @pytest.mark.parametrize("first", range(0, campaign.SEEDS_IN_CI, 100))

@@ -46,6 +46,13 @@ def skip_without_native(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def without_warning(said: bytes) -> bytes:
+    """What a process has said, without the warning that it has no native engine, where it has none."""
+    reason = reason_to_skip()
+    lines = said.splitlines(keepends=True)
+    return said if reason is None else b"".join(line for line in lines if reason.encode() not in line)
+
+
 def lets_threads_run(work: Callable[[], object]) -> bool:
     """Whether this thread runs on while another one works, four times many ms: so its calls do not hold the GIL."""
     turns, running, stop = 0, threading.Event(), threading.Event()

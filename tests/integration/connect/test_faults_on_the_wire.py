@@ -21,7 +21,6 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
-from kafka_source.produce.native import at_least_once
 from kafka_source.produce.records import Records
 from kafka_source.schema import Column
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
@@ -29,7 +28,12 @@ from kafka_source.transactions.open_transaction import initialise
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.fault_proxy import FAULTS, FaultProxy
 from tests.support.memberships import Memberships
+from tests.support.native import kernel
 from tests.support.records import produce
+
+kernel()
+
+from kafka_source.produce.native import at_least_once  # noqa: E402
 
 READ, WRITE, COUNT = "read", "write", 20
 TIME_OUT = {
@@ -42,8 +46,6 @@ TIME_OUT = {
 SECONDS = 3.0
 # For any of the calls below, which make several attempts of a second each, on a busy machine.
 LONGEST = 20.0
-
-pytestmark = pytest.mark.requires_native
 
 
 @pytest.fixture(scope="module")

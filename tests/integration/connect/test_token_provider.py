@@ -75,11 +75,11 @@ def read(kafka: EmbeddedKafka, engine: str, end: int, function: str = "token") -
 
 
 def test_both_engines_write_and_read_with_the_tokens_of_a_function(kafka):
-    words = [f"{engine}-{number}".encode() for engine in ("native", "librdkafka") for number in range(10)]
-    for engine in ("native", "librdkafka"):
+    words = [f"{engine}-{number}".encode() for engine in ("auto", "librdkafka") for number in range(10)]
+    for engine in ("auto", "librdkafka"):
         own = [word for word in words if word.startswith(engine.encode())]
         assert deliver(settings(kafka), [Records(pa.array(own), None, TOPIC)], engine) == 10
-    for engine in ("native", "librdkafka"):
+    for engine in ("auto", "librdkafka"):
         assert sorted(read(kafka, engine, 20)) == sorted(words)
 
 

@@ -99,11 +99,11 @@ def test_options_of_others_do_not_matter(spark: SparkSession, kafka: EmbeddedKaf
     }
     stream_writer = (
         spark.readStream.format("kafkagroup")
-        .options(engine="native", **shared)
+        .options(engine="auto", **shared)
         .load()
         .drop("topic", "partition")
         .writeStream.format("kafkagroup")
-        .options(engine="native", **shared)
+        .options(engine="auto", **shared)
         .queryName("copied")
         .option("checkpointLocation", str(tmp_path))
         .trigger(availableNow=True)

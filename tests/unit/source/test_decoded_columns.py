@@ -25,7 +25,6 @@ from pyspark.sql.types import (
 
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import Where, read_options
-from kafka_source.source.decoded_columns import readers_of, relabelled, requested, schema_with_decoded
 from kafka_source.source.row_columns import columns_to_fetch
 from kafka_source.spark_types import spark_type
 from kafka_source.values.reader_schema import ReaderSchema
@@ -33,6 +32,13 @@ from tests.support.avro import record
 from tests.support.native import kernel
 
 kernel()
+
+from kafka_source.source.decoded_columns import (  # noqa: E402
+    readers_of,
+    relabelled,
+    requested,
+    schema_with_decoded,
+)
 
 SCHEMA = record(
     "Order",
