@@ -134,7 +134,8 @@ class Parts:
             self._writer.give_up()
         if self._file is not None:
             self._file.close()
-            (self._folder / _PARTIAL).unlink(missing_ok=True)
+        # Also where Ctrl-C came as `open` had made the file.
+        (self._folder / _PARTIAL).unlink(missing_ok=True)
 
 
 def positions_of(folder: Path, begun: Begun) -> dict[int, int]:

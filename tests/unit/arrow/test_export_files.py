@@ -162,6 +162,17 @@ def test_a_folder_continues_where_its_last_part_ends(
     assert len(set(offsets)) == len(offsets) == sum(records for records, _, dies in pieces if not dies)
 
 
+def test_ctrl_c_while_a_part_is_opened_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(path: Path, _: str) -> None:
+        path.touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt), Parts(tmp_path, BEGUN, batch(0, 0).schema, 1, 0) as parts:
+        parts.write(batch(0, 1))
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "name",
     [
