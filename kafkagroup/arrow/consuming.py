@@ -393,8 +393,8 @@ class GroupStream(Stream):
         if not passed:
             return
         try:
-            ends = replace(self._handed, partitions=passed)
-            self._planner.commit(without_lost_topics(self._options, self._cluster, ends))
+            without_records = replace(self._handed, partitions=passed)
+            self._planner.commit(without_lost_topics(self._options, self._cluster, without_records))
         except KafkaGroupError as error:
             # They are part of the caller's next commit.
             log.info("group=%s: offsets without records are not committed yet: %s", self._options.group_id, error)

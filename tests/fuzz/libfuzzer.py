@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 CORPUS = Path(__file__).parent / "corpus"
 KERNEL = ("record_set", "codec", "encoder")
 
-# What cargo-fuzz passes to the compiler, without the address sanitizer, which needs a nightly toolchain. The pass and
-# its options are LLVM's, so a stable toolchain has them too.
+# What cargo-fuzz passes to the compiler, without the address sanitizer, whose option is unstable. The pass and its
+# options are LLVM's, so a stable toolchain has them too.
 _COVERAGE = (
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
