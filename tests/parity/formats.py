@@ -19,11 +19,10 @@ from tests.support.native import reason_to_skip
 from tests.support.waiting import wait_until
 
 SPARK = "kafka"
-OURS = ("native", "librdkafka")
+OURS = ("native", "librdkafka") if reason_to_skip() is None else ("librdkafka",)
 ALL = (SPARK, *OURS)
 # Where a scenario is about the plan and not about the engine: the engine that serves here, and the other in long runs.
-_SERVING, _OTHER = OURS if reason_to_skip() is None else OURS[::-1]
-ONE_DAILY = [_SERVING, pytest.param(_OTHER, marks=pytest.mark.long)]
+ONE_DAILY = [OURS[0], *(pytest.param(other, marks=pytest.mark.long) for other in OURS[1:])]
 
 Row = tuple[str, int, int, str | None]
 """Topic, partition, offset, value."""

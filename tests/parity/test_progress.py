@@ -61,7 +61,7 @@ def test_bytes_are_estimated_where_the_size_of_an_offset_is_known(
     name = topic("bytes", partitions=1)
     send(kafka, name, range(10))
     options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 5}
-    frame = formats.stream_of("native", {**options, "quota.bytes.per.second": 1_000_000})
+    frame = formats.stream_of(OURS[0], {**options, "quota.bytes.per.second": 1_000_000})
     query = frame.writeStream.format("noop").option("checkpointLocation", str(formats.folder / "bytes")).start()
     query.processAllAvailable()
     query.stop()

@@ -140,7 +140,7 @@ def test_a_speculative_attempt_opens_nothing_after_its_batch(
 def test_an_attempt_is_fenced_once_and_not_in_every_batch_from_then_on(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-fenced-once"))
     epoch = sink.begin()
-    in_transaction(sink.settings, f"{sink.prefix}-0-1", "native")
+    in_transaction(sink.settings, f"{sink.prefix}-0-1", "auto")
     sink.decide(epoch, 0, sink.tasks(epoch, 0))
 
     def loser() -> OpenTransaction:
@@ -175,7 +175,7 @@ def test_a_task_neither_takes_anothers_transaction_for_its_own_nor_aborts_it(
     def interfere(name: str) -> None:
         if name == "task-flushed":
             hook(None)
-            foreign = in_transaction(sink.settings, f"{sink.prefix}-0-0", "native")
+            foreign = in_transaction(sink.settings, f"{sink.prefix}-0-0", "auto")
             foreign.send(as_records([b"foreign"], sink.topic))
             foreign.flush()
             foreign.release()
@@ -291,7 +291,7 @@ def test_an_attempt_that_begins_after_its_batch_touches_no_decided_transaction(
 def test_a_stage_that_runs_again_leaves_alone_what_is_about_to_be_written(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-stage-empty"))
     epoch = sink.begin()
-    first = in_transaction(sink.settings, f"{sink.prefix}-0-0", "native")  # it has sent nothing yet
+    first = in_transaction(sink.settings, f"{sink.prefix}-0-0", "auto")  # it has sent nothing yet
     again = sink.task(epoch, 0, 0)
     assert again.transaction is not None
     assert again.transaction.transactional_id == f"{sink.prefix}-0-1"
