@@ -393,12 +393,13 @@ class PositionTracker:
         starts = start_and_end.starting_offsets(
             self._cluster, self._options, others, {}, subscribed=self._subscribed, default="latest"
         )
-        self._owner.remember(starts)
         # In a group a partition can be new to this query and old to the group. A topic that was created again is
         # reported as such.
         new = {tp for tp in added if tp.topic not in lost_topics and self._is_new(tp)}
-        late = start_and_end.earliest_of_added(self._cluster, self._options, new)
-        return starts | late | self._cluster.earliest([tp for tp in added if tp not in new])
+        starts |= start_and_end.earliest_of_added(self._cluster, self._options, new)
+        starts |= self._cluster.earliest([tp for tp in added if tp not in new])
+        self._owner.remember(starts)
+        return starts
 
     def _start_by_word(self, start: StreamOffset) -> dict[str, TopicWord]:
         """Return the topics that start at a word of `startingOffsets`, when the query starts and has not read them."""

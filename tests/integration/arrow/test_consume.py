@@ -27,6 +27,7 @@ from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.integration.arrow.test_read import write
+from tests.parity.topics import add_partitions
 from tests.support.records import create_again
 from tests.support.waiting import wait_until
 
@@ -309,6 +310,19 @@ def test_records_that_come_after_a_loss_are_handed_out_again_if_nobody_has_commi
         assert sorted(numbers(stream)) == list(range(40, 80))
         stream.commit()
     assert committed(groups, name) == 80
+
+
+def test_records_of_an_added_partition_are_handed_out_again_if_nobody_has_committed_them(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str]
+) -> None:
+    seen: list[int] = []
+    with arrow.consume(name, {**settings, "metadata.max.age.ms": "200"}, start="latest", max_wait=0.1) as stream:
+        assert numbers(stream) == []
+        add_partitions(kafka, name, PARTITIONS + 1)
+        write(kafka, name, [PARTITIONS], partitions=PARTITIONS + 1)
+        wait_until(lambda: seen.extend(numbers(stream)) or seen == [PARTITIONS], "the record", SECONDS)
+    with arrow.consume(name, settings, start="latest", max_wait=0) as stream:
+        assert numbers(stream) == [PARTITIONS]
 
 
 def test_no_offset_of_a_deleted_topic_is_committed_for_a_new_one_of_its_name(
