@@ -282,6 +282,9 @@ def test_the_broker_is_killed_in_the_middle_of_a_commit(group: str, direction: s
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("timeout", [150, 8], ids=["away for less than the timeout", "away for longer"])
+# In the second one EndTxn gives it.
+@pytest.mark.parametrize("protocol", [FIRST], indirect=True)
+@pytest.mark.usefixtures("protocol")
 def test_the_broker_is_killed_when_it_has_given_the_next_epoch(group: str, timeout: float) -> None:
     # Its answer is lost, and a coordinator does not remember which epoch came before when it has restarted or moved. So
     # it takes the next try for another process's (KIP-360).
