@@ -145,7 +145,7 @@ def test_no_secret_of_a_query_that_was_checked_is_kept(name: str, native: bool) 
 
 def test_a_query_that_is_checked_again_warns_once(caplog: pytest.LogCaptureFixture) -> None:
     for group in ("a", "a", "b", "a"):
-        check_engine("auto", Settings({"group.id": group, "fetch.min.byte": "1", "ssl.key.password": group}))
+        check_engine("librdkafka", Settings({"group.id": group, "fetch.min.byte": "1", "ssl.key.password": group}))
     texts = [record.getMessage() for record in caplog.records if record.name == "kafka_source.engine_selection"]
     assert len(texts) == 2, texts
     assert all("did you mean kafka.fetch.min.bytes?" in text for text in texts)

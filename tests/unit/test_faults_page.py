@@ -47,6 +47,8 @@ def test_each_fault_and_each_invariant_has_a_row() -> None:
     assert list(ROWS) == [*(f"F{n}" for n in range(1, 45)), *(f"I{n}" for n in range(1, 13))]
 
 
+# Without it the modules that are about it have no tests.
+@pytest.mark.requires_native
 @pytest.mark.parametrize("name", ROWS)
 def test_each_row_names_tests_that_exist_and_one_that_ci_runs(
     name: str, of_ci: Collection[tuple[str, str]], long_ones: Collection[tuple[str, str]]
