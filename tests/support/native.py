@@ -46,11 +46,10 @@ def skip_without_native(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def without_warning(said: bytes) -> bytes:
+def without_warning(said: str) -> str:
     """What a process has said, without the warning that it has no native engine, where it has none."""
     reason = reason_to_skip()
-    lines = said.splitlines(keepends=True)
-    return said if reason is None else b"".join(line for line in lines if reason.encode() not in line)
+    return said if reason is None else "".join(line for line in said.splitlines(keepends=True) if reason not in line)
 
 
 def lets_threads_run(work: Callable[[], object]) -> bool:

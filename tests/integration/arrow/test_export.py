@@ -271,7 +271,7 @@ def test_a_pipe_that_breaks_ends_an_export_at_once(kafka: EmbeddedKafka, many: s
         first = json.loads(running.stdout.readline())
         running.stdout.close()
         assert running.wait(30) == 1
-        assert without_warning(running.stderr.read()) == b""
+        assert without_warning(running.stderr.read().decode()) == ""
     assert first["topic"] == many
 
 

@@ -37,6 +37,7 @@ SAID = {
 }
 PICTURES = {"04_one_group_many_readers": 2, "06_lag_board": 2}
 DAILY = ("08_without_spark",)
+NATIVE = ("09_values",)
 
 
 def test_every_notebook_is_known_here() -> None:
@@ -109,7 +110,10 @@ def test_on_databricks_no_kafka_is_started_where_no_executor_would_reach_it() ->
 
 
 def marked(path: Path) -> object:
-    return pytest.param(path, marks=[] if path.stem in DAILY else pytest.mark.long, id=path.stem)
+    marks = [] if path.stem in DAILY else [pytest.mark.long]
+    if path.stem in NATIVE:
+        marks.append(pytest.mark.requires_native)
+    return pytest.param(path, marks=marks, id=path.stem)
 
 
 @pytest.mark.timeout(400)

@@ -22,6 +22,7 @@ from pyspark.sql.streaming import StreamingQuery, StreamingQueryListener
 
 from examples.setting import produce
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.native import kernel
 
 ROOT = Path(__file__).parents[3]
 PAGES = [
@@ -95,6 +96,8 @@ def test_the_code_of_a_page_runs(
 ) -> None:
     if page.stem in NEEDED:
         pytest.importorskip(NEEDED[page.stem])
+    if any("value.format" in block.code for block in blocks(page) if block.reason is None):
+        kernel()
     for block in blocks(page):
         if block.reason is not None:
             continue
