@@ -54,7 +54,7 @@ mod tests {
     fn a_producer_is_skipped_from_its_first_offset_to_its_marker() {
         let mut aborted = AbortedTransactions::new([(9, 30), (7, 10), (9, 5)]);
         aborted.advance(4);
-        assert!(!aborted.contains(9));
+        assert!(!aborted.contains(9) && !aborted.is_empty());
         aborted.advance(12);
         assert!(aborted.contains(9) && aborted.contains(7));
         aborted.end(9);
@@ -62,6 +62,7 @@ mod tests {
         aborted.advance(30);
         assert!(aborted.contains(9));
         aborted.end(9);
+        assert!(!aborted.is_empty());
         aborted.end(7);
         assert!(aborted.is_empty());
     }
