@@ -28,7 +28,7 @@ from tests.pairs.world import World
 FIRST_SEED = 34_000
 # Its event is `kill`, in the middle of a stream's batch.
 KILLED = 35_190
-DRAWS, THREADS = 4, 2
+DRAWS, THREADS = 2, 2
 LONG_PIECES, DRAWS_OF_LONG_PIECE = 15, 20
 
 pytestmark = pytest.mark.requires_native

@@ -147,6 +147,7 @@ def test_a_missing_right_to_the_group_is_told(spark, guarded, group):
     assert "kafka-acls.sh --add" in reason
 
 
+@pytest.mark.long
 def test_the_commands_of_the_page_are_what_streams_and_sinks_need(spark, guarded, group, tmp_path):
     given = options(guarded, BY_THE_PAGE, kafka_group_id=group)
     out, prefix = f"{group}-out", f"copy-of-{group}"  # No right to the group fits the prefix.

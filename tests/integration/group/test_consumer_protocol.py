@@ -339,7 +339,7 @@ def test_a_query_joins_in_the_middle_of_a_batch_of_another_and_each_record_is_wr
     check(kafka, first, second)
 
 
-@pytest.mark.parametrize("on_lost", ["rejoin", "stop"])
+@pytest.mark.parametrize("on_lost", [pytest.param("rejoin", marks=pytest.mark.long), "stop"])
 def test_a_sink_whose_source_was_removed_decides_if_nobody_else_has_its_partitions(kafka, pipe, group, on_lost):
     query = pipe("a", group_on_lost=on_lost)
     query.batch()

@@ -454,7 +454,14 @@ def test_a_parked_join_outlives_its_coordinator(cluster, on_three, group):
         joining.result()
 
 
-@pytest.mark.parametrize(("refused", "behind"), [("SyncGroup", 0), ("SyncGroup", 2), ("JoinGroup", 0)])
+@pytest.mark.parametrize(
+    ("refused", "behind"),
+    [
+        ("SyncGroup", 2),
+        pytest.param("SyncGroup", 0, marks=pytest.mark.long),
+        pytest.param("JoinGroup", 0, marks=pytest.mark.long),
+    ],
+)
 def test_a_static_member_whose_new_id_died_with_the_coordinator_joins_again(
     cluster, on_three, group, monkeypatch, refused, behind
 ):

@@ -37,7 +37,7 @@ class Sink:
             self.released.wait(120)
 
 
-@pytest.mark.parametrize("joins", ["before it hangs", "while it hangs"])
+@pytest.mark.parametrize("joins", [pytest.param("before it hangs", marks=pytest.mark.long), "while it hangs"])
 def test_a_consumer_beside_a_hung_query_gets_all_partitions(spark, kafka, topic, group, tmp_path, joins):
     servers, name = kafka.bootstrap_servers, topic("hung", partitions=PARTITIONS)
     frame = stream(

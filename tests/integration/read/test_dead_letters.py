@@ -65,17 +65,18 @@ def letters(kafka, topic):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("commit", "moment", "passes"),
     [
-        pytest.param("batch", "batch-planned", 0, marks=pytest.mark.long),
+        ("batch", "batch-planned", 0),
         # One task has written its dead letters, and then both have.
         ("task", "dead-letters-written", 0),
-        pytest.param("batch", "dead-letters-written", 1, marks=pytest.mark.long),
+        ("batch", "dead-letters-written", 1),
         # The group has offsets of a batch whose rows are not written.
-        pytest.param("task", "task-committed", 0, marks=pytest.mark.long),
+        ("task", "task-committed", 0),
         # The first of two batches is done.
-        pytest.param("batch", "offsets-committed", 0, marks=pytest.mark.long),
+        ("batch", "offsets-committed", 0),
     ],
 )
 def test_a_stream_that_dies_loses_no_dead_letter_and_writes_its_rows_once(

@@ -194,7 +194,7 @@ def test_a_batch_that_was_finished_is_not_written_again(
     check_group(kept)
 
 
-@pytest.mark.parametrize("committed", [0, 1, 2])
+@pytest.mark.parametrize("committed", [1, *(pytest.param(count, marks=pytest.mark.long) for count in (0, 2))])
 def test_a_batch_that_was_decided_is_finished_and_not_written_again(
     spark: SparkSession, kafka: EmbeddedKafka, restore: Restore, committed: int
 ) -> None:

@@ -281,7 +281,13 @@ def test_the_broker_is_killed_in_the_middle_of_a_commit(group: str, direction: s
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("timeout", [150, 8], ids=["away for less than the timeout", "away for longer"])
+@pytest.mark.parametrize(
+    "timeout",
+    [
+        pytest.param(150, id="away for less than the timeout"),
+        pytest.param(8, id="away for longer", marks=pytest.mark.long),
+    ],
+)
 # In the second one EndTxn gives it.
 @pytest.mark.parametrize("protocol", [FIRST], indirect=True)
 @pytest.mark.usefixtures("protocol")

@@ -23,7 +23,7 @@ BATCH = 1_000
         # The group has the offsets of the batch before, and Spark does not know yet that they are committed.
         ("batch", "offsets-committed", 1),
         # The group has a part of the offsets of a batch whose rows are not written.
-        ("task", "task-committed", 5),
+        pytest.param("task", "task-committed", 5, marks=pytest.mark.long),
     ],
 )
 def test_every_record_is_in_the_files_once(spark, kafka, topic, groups, tmp_path, commit, moment, passes):
