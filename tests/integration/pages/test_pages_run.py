@@ -33,6 +33,8 @@ PAGES = [
 SERVERS, FOLDER = "broker:9092", "/data/"
 # Pages with code that an older Spark has not; without them `./run matrix` skips the page.
 NEEDED = {"stream": "pyspark.sql.streaming.tws_tester"}
+# What only the native engine has. With librdkafka, `load()` looks for the library of AWS too.
+NATIVE = ("value.format", ".transaction()", "AWS_MSK_IAM")
 
 _BLOCK = re.compile(
     r"(?:^ *<!-- not run: (?P<reason>[^\n]+) -->\n\n)?"
@@ -96,7 +98,7 @@ def test_the_code_of_a_page_runs(
 ) -> None:
     if page.stem in NEEDED:
         pytest.importorskip(NEEDED[page.stem])
-    if any("value.format" in block.code for block in blocks(page) if block.reason is None):
+    if any(word in block.code for block in blocks(page) if block.reason is None for word in NATIVE):
         kernel()
     for block in blocks(page):
         if block.reason is not None:
