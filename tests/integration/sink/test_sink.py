@@ -238,6 +238,7 @@ def test_a_record_that_is_too_large_fails_the_task_with_topic_and_reason(
         write(spark.createDataFrame([("x" * 5000,)], "value string"), kafka, name, kafka__max__request__size="1000")
 
 
+@pytest.mark.requires_native
 @pytest.mark.parametrize("options", [{}, {"transactional": "true", "transactional__id__prefix": "in-parts"}])
 def test_a_topic_may_take_smaller_batches_than_ours(
     spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, options: dict[str, str]
