@@ -21,7 +21,7 @@ from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, cached_client
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Span, StreamOffset
-from kafka_source.options import Where, read_options
+from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.sink.two_phase.open_transactions import Described, describe
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.positions import Positions
@@ -365,18 +365,22 @@ def test_a_deleted_topic_is_told_at_once(behind: Behind, group: str) -> None:
         assert one.committed() == {2}
 
 
+def _reads(kafka: EmbeddedKafka, group: str, *topics: str, transactional: str) -> ReadOptions:
+    given = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": ",".join(topics),
+        "kafka.group.id": group,
+        "commit.transactional": transactional,
+    }
+    return read_options(given, Where.STREAM)
+
+
 @pytest.mark.parametrize("transactional", ["true", "false"])
 def test_a_deleted_topic_does_not_keep_the_others_from_being_committed(
     kafka: EmbeddedKafka, topic: Callable[..., str], group: str, transactional: str
 ) -> None:
     kept, gone = topic("kept", partitions=2), topic("gone", partitions=2)
-    given = {
-        "kafka.bootstrap.servers": kafka.bootstrap_servers,
-        "subscribe": f"{kept},{gone}",
-        "kafka.group.id": group,
-        "commit.transactional": transactional,
-    }
-    options = read_options(given, Where.STREAM)
+    options = _reads(kafka, group, kept, gone, transactional=transactional)
     settings = group_settings(options, partitions=4, stream=True)
     owner = GroupMemberOwner(options, subscription_of(options), settings, commits=True)
     with closing(owner):
@@ -397,13 +401,7 @@ def test_a_topic_that_was_created_again_does_not_keep_the_others_from_being_comm
 ) -> None:
     with EmbeddedKafka(version="4.4.0") as kafka:
         kept, again = (kafka.create_topic(f"{group}-{name}", 2) for name in ("kept", "again"))
-        given = {
-            "kafka.bootstrap.servers": kafka.bootstrap_servers,
-            "subscribe": f"{kept},{again}",
-            "kafka.group.id": group,
-            "commit.transactional": transactional,
-        }
-        options = read_options(given, Where.STREAM)
+        options = _reads(kafka, group, kept, again, transactional=transactional)
         positions = Positions()
         of_both = [*everything(kept, 2), *everything(again, 2)]
         with closing(Cluster(Settings({"bootstrap.servers": kafka.bootstrap_servers}))) as cluster:
