@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from kafkagroup.embedded.node import (
     NodeFiles,
     cluster_id_of,
     format_storage,
+    formatted_files,
     is_formatted,
     needs_zookeeper,
     new_uuid,
@@ -465,17 +465,11 @@ class EmbeddedKafka:
             return
         formatted = [node for node in self._nodes.values() if node not in unformatted]
         cluster_id = cluster_id_of(formatted[0].files.data) if formatted else new_uuid()
-        format_storage(
-            [(node.id, node.files.data) for node in unformatted], cluster_id, unformatted[0].files.config, self._tool
-        )
-
-    def _tool(self, main_class: str, *args: str) -> None:
-        # The tool of the nodes' own version: a newer one would format for a newer one.
-        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-        command = jvm_command("-Xmx256m", *QUICK_START, quiet, main_class=main_class, args=args, version=self._version)
-        result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        if result.returncode != 0:
-            raise BrokerError(f"{main_class} {args[0]} failed:\n{(result.stdout + result.stderr).strip()}")
+        # Ports, passwords and folders do not change what is written: each cluster with these settings has this text.
+        one = server_config(1, NodePorts(1, 2, 3), {1: 3}, Path(), broker_settings(Security(), None), self._config)
+        files = formatted_files(self._version, render_properties(one))
+        for node in unformatted:
+            format_storage(node.id, node.files.data, cluster_id, files)
 
     def _wait_registered(self, asked: Sequence[int], expected: set[int], deadline: float) -> None:
         for node_id in asked:

@@ -1,7 +1,7 @@
 """One broker process: start, signals and log, through its supervisor; its storage; and ZooKeeper for old brokers.
 
 A node's storage needs `meta.properties` (the ids of the cluster and the node) and `bootstrap.checkpoint` (the cluster's
-feature levels). The checkpoint is the same on every node, so one run of StorageTool is enough for a cluster.
+feature levels). The checkpoint is the same on every node of every cluster, so one run of StorageTool is enough.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import re
-import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, cast
 
@@ -223,26 +224,54 @@ def cluster_id_of(log_dir: Path) -> str:
     raise ValueError(f"{log_dir / 'meta.properties'} has no cluster.id; delete the folder to format it again")
 
 
-def format_storage(
-    log_dirs: Sequence[tuple[int, Path]], cluster_id: str, first_config: Path, run_tool: Callable[..., object]
-) -> None:
-    """Format the folder of every node.
+def format_storage(node_id: int, folder: Path, cluster_id: str, formatted: Mapping[Path, bytes]) -> None:
+    """Format the folder of a node.
 
     Args:
-        log_dirs: Each node's id and folder; the first folder is formatted by StorageTool.
+        node_id: The node's id.
+        folder: The node's folder for data.
         cluster_id: The id of the cluster, as returned by `new_uuid`.
-        first_config: The first node's server.properties.
-        run_tool: Runs a Java main class with its arguments, and raises if it fails.
+        formatted: What StorageTool writes, as returned by `formatted_files`.
     """
-    (_, first), *others = log_dirs
-    first.mkdir(parents=True, exist_ok=True)
-    run_tool("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", str(first_config))
-    for node_id, folder in others:
-        # All but the node's own id: `bootstrap.checkpoint`, or from Kafka 4.4 on a snapshot of the metadata's log.
-        shutil.copytree(first, folder, ignore=shutil.ignore_patterns("meta.properties"), dirs_exist_ok=True)
-        (folder / "meta.properties").write_text(
-            f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={new_uuid()}\n"
+    for path, content in formatted.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    (folder / "meta.properties").write_text(
+        f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={new_uuid()}\n"
+    )
+
+
+@cache
+def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
+    """Return what StorageTool writes into a node's folder that is the same on every node of every cluster.
+
+    All but the ids: `bootstrap.checkpoint`, or from Kafka 4.4 on a snapshot of the metadata's log. A process runs the
+    tool once for a version and its settings: a JVM takes as long for it as a third of a broker's start.
+
+    Args:
+        version: The version of Kafka whose tool runs: a newer one would format for a newer one.
+        config: The text of a server.properties; its `log.dirs` are replaced.
+
+    Raises:
+        BrokerError: The tool failed, as it does with a wrong setting; with its output.
+    """
+    with tempfile.TemporaryDirectory(prefix="kafkagroup-format-") as scratch:
+        folder, properties = Path(scratch, "data"), Path(scratch, "server.properties")
+        properties.touch(mode=0o600)
+        properties.write_text(f"{config}\nlog.dirs={folder}\n", encoding="ascii")
+        command = jvm_command(
+            "-Xmx256m",
+            *QUICK_START,
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            main_class="kafka.tools.StorageTool",
+            args=["format", "--cluster-id", new_uuid(), "--config", str(properties)],
+            version=version,
         )
+        result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        if result.returncode != 0:
+            raise BrokerError(f"StorageTool format failed:\n{(result.stdout + result.stderr).strip()}")
+        files = [file for file in folder.rglob("*") if file.is_file() and file.name != "meta.properties"]
+        return {file.relative_to(folder): file.read_bytes() for file in files}
 
 
 #: KRaft mode is ready for production since this version (KIP-833).
