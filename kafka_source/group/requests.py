@@ -260,7 +260,8 @@ async def fetch_committed(
         partitions: The partitions to fetch; None: all partitions for which the group has committed an offset.
         deadline: The time limit for all attempts.
         stable: Whether to wait for open transactions that will commit an offset of these partitions (KIP-447).
-            If false, the result contains the offsets as they were before those transactions.
+            If false, the result contains the offsets as they were before those transactions. With all partitions, one
+            that has no offset before such a transaction is not waited for: brokers do not name it.
 
     Raises:
         AuthenticationError: This user is not authorized to read the group.

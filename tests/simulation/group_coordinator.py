@@ -669,7 +669,8 @@ class GroupCoordinators:
         uncertain = {key for entries in group.uncertain.values() for key in entries}
         if request.topics is None:
             asked: dict[str, list[int]] = {}
-            for topic, number in sorted(group.offsets.keys() | uncertain):
+            # As Kafka: of all offsets, a partition's first one is not seen before its transaction has ended.
+            for topic, number in sorted(group.offsets):
                 asked.setdefault(topic, []).append(number)
         else:
             asked = {topic.name: list(topic.partition_indexes) for topic in request.topics}

@@ -120,7 +120,8 @@ class Sequence:
             elif kind < 0.7:
                 await self._send(shared, self._commit(actor, rng), f"{what} commit {actor.name}", max_version=9)
             elif kind < 0.78:
-                await self._send(shared, self._fetch_request(), f"{what} fetch", max_version=7)
+                fetch = self._fetch_request(of_all=rng.random() < 0.5)
+                await self._send(shared, fetch, f"{what} fetch", max_version=7)
             else:
                 await self._transaction(transactions, shared, actor, rng, what)
             await self._settle(number)
@@ -217,14 +218,10 @@ class Sequence:
             ],
         )
 
-    def _fetch_request(self) -> OffsetFetchRequest:
-        return OffsetFetchRequest(
-            group_id=self.group,
-            topics=[
-                OffsetFetchRequest.OffsetFetchRequestTopic(name=self.topic, partition_indexes=list(range(PARTITIONS)))
-            ],
-            require_stable=True,
-        )
+    def _fetch_request(self, *, of_all: bool = False) -> OffsetFetchRequest:
+        """Ask for the offsets of the topic's partitions, or of all partitions that have one."""
+        of_topic = OffsetFetchRequest.OffsetFetchRequestTopic(self.topic, list(range(PARTITIONS)))
+        return OffsetFetchRequest(group_id=self.group, topics=None if of_all else [of_topic], require_stable=True)
 
     async def _transaction(
         self, transactions: Connection, shared: Connection, actor: Actor, rng: random.Random, what: str

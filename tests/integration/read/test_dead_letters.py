@@ -119,7 +119,7 @@ def test_a_stream_that_dies_loses_no_dead_letter_and_writes_its_rows_once(
         query.stop()
     rows = sorted(written_rows(tmp_path / "out", "partition", "offset", "value"), key=lambda row: row[:2])
     assert rows == [(p, offset, value) for p in (0, 1) for offset, value in ((0, GOOD), (2, TOMBSTONE), (5, GOOD))]
-    assert sum(groups.committed(f"{name}-group").values()) == 12
+    wait_until_committed(groups, f"{name}-group", 12)
     found = letters(kafka, dead)
     assert {place: set(values) for place, values in found.items()} == {place: {value} for place, value in bad.items()}
     if moment == "dead-letters-written":

@@ -27,7 +27,7 @@ from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from tests.support.memberships import Memberships, everything, held, leave
 from tests.support.records import numbers, produce, reader
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_each_read_goes_on_where_the_last_one_committed(spark, kafka, orders, gr
     assert read() == []
     produce(kafka.bootstrap_servers, orders, 30, first=300)
     assert read() == list(range(300, 330))
-    assert sum(groups.committed(group).values()) == 330
+    wait_until_committed(groups, group, 330)
     wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
 
 
@@ -83,7 +83,7 @@ def test_a_committed_read_is_not_read_twice(spark, kafka, orders):
 def test_plain_commits_serve_where_transactions_are_not_allowed(spark, kafka, orders, groups):
     options = {"kafka_group_id": f"{orders}-plain", "commit": "task", "commit_transactional": "false"}
     assert reader(spark, kafka, orders, **options).load().count() == 300
-    assert sum(groups.committed(f"{orders}-plain").values()) == 300
+    wait_until_committed(groups, f"{orders}-plain", 300)
 
 
 def test_a_pattern_and_more_slots_than_partitions(spark, kafka, orders):
@@ -160,7 +160,7 @@ def test_a_slot_waits_for_its_task_longer_than_its_session(kafka, orders, group,
     for task in others:
         rows += run(planned, task)
     assert sorted(rows) == list(range(300))
-    assert sum(groups.committed(group).values()) == 300
+    wait_until_committed(groups, group, 300)
     wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
 
 
@@ -177,7 +177,7 @@ def test_a_task_is_tried_again_after_another_read_has_moved_the_group_on(kafka, 
     rows = [number for task in tasks for number in run(planned, task)]
     assert sorted(rows) == list(range(300))
     assert sorted(number for task in other_tasks for number in run(planned_other, task)) == list(range(30))
-    assert sum(groups.committed(group).values()) == 330
+    wait_until_committed(groups, group, 330)
 
 
 @contextmanager
@@ -338,7 +338,7 @@ def test_a_later_attempt_of_a_task_fences_the_earlier_one_by_the_transactional_i
         list(earlier)
     rows = later + [number for task in others for number in run(planned, task)]
     assert sorted(rows) == list(range(300))
-    assert sum(groups.committed(group).values()) == 300
+    wait_until_committed(groups, group, 300)
 
 
 @pytest.mark.parametrize("on_lost", ["stop", "rejoin", "rejoin and lost"])
@@ -356,7 +356,7 @@ def test_a_batch_with_a_start_of_its_own_reads_again_what_its_group_has_committe
         assert sorted(number for task in tasks for number in run(planned, task)) == list(range(300))
         # The slots of the second batch stay until its own tasks have committed.
         wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
-    assert sum(groups.committed(group).values()) == 300
+    wait_until_committed(groups, group, 300)
 
 
 @pytest.mark.timeout(180, func_only=True)

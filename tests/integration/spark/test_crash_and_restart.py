@@ -9,7 +9,7 @@ import pytest
 from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.process import halting, streaming_app
 from tests.support.records import produce, written
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 COUNT = 4_000
 BATCH = 1_000
@@ -72,4 +72,4 @@ def test_every_record_is_in_the_files_once(spark, kafka, topic, groups, tmp_path
     finally:
         query.stop()
     assert written(tmp_path / "out") == list(range(COUNT))
-    assert sum(groups.committed(f"{name}-group").values()) == COUNT
+    wait_until_committed(groups, f"{name}-group", COUNT)
