@@ -180,6 +180,9 @@ class StreamPlanner:
         if is_first:
             # The last commit before a restart may have failed. Nothing is committed before the checkpoint is checked.
             self._owner.finish(self._positions.current_ends(known))
+            if self._owner.commit_and_rejoin({}).generation != owned.generation:
+                # If that commit was refused, the slots have rejoined, and others may have read on in between.
+                raise RefreshRetriableError("The slots have joined the group again since the positions were looked up.")
         ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
         if ends == starts and leaderless and self._admission.runs_to_an_end:
             raise NoLeaderError(leaderless)

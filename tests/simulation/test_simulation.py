@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kafka_source.kafka_client.messages.codec import Request
+from kafka_source.kafka_client.messages.transaction import AddOffsetsToTxnRequest, EndTxnRequest
 from tests.support.native import kernel
 from tests.support.simulator import run_simulator
 
@@ -18,6 +21,7 @@ kernel()
 
 from tests.simulation import campaign  # noqa: E402
 from tests.simulation.mutations import FOUND_BY, MUTATIONS  # noqa: E402
+from tests.simulation.scenario import Fault, Run, Scenario  # noqa: E402
 
 
 @pytest.mark.parametrize("first", range(0, campaign.SEEDS_IN_CI, 100))
@@ -30,6 +34,43 @@ def test_a_seed_determines_everything_and_seeds_that_found_defects_are_kept() ->
     once, again = run_simulator("trace", *seeds), run_simulator("trace", *reversed(seeds))
     assert sorted(once.splitlines()) == sorted(again.splitlines())
     assert once.count("\n") > 100
+
+
+def test_a_query_whose_first_commit_is_refused_continues_where_others_have_read_on() -> None:
+    """It dies before a commit, starts again, and stands still in that commit until the group has removed it."""
+    scenario = Scenario(
+        seed=1454,
+        strategy="range",
+        queries=2,
+        slots=1,
+        partitions=4,
+        brokers=1,
+        transactional=True,
+        session_ms=6_000,
+        share_of_long=0.0,
+        on_lost="rejoin",
+        static=False,
+        # It explains what happens here.
+        faults=(Fault(1.0, "kill", 0.0, 0.0),),
+    )
+    run = Run(scenario)
+    query = run.queries[0]
+
+    def before(request: type[Request], happens: Callable[[], object]) -> None:
+        assert query.process is not None
+        query.process.before(request.API_KEY, happens)
+
+    def stand_still() -> None:
+        assert query.process is not None
+        query.process.freeze(15.0)
+
+    def die() -> None:
+        query.kill(0.0)
+        run.world.after(0.01, lambda: before(EndTxnRequest, stand_still))
+
+    run.world.after(30.0, lambda: before(AddOffsetsToTxnRequest, die))
+    assert run.run().problems == []
+    assert run.checks.lost_members > 0
 
 
 def test_the_seeds_find_defects_that_are_put_back() -> None:
