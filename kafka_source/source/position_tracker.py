@@ -242,9 +242,12 @@ class PositionTracker:
             may_be_behind=lambda tp: self._positions.has_epoch(tp) and self._short_logs.may_be_behind(tp),
         )
         # The others are beyond the last stable offset only.
-        ends = {tp: to for tp, to in moved.items() if to < beyond[tp]} | {tp: one.end for tp, one in diverged.items()}
+        lost = {tp: to for tp, to in moved.items() if to < beyond[tp]}
         # With `commit=sink` the group's offset says what the output has, and nothing is written twice.
-        lost = ends if self._sink_commits else {tp: self._positions.within_log(tp, to) for tp, to in ends.items()}
+        if not self._sink_commits:
+            lost = {tp: self._positions.within_log(tp, to) for tp, to in lost.items()}
+        # Up to there the log is the one that was read before the position, by whoever.
+        lost |= {tp: one.end for tp, one in diverged.items()}
         if lost:
             self._step_back({tp: (starts[tp], to) for tp, to in lost.items()})
         self._positions.settle(latest)

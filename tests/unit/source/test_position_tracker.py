@@ -247,6 +247,13 @@ def test_with_fail_on_data_loss_a_divergence_is_told_and_nothing_is_set_back(own
     assert entries == {TP: CommitOffset(own, read)}
 
 
+@given(offsets, offsets, st.integers(-1, 100), commits)
+def test_where_logs_diverge_is_where_the_higher_offset_continues_whatever_the_lower_one_is(own, group, end, commit):
+    start = Start({TP: CommitOffset(group, 0)}, 200, commit=commit, epoch=1, ends={0: end})
+    highest = max(own, group)
+    assert start.position(at(own, 0)) == (end if 0 <= end < highest else highest)
+
+
 @given(offsets, offsets, epochs_read, epochs_read, commits)
 def test_the_offset_that_counts_brings_its_epoch(own, group, own_epoch, group_epoch, commit):
     start = Start(
