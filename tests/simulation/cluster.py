@@ -262,12 +262,15 @@ class Broker:
                 writer.tags()
             response.encode(writer, version)
             answer = writer.written()
-            if cluster.loses_answer(request):
+            if cluster.loses_answer(request) or cluster.loses_once(request, response):
                 link.cut()
             else:
                 link.reply(len(answer).to_bytes(4, "big") + answer)
 
         cluster.requests[_NAMES[key]] += 1
+        if cluster.loses_once(request, None):
+            link.cut()
+            return
         cluster.handles_late, cluster.client, cluster.version = late, link.process, version
         cluster.handlers[request_type](self, request, reply)
         cluster.handles_late = False
@@ -344,6 +347,7 @@ class Cluster:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._loading: dict[tuple[int, str], float] = {}
         self._losing = _Losing(0.0, 0.0, moves=False, only=None)
+        self._loses_once: int | None = None
         self.moved: list[Callable[[int, str], None]] = []
         self.handlers: dict[Any, Callable[[Broker, Any, Reply], None]] = {
             ApiVersionsRequest: self._api_versions,
@@ -458,6 +462,31 @@ class Cluster:
         if losing.moves and name is not None and (kind, name) in self._coordinators:
             self.world.after(0, lambda: self.move_coordinator(kind, name))
         return True
+
+    def lose_once(self, api_key: int) -> None:
+        """Lose one request or answer at the moment in which it matters most.
+
+        A SyncGroup is lost that brings the assignment; the answer to an InitProducerId that names the last epoch, and
+        with it what its coordinator has in memory only; the answer to a heartbeat that raises a member's epoch.
+        """
+        self._loses_once = api_key
+
+    def loses_once(self, request: Any, response: Any) -> bool:
+        """Return whether a request is lost before it is handled (without a response), or the answer to it."""
+        if self._loses_once != request.API_KEY:
+            return False
+        if isinstance(request, SyncGroupRequest):
+            lost = response is None and bool(request.assignments)
+        elif isinstance(request, InitProducerIdRequest):
+            lost = response is not None and request.producer_epoch >= 0 and response.error_code == 0
+        else:
+            lost = response is not None and 0 < request.member_epoch < response.member_epoch
+        if lost:
+            self._loses_once = None
+            if isinstance(request, InitProducerIdRequest):
+                name = request.transactional_id or ""
+                self.world.after(0, lambda: self.move_coordinator(TRANSACTION, name))
+        return lost
 
     def stop_broker(self, node: int) -> None:
         """Kill a broker. Another one leads and coordinates in its place after a while."""

@@ -93,14 +93,22 @@ class Jobs:
         name: The query's.
         run: The number of this start.
         sink: The sink's options; None: the query has no sink of ours, and its tasks only read.
-        watch: Looks at the batches; None: nobody does.
+        watch: Looks at the batches.
+        armed: What happens to the next attempts, from the worker and the number of the task; it returns whether it is
+            over with that.
     """
 
     def __init__(
-        self, world: World, name: str, run: int, sink: Mapping[str, str] | None, watch: JobsWatch | None = None
+        self,
+        world: World,
+        name: str,
+        run: int,
+        sink: Mapping[str, str] | None,
+        watch: JobsWatch,
+        armed: list[Callable[[Process, int], bool]],
     ) -> None:
         self._world, self._name, self.run, self._options = world, name, run, sink
-        self._watch = watch or JobsWatch()
+        self._watch, self._armed = watch, armed
         self.driver = world.process(f"{name}.{run}.sink")
         self.workers: list[Process] = []
         self._committer: Any = None
@@ -180,6 +188,7 @@ class Jobs:
             worker.task = Task(partition, attempt, properties)
             self._world.tell(str(worker), f"runs task {partition} of batch {number}, attempt {attempt}")
             self._watch.launched(self.run, worker, partition, attempt)
+            self._armed[:] = [happens for happens in self._armed if not happens(worker, partition)]
             task.next += 1
             work = _TaskRun(self._world, worker, pickled, bundles[partition], query, f"{self._name} {number}")
             return _Attempt(attempt, worker, worker.call(work), self._world.now)

@@ -41,6 +41,7 @@ from kafka_source.kafka_client.messages.transaction import (
     ListTransactionsRequest,
     TxnOffsetCommitRequest,
 )
+from kafka_source.sink.two_phase.ledger import read_decision
 from tests.simulation import other_client
 from tests.simulation.cluster import Cluster
 from tests.simulation.consumer_coordinator import ConsumerCoordinators
@@ -48,7 +49,7 @@ from tests.simulation.group_coordinator import Committed, Group, GroupCoordinato
 from tests.simulation.jobs import OUTPUT, OUTPUT_PARTITIONS, simulated_engine
 from tests.simulation.other_client import OtherClient
 from tests.simulation.spark import Load, Output, Query
-from tests.simulation.transaction_coordinator import TransactionCoordinators
+from tests.simulation.transaction_coordinator import COMPLETE_ABORT, ONGOING, PREPARE_ABORT, TransactionCoordinators
 from tests.simulation.world import Process, Stuck, World
 from tests.support.record_messages import ProduceRequest
 
@@ -70,6 +71,8 @@ _SHARE_OF_AT_LEAST_ONCE = 0.4
 _SHARE_OF_STATIC = 0.3
 # In which part of the seeds no fault explains that a member is lost.
 _SHARE_OF_HARMLESS = 0.1
+# In every sixth seed something happens at a moment in which chance seldom has it. The other seeds stay as they are.
+_AIMED_EACH, _FIRST_AIMED = 6, 2
 # The last seconds of a story that are shown.
 _SHOWN_LINES = 120
 
@@ -104,6 +107,7 @@ class Scenario:
         timeout_ms: `kafka.transaction.timeout.ms` of the sink.
         transaction_version: The feature `transaction.version` at the beginning: 2 for KIP-890's second protocol.
         max_epoch: The highest epoch of a producer id.
+        slow_markers: Whether the markers of some transactions are written late.
     """
 
     seed: int
@@ -125,6 +129,7 @@ class Scenario:
     timeout_ms: int = 600_000
     transaction_version: int = 1
     max_epoch: int = 32_767
+    slow_markers: bool = False
 
     @property
     def loses_records(self) -> bool:
@@ -205,6 +210,9 @@ _LOSES_MEMBERS = {
     "replace",
     "kill other",
     "freeze other",
+    "publish late",
+    "return in rebalance",
+    "run stage twice",
 }
 # The faults after which records of the source are gone.
 _LOSES_RECORDS = ("truncate", "create again")
@@ -309,8 +317,26 @@ def scenario_of(seed: int) -> Scenario:
     )
     rng = random.Random(f"tasks {seed}")
     if rng.random() < _SHARE_WITH_TASKS:
-        return _with_transactions(_with_tasks(scenario, rng))
-    return _with_others(_with_losses(_with_transactions(scenario)))
+        return _aimed(_with_transactions(_with_tasks(scenario, rng)))
+    return _aimed(_with_others(_with_losses(_with_transactions(scenario))))
+
+
+def _aimed(scenario: Scenario) -> Scenario:
+    """Return a scenario with faults that come at a moment in which chance seldom has them, or the same one."""
+    if scenario.seed % _AIMED_EACH != _FIRST_AIMED:
+        return scenario
+    rng = random.Random(f"aimed {scenario.seed}")
+    kinds = []
+    if scenario.sink and scenario.exactly_once:
+        kinds += ["freeze to the end", "run stage twice"]
+    if scenario.sink and scenario.commit == "sink":
+        kinds += ["publish late"]
+    if not scenario.runs_tasks and scenario.brokers > 1:
+        kinds += ["lose once"]
+        if scenario.static and scenario.strategy != CONSUMER:
+            kinds += ["return in rebalance"]
+    made = _some_faults(rng, kinds, rng.choice((1, 2, 4)), scenario.seconds) if kinds else ()
+    return replace(scenario, faults=_in_order(*scenario.faults, *made), slow_markers=True)
 
 
 def _with_others(scenario: Scenario) -> Scenario:
@@ -400,6 +426,10 @@ class _Checks(Watch):
         self.moves_in_rebalance = False
         # The processes that never commit in transactions.
         self.plain: list[Process] = []
+        # The workers that stand still before they publish what their batch reads, by the group in which they do.
+        self.publishers: dict[str, Process] = {}
+        # See `TransactionCoordinators`.
+        self.seen: dict[str, tuple[int, int, str]] = {}
 
     def begins(self, what: str) -> None:
         self._world.tell("group", what)
@@ -418,7 +448,9 @@ class _Checks(Watch):
 
     def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
         if group.name != GROUP_ID:
-            # A sink's decisions, and what its source tells it.
+            if group.name.endswith("-ledger"):
+                self._decided(group.name.removesuffix("-ledger"), next(iter(entries.values())))
+            self._published(group.name)
             return
         durable = self._output.durable()
         for tp, entry in entries.items():
@@ -452,6 +484,26 @@ class _Checks(Watch):
                     f"at {self._world.now:.3f} the offset of {name} goes back from {before.offset} to {entry.offset}"
                 )
 
+    def _decided(self, prefix: str, entry: Committed) -> None:
+        """Look whether a sink decides about transactions that it has seen to be open."""
+        parts, _, text = entry.metadata.partition(" ")
+        if parts != "1":
+            return
+        for one in read_decision(prefix, entry.offset, (), text, 0).transactions:
+            *known, state = self.seen.get(one.transactional_id, (one.producer_id, one.epoch, ONGOING))
+            if known != [one.producer_id, one.epoch] or state in (PREPARE_ABORT, COMPLETE_ABORT):
+                self._verdict.problems.append(
+                    f"at {self._world.now:.3f} a decision names epoch {one.epoch} of {one.transactional_id}, which its "
+                    f"sink has seen {state} in epoch {known[1]}"
+                )
+
+    def _published(self, group: str) -> None:
+        """Let a worker go on that stands still before it publishes, soon after another one has published."""
+        waiting, client = self.publishers.get(group), self._cluster.client
+        if waiting is not None and client is not None and client.task is not None and client is not waiting:
+            del self.publishers[group]
+            self._world.after(self._world.random.uniform(0, 0.2), waiting.thaw)
+
     def committed_up_to(self, group: Group, tp: Key) -> int | None:
         """Return how far a partition is committed, as the members know it; None: not at all, or beyond its end."""
         entry = group.offsets.get(tp)
@@ -474,7 +526,8 @@ class Run:
         self.transactions = TransactionCoordinators(self.cluster, self.groups)
         self.transactions.max_epoch = scenario.max_epoch
         self.cluster.transaction_version = scenario.transaction_version
-        self.checks.timed_out = self.transactions.timed_out
+        self.transactions.slow_markers = scenario.slow_markers
+        self.checks.timed_out, self.checks.seen = self.transactions.timed_out, self.transactions.seen
         self.cluster.create_topic(TOPIC, scenario.partitions)
         if scenario.sink:
             self.cluster.create_topic(OUTPUT, OUTPUT_PARTITIONS)
@@ -495,6 +548,8 @@ class Run:
         self._produces = True
         # The partition that was behind at the last look: the next look, after the next event, begins with it.
         self._behind = 0
+        # The workers that stand still until the world is quiet.
+        self._held: list[Process] = []
 
     def _other(self, name: str) -> OtherClient:
         settings = other_client.settings_of(GROUP_ID, name, self.scenario.session_ms)
@@ -581,7 +636,7 @@ class Run:
         if not scenario.runs_tasks:
             return isinstance(failure, FencedError) and self.checks.lost_members > 0 and scenario.on_lost == "stop"
         if isinstance(failure, LostTransactionsError) and failure.decided:
-            return bool(self.transactions.timed_out)
+            return self.transactions.timed_out | self.transactions.overtaken >= set(failure.transactional_ids)
         # Whatever fails a job, the query runs the batch again after its restart.
         return bool(scenario.faults) and isinstance(
             failure, RetriableError | AbortableError | ApplicationRecoverableError
@@ -600,6 +655,8 @@ class Run:
         self._heal()
         world.run(self.scenario.seconds + self._quiet_within, done=self._is_quiet)
         if self.scenario.runs_tasks:
+            for worker in (*self._held, *self.checks.publishers.values()):
+                world.after(world.random.uniform(0, _LATE_ATTEMPTS / 3), worker.thaw)
             world.run(world.now + _LATE_ATTEMPTS)
         self._check_end()
 
@@ -660,6 +717,20 @@ class Run:
         elif fault.kind == "run stage again":
             if query.jobs is not None:
                 query.jobs.run_again()
+        elif fault.kind == "run stage twice":
+            query.armed.append(lambda worker, task: self._run_stage_twice(query))
+        elif fault.kind == "freeze to the end":
+            query.armed.append(lambda worker, task: self._freeze_to_the_end(worker, how))
+        elif fault.kind == "publish late":
+            query.armed.append(lambda worker, task: task == 0 and self._publish_late(query, worker))
+        elif fault.kind == "lose once":
+            about = SyncGroupRequest if self.scenario.strategy != CONSUMER else ConsumerGroupHeartbeatRequest
+            self.cluster.lose_once((InitProducerIdRequest if how < 0.5 else about).API_KEY)
+        elif fault.kind == "return in rebalance":
+            # Somebody notices the partition, and the others wait for the static members that are away.
+            query.kill(how * 8)
+            self.cluster.add_partitions(TOPIC, 1)
+            self.checks.moves_in_rebalance = True
         elif fault.kind == "move group":
             self.cluster.move_coordinator(GROUP, GROUP_ID)
         elif fault.kind == "move in rebalance":
@@ -727,6 +798,57 @@ class Run:
             process.kill()
         else:
             query.kill(self.world.random.uniform(0, 15))
+
+    def _run_stage_twice(self, query: Query) -> bool:
+        """Let the stage that begins run again soon, in processes that stand still before they initialise an id.
+
+        Perhaps the driver stands still meanwhile, after its decision.
+        """
+        rng, jobs = self.world.random, query.jobs
+        if jobs is None:
+            return True
+
+        def run_again() -> None:
+            if not jobs.driver.alive:
+                return
+            query.armed.append(hold)
+            jobs.run_again()
+            query.armed.remove(hold)
+
+        def hold(worker: Process, _: int) -> bool:
+            seconds = rng.uniform(0.05, 1.0)
+            worker.before(InitProducerIdRequest.API_KEY, functools.partial(worker.freeze, seconds))
+            return False
+
+        if rng.random() < 0.5:
+            # The first one is that of the decision.
+            hold_seconds = rng.uniform(0.5, 3.0)
+            jobs.driver.before(EndTxnRequest.API_KEY, functools.partial(jobs.driver.freeze, hold_seconds), skip=1)
+        self.world.after(rng.uniform(0, 0.3), run_again)
+        return True
+
+    def _freeze_to_the_end(self, worker: Process, how: float) -> bool:
+        """Let an attempt stand still until all work is done, before it initialises its id or adds a partition to it."""
+
+        def freeze() -> None:
+            worker.freeze(None)
+            self._held.append(worker)
+
+        request = InitProducerIdRequest if how < 0.4 else AddPartitionsToTxnRequest
+        worker.before(request.API_KEY, freeze, skip=1 if how > 0.7 else 0)
+        return True
+
+    def _publish_late(self, query: Query, worker: Process) -> bool:
+        """Let the attempt that publishes stand still until that of another batch or run has published, and kill it."""
+
+        def freeze() -> None:
+            worker.freeze(None)
+            self.checks.publishers[f"{GROUP_ID}-read-by-{query.name}"] = worker
+            if self.world.random.random() < 0.7:
+                self.world.after(0.01, functools.partial(query.kill, self.world.random.uniform(0, 5)))
+
+        worker.before(OffsetCommitRequest.API_KEY, freeze)
+        return True
 
     def _heal(self) -> None:
         world = self.world

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -188,6 +188,7 @@ class Query:
         process: The driver of now; None: it does not run.
         jobs: What the driver of now runs in other processes.
         watch: Looks at the batches.
+        armed: What happens to the next attempts of its tasks; see `Jobs`.
         errors: The errors with which drivers have ended.
     """
 
@@ -205,6 +206,7 @@ class Query:
         self.world, self.name, self.options, self.output, self.load = world, name, dict(options), output, load
         self.runs_tasks, self.sink = runs_tasks, sink
         self.watch = JobsWatch()
+        self.armed: list[Callable[[Process, int], bool]] = []
         self.jobs: Jobs | None = None
         self.checkpoint = Checkpoint()
         self.process: Process | None = None
@@ -220,7 +222,9 @@ class Query:
             return
         self.starts += 1
         self.process = self.world.process(f"{self.name}.{self.starts}")
-        self.jobs = Jobs(self.world, self.name, self.starts, self.sink, self.watch) if self.runs_tasks else None
+        self.jobs = None
+        if self.runs_tasks:
+            self.jobs = Jobs(self.world, self.name, self.starts, self.sink, self.watch, self.armed)
         self.world.tell(self.name, "starts")
         self.process.start(self._main)
 

@@ -36,7 +36,7 @@ from kafka_source.kafka_client.messages.transaction import (
 from tests.simulation.cluster import Broker, Cluster, Reply
 from tests.simulation.group_coordinator import GroupCoordinators, Key
 from tests.simulation.logs import Logs
-from tests.simulation.world import BEGIN, Event
+from tests.simulation.world import BEGIN, Event, Process, Task
 
 _InTransaction = AddOffsetsToTxnRequest | EndTxnRequest | TxnOffsetCommitRequest
 
@@ -88,6 +88,10 @@ class TransactionCoordinators:
 
     Attributes:
         timed_out: The transactional ids of which a transaction was open for too long.
+        seen: What a process that runs no task has last seen of each transactional id: producer id, epoch and state.
+        overtaken: The transactional ids that a task has initialised whose process had looked at an earlier epoch, as
+            tasks can that look at the same moment (InitProducerId is no compare-and-set).
+        slow_markers: Whether some markers are written late, and not at once.
         watch: Looks at what they do without a request.
         max_epoch: The highest epoch of a producer id; it is for fences, and no client gets it.
     """
@@ -96,7 +100,12 @@ class TransactionCoordinators:
         self._cluster, self._world, self._groups = cluster, cluster.world, groups
         self.transactions: dict[str, Transaction] = {}
         self.timed_out: set[str] = set()
+        self.seen: dict[str, tuple[int, int, str]] = {}
+        self.overtaken: set[str] = set()
+        # The task that a process ran when it last looked at an id or initialised it, with producer id and epoch.
+        self._looks: dict[tuple[str, Process | None], tuple[Task | None, int, int]] = {}
         self.max_epoch = 32_767
+        self.slow_markers = False
         self._producer_ids = itertools.count(1000)
         self.watch = TransactionsWatch()
         cluster.moved.append(self._moved)
@@ -135,6 +144,8 @@ class TransactionCoordinators:
             if code:
                 self._cluster.errors["InitProducerId", code] += 1
         one = self.transactions.get(name)
+        if one is not None:
+            self._looks[name, self._cluster.client] = self._task, one.producer_id, one.epoch
         given = code == 0 and one is not None
         reply(
             InitProducerIdResponse(
@@ -151,6 +162,9 @@ class TransactionCoordinators:
             timeout = request.transaction_timeout_ms / 1000
             self.transactions[name] = Transaction(next(self._producer_ids), timeout)
             return 0
+        looked = self._looks.get((name, self._cluster.client))
+        if looked is not None and looked[0] is self._task and looked[1:] != (one.producer_id, one.epoch):
+            self.overtaken.add(name)
         expected = request.producer_epoch if request.producer_id >= 0 else -1
         is_last_of_before = request.producer_id == one.last_id and self._is_exhausted(expected)
         if request.producer_id not in (-1, one.producer_id) and not is_last_of_before:
@@ -172,6 +186,16 @@ class TransactionCoordinators:
             return int(E.PRODUCER_FENCED)
         one.state, one.timeout = EMPTY, request.transaction_timeout_ms / 1000
         return 0
+
+    @property
+    def _task(self) -> Task | None:
+        """The task whose process asks now."""
+        return None if self._cluster.client is None else self._cluster.client.task
+
+    def _look(self, name: str, one: Transaction) -> None:
+        self._looks[name, self._cluster.client] = self._task, one.producer_id, one.epoch
+        if self._task is None:
+            self.seen[name] = one.producer_id, one.epoch, one.state
 
     def _is_exhausted(self, epoch: int) -> bool:
         return epoch >= self.max_epoch - 1
@@ -323,7 +347,8 @@ class TransactionCoordinators:
         one.state = PREPARE_COMMIT if commit else PREPARE_ABORT
         if one.timer is not None:
             one.timer.cancel()
-        self._world.after(self._world.random.uniform(0.001, 0.02), lambda: self._mark(one, commit=commit))
+        longest = self._world.random.choice((0.02, 0.02, 0.02, 0.3)) if self.slow_markers else 0.02
+        self._world.after(self._world.random.uniform(0.001, longest), lambda: self._mark(one, commit=commit))
 
     def _mark(self, one: Transaction, *, commit: bool) -> None:
         """Write the markers to the logs of groups and partitions; one whose broker is away is tried again."""
@@ -364,6 +389,7 @@ class TransactionCoordinators:
             code = self._refusal(broker, name, "DescribeTransactions", 0 if one else E.TRANSACTIONAL_ID_NOT_FOUND)
             if code or one is None:
                 return state_type(error_code=int(code), transactional_id=name)
+            self._look(name, one)
             topics: dict[str, list[int]] = {}
             for topic, number in sorted(one.partitions):
                 topics.setdefault(topic, []).append(number)

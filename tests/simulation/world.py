@@ -394,10 +394,11 @@ class Process:
         for call in self.calls:
             call.wake()
 
-    def freeze(self, seconds: float) -> None:
-        """Stand still for so many seconds."""
+    def freeze(self, seconds: float | None) -> None:
+        """Stand still for so many seconds; None: until somebody thaws it."""
         self.frozen = True
-        self.world.after(seconds, self._thaw)
+        if seconds is not None:
+            self.world.after(seconds, self.thaw)
 
     def before(self, api_key: int, happens: Callable[[], object], *, skip: int = 0) -> None:
         """Let something happen in the moment before the next request of this kind, after some, leaves the process."""
@@ -412,7 +413,8 @@ class Process:
                 happens()
         return self.alive and not self.frozen
 
-    def _thaw(self) -> None:
+    def thaw(self) -> None:
+        """Go on after standing still."""
         self.frozen = False
         backlog, self.backlog = self.backlog, []
         for event in backlog:
