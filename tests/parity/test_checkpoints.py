@@ -124,7 +124,7 @@ def test_a_planned_batch_is_read_once_more_as_it_was(
     assert sorted(n for batch in (first, replayed, *more) for n in batch) == list(range(13))
 
 
-@pytest.mark.parametrize("starting", ["earliest", '{"%s": {"0": 2, "1": -2}}'])
+@pytest.mark.parametrize("starting", [pytest.param("earliest", marks=pytest.mark.long), '{"%s": {"0": 2, "1": -2}}'])
 def test_a_first_batch_whose_start_the_options_give(
     formats: Formats, numbers: str, tmp_path: Path, engine: str, starting: str
 ) -> None:

@@ -58,7 +58,7 @@ def test_a_start_beyond_the_log(kafka: EmbeddedKafka, formats: Formats, topic: T
     assert queries.process().same_numbers() == [5, 6, 7]
 
 
-@pytest.mark.parametrize("fail", ["true", "false"])
+@pytest.mark.parametrize("fail", ["true", pytest.param("false", marks=pytest.mark.long)])
 def test_an_added_partition_that_does_not_begin_at_0(
     kafka: EmbeddedKafka, formats: Formats, topic: Topic, fail: str
 ) -> None:

@@ -418,7 +418,7 @@ _ALL_NOT_MATCHING = [
 ]
 
 
-@pytest.mark.parametrize("strategy", ["error", "latest"])
+@pytest.mark.parametrize("strategy", [pytest.param("error", marks=pytest.mark.long), "latest"])
 @pytest.mark.parametrize(("selection", "start"), _ALL_NOT_MATCHING)
 def test_no_record_of_the_starting_time(
     kafka: EmbeddedKafka, formats: Formats, five: str, selection: str, start: str, strategy: str

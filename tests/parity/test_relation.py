@@ -230,7 +230,7 @@ def test_wrong_options(formats: Formats, case: str) -> None:
     assert formats.read(**WRONG[case]).same_error() == "option"
 
 
-@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("isolation", ["read_committed", pytest.param("read_uncommitted", marks=pytest.mark.long)])
 @suite("read Kafka transactional messages: read_committed")
 @suite("read Kafka transactional messages: read_uncommitted")
 def test_one_frame_looks_at_a_transaction_again_and_again(

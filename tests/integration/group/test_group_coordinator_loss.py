@@ -519,6 +519,7 @@ def test_a_static_member_whose_new_id_died_with_the_coordinator_joins_again(
     assert members_of(cluster, group) == [f"{group}-a-0", f"{group}-b-0"]
 
 
+@pytest.mark.long
 def test_two_processes_whose_new_ids_died_with_the_coordinator_do_not_fence_each_other_for_ever(
     cluster, on_three, group, monkeypatch
 ):

@@ -131,6 +131,7 @@ def test_a_slot_with_an_instance_id_of_the_users_leaves_too_when_it_is_refused(k
     wait_until(lambda: members_of(kafka, group) == [f"{group}-a-0"], "the refused slots to leave")
 
 
+@pytest.mark.long
 def test_a_stream_is_refused_while_the_others_are_in_a_long_batch(members, name, group, kafka):
     # It never rejoins, as in a micro-batch of an hour.
     reading = members.make(name, app="a", slots=2)

@@ -284,7 +284,7 @@ def test_the_broker_is_killed_in_the_middle_of_a_commit(group: str, direction: s
 @pytest.mark.parametrize(
     "timeout",
     [
-        pytest.param(150, id="away for less than the timeout"),
+        pytest.param(150, id="away for less than the timeout", marks=pytest.mark.long),
         pytest.param(8, id="away for longer", marks=pytest.mark.long),
     ],
 )
@@ -323,7 +323,9 @@ def test_the_broker_is_killed_when_it_has_given_the_next_epoch(group: str, timeo
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", [GROUP, TRANSACTION], ids=["group", "transaction"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(GROUP, marks=pytest.mark.long), TRANSACTION], ids=["group", "transaction"]
+)
 def test_the_coordinator_moves_to_another_broker(cluster: EmbeddedKafka, group: str, kind: int) -> None:
     with query(cluster, group, replication_factor=3, timeout=150) as one:
         one.commit(1)

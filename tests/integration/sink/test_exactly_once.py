@@ -229,7 +229,7 @@ async def others_done() -> None:
 
 
 @pytest.mark.parametrize("moment", ["sink-decided", "sink-committed"])
-@pytest.mark.parametrize("name", ["eo-a-deleted", "eo-then-deleted"])
+@pytest.mark.parametrize("name", [pytest.param("eo-a-deleted", marks=pytest.mark.long), "eo-then-deleted"])
 def test_a_topic_that_is_deleted_after_the_decision_takes_nothing_of_the_others_along(
     kafka: EmbeddedKafka, topic: Topic, hook: Hook, moment: str, name: str
 ) -> None:

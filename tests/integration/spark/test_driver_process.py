@@ -21,6 +21,7 @@ def test_a_planner_that_sparks_daemon_has_forked_knows_its_driver(spark):
     assert seen == real
 
 
+@pytest.mark.long
 def test_a_planner_that_the_driver_has_started_itself_knows_its_driver():
     command = [sys.executable, "-m", "tests.apps.driver_of_planner", "false"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
