@@ -35,15 +35,20 @@ def until(deadline: float, look: Callable[[], _T | None]) -> _T | None:
         time.sleep(0.05)
 
 
-def view_of(settings: Mapping[str, str]) -> ClusterMetadata | None:
+def view_of(settings: Mapping[str, str], topic: str | None = None) -> ClusterMetadata | None:
     """Return the metadata of the broker that `settings` names, None if it does not answer within 2 s.
 
     Creates a new client for each call, because a client that knows other brokers might ask one of them.
+
+    Args:
+        settings: The client settings.
+        topic: The only topic to ask for; None: all topics, which takes long where there are many.
     """
     from confluent_kafka import KafkaException
 
     with contextlib.suppress(KafkaException):
-        return admin_client(settings).list_topics(timeout=2)
+        admin = admin_client(settings)
+        return admin.list_topics(timeout=2) if topic is None else admin.list_topics(topic, timeout=2)
     return None
 
 
@@ -60,13 +65,19 @@ def sees_brokers(settings: Mapping[str, str], expected: set[int]) -> bool:
 
 def sees_topic(settings: Mapping[str, str], name: str, partitions: int) -> bool:
     """Return whether the broker's metadata contains the topic, with a leader for each partition."""
-    view = view_of(settings)
+    view = view_of(settings, name)
     topic = view.topics.get(name) if view else None
     return (
         topic is not None
         and len(topic.partitions) == partitions
         and all(partition.leader > 0 for partition in topic.partitions.values())
     )
+
+
+def misses_topic(settings: Mapping[str, str], name: str) -> bool:
+    """Return whether the broker's metadata does not contain the topic."""
+    view = view_of(settings, name)
+    return view is not None and not (name in view.topics and view.topics[name].partitions)
 
 
 def create_topic(

@@ -307,12 +307,20 @@ class EmbeddedKafka:
         return name
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic.
+        """Delete a topic and wait until no running node knows it.
+
+        A topic of the same name can be created then, and clients do not take the old one for it.
 
         Raises:
             confluent_kafka.KafkaException: The broker refused the request, for example because the topic is unknown.
+            BrokerError: A node's metadata still contained the topic after 30 s.
         """
         admin_calls.delete_topic(self._internal(), name)
+        for node_id in self._running():
+            self._wait_for(
+                partial(admin_calls.misses_topic, self._internal(node_id), name),
+                f"Node {node_id} still has the metadata of the deleted topic {name}",
+            )
 
     # ---- security
 
