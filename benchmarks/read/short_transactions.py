@@ -44,7 +44,7 @@ def write(servers: str, topic: str, values: Sequence[bytes], batch_records: int,
             rows = pa.record_batch({"value": pa.array(values[begin : begin + batch_records], pa.binary())})
             for node, partitions in partitions_of.items():
                 batch = _batch(rows, transaction.producer_id, transaction.epoch)
-                connections[node].send([RecordBatch(tp, batch) for tp in partitions], transactional_id, {})
+                connections[node].send([RecordBatch(tp, batch) for tp in partitions], transaction, {})
                 acknowledged(connections[node])
             client.run(end(client, transaction, commit=number % 2 == 0, deadline=Deadline(_SECONDS)))
         for connection in connections.values():

@@ -201,7 +201,7 @@ _CONNECTIONS = (
         minimum=-1,
         rdkafka="socket.send.buffer.bytes",
     ),
-    _passed("reconnect.backoff.ms", _ALL, _LONG, "alone it is the longest pause too, as in Java", minimum=0),
+    _passed("reconnect.backoff.ms", _ALL, _LONG, minimum=0),
     _passed("reconnect.backoff.max.ms", _ALL, _LONG, minimum=0),
     _passed("request.timeout.ms", _ALL, _INT, minimum=0, rdkafka="socket.timeout.ms"),
     _passed("retry.backoff.ms", _ALL, _LONG, minimum=0),
@@ -211,7 +211,7 @@ _CONNECTIONS = (
         _ALL,
         _LONG,
         "10 s by default, as in Java; in the native engine for all addresses, TLS and login together, in librdkafka "
-        "for each address of each connection: where an address of a name may answer nothing, use the native engine",
+        "for each address",
     ),
     _unused("socket.connection.setup.timeout.max.ms", _ALL, _LONG, "the timeout of a connection does not grow"),
     _passed("enable.metrics.push", _ALL, _BOOL, "the native engine pushes no metrics", native=_UNUSED),

@@ -6,10 +6,12 @@ each set of settings: connections, metadata, and an idempotent identity.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import RetriableError
-from kafka_source.kafka_client import Deadline
+from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.produce.accumulator import Accumulator
 from kafka_source.produce.delivery_errors import delivery_error
 from kafka_source.produce.native_producer import CONTROL_SECONDS, NativeProducer
@@ -17,7 +19,7 @@ from kafka_source.produce.records import Records
 from kafka_source.produce.sender import Sender, TaskTransaction
 from kafka_source.produce.settings import ProducerSettings, transaction_timeout_ms
 from kafka_source.runtime.process_cache import ProcessCache
-from kafka_source.transactions.open_transaction import initialise
+from kafka_source.transactions.open_transaction import OpenTransaction, has_second_protocol, initialise
 
 
 def at_least_once(settings: Settings) -> NativeDelivery:
@@ -95,7 +97,7 @@ class NativeTransactionalDelivery:
     def __init__(self, producer: NativeProducer, settings: Settings, transactional_id: str) -> None:
         client = producer.client
         timeout_ms = transaction_timeout_ms(settings)
-        self.transaction = client.run(initialise(client, transactional_id, timeout_ms, Deadline(CONTROL_SECONDS)))
+        self.transaction = client.run(_opened(client, transactional_id, timeout_ms))
         self._transaction = TaskTransaction(client, self.transaction, timeout_ms)
         producer_settings = ProducerSettings.of(settings, transactional=True)
         accumulator = Accumulator(producer_settings, self._transaction.identity)
@@ -117,6 +119,14 @@ class NativeTransactionalDelivery:
     def release(self) -> None:
         """Leave the transaction open; see `TransactionalDelivery`."""
         self._sender.release_connections()
+
+
+async def _opened(client: KafkaClient, transactional_id: str, timeout_ms: int) -> OpenTransaction:
+    """Return a new transaction, in the newest protocol that its coordinator has now."""
+    deadline = Deadline(CONTROL_SECONDS)
+    transaction = await initialise(client, transactional_id, timeout_ms, deadline)
+    second = await has_second_protocol(client, transactional_id, deadline)
+    return replace(transaction, second_protocol=second)
 
 
 _producers = ProcessCache(NativeProducer, close=NativeProducer.close)

@@ -1,9 +1,10 @@
 """Produce requests: their bytes and versions, and a connection that sends them and takes the responses.
 
-Two versions are used. Version 13 names topics by their ids (KIP-516, Kafka 4.0): a topic that was created again has
-another id, so the broker refuses records for the one before. Version 8 names them by name, for brokers before, topics
-without an id, and in transactions: from version 12 on a request opens its transaction by itself, which needs KIP-890's
-second protocol (docs/design/transactions.md). Source: `ProduceRequest.json` and `ProduceResponse.json` of Apache Kafka.
+Version 13 names topics by their ids (KIP-516, Kafka 4.1): a topic that was created again has another id, so the broker
+refuses records for the one before. Version 8 names them by name, for brokers before and topics without an id. From
+version 12 on a request adds its partitions to the transaction by itself, which is KIP-890's second protocol
+(docs/design/transactions.md): there version 12 stands in for version 8, and a transaction of the first protocol has
+version 8 only. Source: `ProduceRequest.json` and `ProduceResponse.json` of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from kafka_source.kafka_client.messages.codec import Reader
 
 if TYPE_CHECKING:
     from kafka_source.produce.accumulator import RecordBatch
+    from kafka_source.transactions.open_transaction import OpenTransaction
 
 API_KEY = 0
-BY_NAME, BY_ID = 8, 13
+BY_NAME, SECOND_BY_NAME, BY_ID = 8, 12, 13
 """The versions."""
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")  # acks, timeout (ms)
@@ -66,11 +68,12 @@ def encode(
     client_id: str,
     correlation_id: int,
     batches: Sequence[tuple[TopicPartition, bytes]],
+    version: int,
     *,
     transactional_id: str | None,
     acks: int,
     timeout_ms: int,
-    topic_ids: Mapping[str, UUID] | None = None,
+    topic_ids: Mapping[str, UUID],
 ) -> bytes:
     """Return the bytes of a request, with its length first.
 
@@ -78,16 +81,17 @@ def encode(
         client_id: `client.id`.
         correlation_id: Number of the request; the response repeats it.
         batches: One record batch for each partition.
+        version: The version.
         transactional_id: The transaction's id; None if the records are in no transaction.
         acks: 1 or -1 (all). With 0 there would be no response.
         timeout_ms: Time that the broker may wait for the replicas, in milliseconds.
-        topic_ids: The ids of all topics, for version 13, which is for records in no transaction; None: version 8.
+        topic_ids: The ids of all topics, for version 13.
     """
     topics: dict[str, list[tuple[int, bytes]]] = {}
     for tp, batch in batches:
         topics.setdefault(tp.topic, []).append((tp.partition, batch))
     head = _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
-    if topic_ids is None:
+    if version == BY_NAME:
         parts = [string(transactional_id), head, _COUNT.pack(len(topics))]
         for topic, of_topic in topics.items():
             parts += [string(topic), _COUNT.pack(len(of_topic))]
@@ -95,38 +99,44 @@ def encode(
                 parts += [_PARTITION.pack(number, len(batch)), batch]
         return frame(API_KEY, BY_NAME, client_id, correlation_id, parts)
     # The first one ends the header.
-    parts = [NO_TAGS, _NULL, head, compact(len(topics))]
+    parts = [NO_TAGS, _NULL if transactional_id is None else _compact(transactional_id), head, compact(len(topics))]
     for topic, of_topic in topics.items():
-        parts += [topic_ids[topic].bytes, compact(len(of_topic))]
+        parts += [topic_ids[topic].bytes if version == BY_ID else _compact(topic), compact(len(of_topic))]
         for number, batch in of_topic:
             parts += [_COUNT.pack(number), compact(len(batch)), batch, NO_TAGS]
         parts.append(NO_TAGS)
-    return frame(API_KEY, BY_ID, client_id, correlation_id, [*parts, NO_TAGS])
+    return frame(API_KEY, version, client_id, correlation_id, [*parts, NO_TAGS])
 
 
-def parse(buffer: bytearray, size: int, names: Mapping[UUID, str] | None = None) -> ProduceResponse:
+def _compact(text: str) -> bytes:
+    encoded = text.encode()
+    return compact(len(encoded)) + encoded
+
+
+def parse(buffer: bytearray, size: int, version: int, names: Mapping[UUID, str]) -> ProduceResponse:
     """Return the response in `buffer[:size]`.
 
     Args:
         buffer: Begins with the response.
         size: The size of the response.
-        names: The names of the topics of a request of version 13 by their ids; None: the version is 8.
+        version: The version.
+        names: The names of the topics by their ids, for version 13.
 
     Raises:
         ValueError: The bytes are not a Produce response of this version, or have a topic that was not asked for.
     """
     reader = Reader(bytes(memoryview(buffer)[:size]), position=_COUNT.size)
-    reader.flexible = names is not None
+    reader.flexible = version != BY_NAME
     found: list[PartitionResponse] = []
 
-    def read_topic(_: Reader, version: int) -> None:
-        name = reader.string() if names is None else names[reader.unique_id()]
+    def read_topic(_: Reader, __: int) -> None:
+        name = names[reader.unique_id()] if version == BY_ID else reader.string()
         found.extend(reader.array(partial(_partition, name), version))
         _skip_tags(reader)
 
     try:
         _skip_tags(reader)
-        reader.array(read_topic, BY_NAME if names is None else BY_ID)
+        reader.array(read_topic, version)
         return ProduceResponse(tuple(found), reader.int32())
     except (struct.error, LookupError, ValueError) as problem:
         raise ValueError(f"a malformed produce response: {problem}") from None
@@ -163,6 +173,7 @@ class ProduceConnection(RequestConnection):
     Attributes:
         batches: The record batches of the last request.
         topic_ids: The ids by which it named their topics; empty: it had names.
+        version: Its version.
 
     Raises:
         InvalidConfigurationError: The broker does not speak the version of Produce that every request can have.
@@ -174,32 +185,45 @@ class ProduceConnection(RequestConnection):
         self._acks, self._timeout_ms = acks, int(timeout * 1000)
         self._buffer = bytearray(4096)
         self.batches: Sequence[RecordBatch] = ()
-        self._knows_ids = raw.versions.has(API_KEY, BY_ID)
+        self._has = partial(raw.versions.has, API_KEY)
         self.topic_ids: Mapping[str, UUID] = {}
+        self.version = BY_NAME
 
-    def send(self, batches: Sequence[RecordBatch], transactional_id: str | None, topic_ids: Mapping[str, UUID]) -> None:
+    def send(
+        self, batches: Sequence[RecordBatch], transaction: OpenTransaction | None, topic_ids: Mapping[str, UUID]
+    ) -> None:
         """Send record batches, one for each partition; `receive` returns the response.
 
         Args:
             batches: The record batches.
-            transactional_id: The transaction's id; None if the records are in no transaction.
+            transaction: The transaction that the records are in; None for no transaction.
             topic_ids: The ids of the topics, as far as they are known.
 
         Raises:
-            ConnectionLost: The connection has ended.
+            ConnectionLost: The connection has ended, or is of no use: the broker does not speak the transaction's
+                protocol.
         """
         self.batches = batches
         content = [(batch.tp, batch.data) for batch in batches]
-        by_id = self._knows_ids and transactional_id is None and all(batch.tp.topic in topic_ids for batch in batches)
-        self.topic_ids = topic_ids if by_id else {}
+        self.version = SECOND_BY_NAME if transaction is not None and transaction.second_protocol else BY_NAME
+        may_be_by_id = transaction is None or transaction.second_protocol
+        if may_be_by_id and self._has(BY_ID) and all(batch.tp.topic in topic_ids for batch in batches):
+            self.version = BY_ID
+        if not self._has(self.version):
+            raise self.lost(
+                f"it does not support version {self.version} of ProduceRequest, which the coordinator's transactions "
+                "need: brokers are being replaced by older ones"
+            )
+        self.topic_ids = topic_ids if self.version == BY_ID else {}
         self.send_request(
             partial(
                 encode,
                 batches=content,
-                transactional_id=transactional_id,
+                version=self.version,
+                transactional_id=None if transaction is None else transaction.transactional_id,
                 acks=self._acks,
                 timeout_ms=self._timeout_ms,
-                topic_ids=self.topic_ids or None,
+                topic_ids=self.topic_ids,
             )
         )
 
@@ -211,7 +235,8 @@ class ProduceConnection(RequestConnection):
         """
         self._buffer, size = self.receive_response(self._buffer)
         try:
-            response = parse(self._buffer, size, {one: name for name, one in self.topic_ids.items()} or None)
+            names = {one: name for name, one in self.topic_ids.items()}
+            response = parse(self._buffer, size, self.version, names)
         except ValueError as problem:
             raise self.lost(str(problem)) from None
         self.throttle(response.throttle_ms)

@@ -34,7 +34,7 @@ from kafka_source.produce.native_producer import NativeProducer
 from kafka_source.produce.protocol import ProduceConnection
 from kafka_source.produce.records import Records
 from kafka_source.produce.settings import ProducerSettings
-from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise
+from kafka_source.transactions.open_transaction import MARKER_PAUSES, OpenTransaction, end, initialise
 
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 MAX_QUEUED_BYTES = 16 * 1024 * 1024
@@ -56,6 +56,7 @@ class _PartitionQueue:
         leader: The node id of the partition's leader; None if it is not known.
         in_flight: Whether the first batch is in flight.
         failures: Failed tries since the last acknowledged batch.
+        early: Tries since then that came while the coordinator was adding something else to the transaction.
         retry_at: Earliest time to look for the leader, or to send the first batch, again.
     """
 
@@ -64,6 +65,7 @@ class _PartitionQueue:
     leader: int | None = None
     in_flight: bool = False
     failures: int = 0
+    early: int = 0
     retry_at: float = 0.0
 
 
@@ -243,7 +245,7 @@ class Sender:
             queue.in_flight = True
         connection.send(
             [queue.batches[0][0] for queue in queues],
-            None if self._transaction is None else self._transaction.transactional_id,
+            None if self._transaction is None else self._transaction.opened,
             topic_ids,
         )
 
@@ -264,9 +266,11 @@ class Sender:
         return found
 
     def _add_to_transaction(self, queues: list[_PartitionQueue]) -> None:
-        if self._transaction is None:
+        if self._transaction is None or all(queue.tp in self._in_transaction for queue in queues):
             return
-        if all(queue.tp in self._in_transaction for queue in queues):
+        if self._transaction.opened.second_protocol and len({queue.leader for queue in self._queues.values()}) == 1:
+            # The leader has the coordinator add them. Several leaders that do so at the same time wait for each other,
+            # for longer than a request of ours takes.
             return
         # Add all known partitions at once, in one request.
         new = self._queues.keys() - self._in_transaction
@@ -307,7 +311,7 @@ class Sender:
                 raise connection.lost(f"its response does not name {_name(batch.tp)}")
             if result.error in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 queue.batches.popleft()
-                queue.failures = 0
+                queue.failures = queue.early = 0
                 self._queued_bytes -= len(batch.data)
                 if batch.tp.topic in connection.topic_ids:
                     self._written[batch.tp.topic] = connection.topic_ids[batch.tp.topic]
@@ -318,6 +322,12 @@ class Sender:
             if not issubclass(category(result.error), RetriableError):
                 raise delivery_error(result.error, batch.tp.topic, batch.tp.partition, result.message)
             self._last_problem = f"{_name(batch.tp)}: {code_name(result.error)} {result.message}".strip()
+            if result.error == ErrorCode.CONCURRENT_TRANSACTIONS:
+                # The leader is the right one, and the request not too large: the coordinator is adding something else
+                # to the transaction.
+                queue.retry_at = time.monotonic() + MARKER_PAUSES.pause(queue.early)
+                queue.early += 1
+                continue
             queue.leader = None
             self._back_off(queue)
 
@@ -381,13 +391,16 @@ class TaskTransaction:
         client: Client of the cluster that the sink writes to.
         transaction: From `initialise`.
         timeout_ms: Time after which the coordinator aborts the transaction, in milliseconds.
+
+    Attributes:
+        opened: The transaction.
+        identity: The identity of its records.
     """
 
     def __init__(self, client: KafkaClient, transaction: OpenTransaction, timeout_ms: int) -> None:
-        self.transactional_id = transaction.transactional_id
+        self.opened = transaction
         self.identity = ProducerIdentity(transaction.producer_id, transaction.epoch, transactional=True)
         self._client = client
-        self._transaction = transaction
         self._timeout_ms = timeout_ms
 
     def add(self, partitions: set[TopicPartition], seconds: float) -> None:
@@ -412,13 +425,15 @@ class TaskTransaction:
     async def _give_up(self, deadline: Deadline) -> None:
         # InitProducerId alone would abort the transaction of another attempt that has taken the id since, whatever
         # epoch it names. EndTxn of an epoch that is not the id's any more is refused.
-        await end(self._client, self._transaction, commit=False, deadline=deadline)
-        # EndTxn alone leaves the epoch as it is. A Produce request that is still on its way would open the transaction
-        # again.
-        await initialise(self._client, self.transactional_id, self._timeout_ms, deadline, ended=self._transaction)
+        await end(self._client, self.opened, commit=False, deadline=deadline)
+        if not self.opened.second_protocol:
+            # There EndTxn leaves the epoch as it is. A request that is still on its way would open the transaction
+            # again.
+            name = self.opened.transactional_id
+            await initialise(self._client, name, self._timeout_ms, deadline, ended=self.opened)
 
     async def _add(self, partitions: set[TopicPartition], deadline: Deadline) -> None:
-        name = self.transactional_id
+        name = self.opened.transactional_id
         by_topic = numbers_by_topic(sorted(partitions))
         topic_type = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         request = AddPartitionsToTxnRequest(

@@ -32,7 +32,7 @@ from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime.logs import once
 from kafka_source.runtime.retry import retry_async
-from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in, has_second_protocol
+from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in, commits_by_id
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 
 log = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ class TransactionalCommitter:
         transaction = await self._next_transaction(deadline)
         self._ended = None
         # Asked for each try: the feature of the cluster may have changed since the last one.
-        second = await has_second_protocol(self._client, self._transactional_id, groups[0].member.group, deadline)
+        second = await commits_by_id(self._client, self._transactional_id, groups[0].member.group, deadline)
         transaction = replace(transaction, second_protocol=second)
         within = Deadline(min(_TRY_SECONDS, deadline.left))
         given = await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)

@@ -39,20 +39,18 @@ from kafka_source.kafka_client.messages.codec import NO_UUID
 from kafka_source.kafka_client.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
-    EndTxnRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
 from kafka_source.model.commits import CommitOffset, chunks
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.transactions.open_transaction import SECOND_END_VERSION, OpenTransaction, after_markers, end
+from kafka_source.transactions.open_transaction import OpenTransaction, after_markers, end, has_second_protocol
 
 _ADD_VERSION = 3
 _COMMIT_VERSION = 3
 # From version 5 on TxnOffsetCommit is of the second protocol, and from 6 on it has ids in place of names. The protocol
 # is used where brokers have ids; topics whose ids are unknown are then committed by name.
 _SECOND_COMMIT_VERSION, _COMMIT_BY_ID_VERSION = 5, 6
-_FEATURE, _SECOND_LEVEL = "transaction.version", 2
 _ABORT_SECONDS = 5.0
 
 
@@ -69,19 +67,15 @@ class GroupOffsets:
     offsets: Mapping[TopicPartition, CommitOffset]
 
 
-async def has_second_protocol(client: KafkaClient, transactional_id: str, group: str, deadline: Deadline) -> bool:
-    """Return whether the coordinators of an id and of a group have KIP-890's second protocol, with topic ids.
+async def commits_by_id(client: KafkaClient, transactional_id: str, group: str, deadline: Deadline) -> bool:
+    """Return whether offsets are committed in KIP-890's second protocol: both coordinators have it, with topic ids.
 
     Raises:
         RetriableError: A coordinator was not reached before the deadline.
     """
-    of_id = await coordinator_versions(client, TRANSACTION, transactional_id, deadline)
+    second = await has_second_protocol(client, transactional_id, deadline)
     of_group = await coordinator_versions(client, GROUP, group, deadline)
-    return (
-        of_id.features.get(_FEATURE, 0) >= _SECOND_LEVEL
-        and of_id.has(EndTxnRequest.API_KEY, SECOND_END_VERSION)
-        and of_group.has(TxnOffsetCommitRequest.API_KEY, _COMMIT_BY_ID_VERSION)
-    )
+    return second and of_group.has(TxnOffsetCommitRequest.API_KEY, _COMMIT_BY_ID_VERSION)
 
 
 async def commit_in(

@@ -21,6 +21,7 @@ from kafka_source.kafka_client import (
     KafkaClient,
     check_coordinator,
     coordinator_call,
+    coordinator_versions,
     to_coordinator,
 )
 from kafka_source.kafka_client.messages.transaction import EndTxnRequest, EndTxnResponse, InitProducerIdRequest
@@ -30,7 +31,8 @@ from kafka_source.runtime.retry import RetryPolicy
 _INIT_VERSION = 4
 # A repeated request must have the version of the first one, also after a restart: 4 and 5 answer a repeated commit
 # differently. From version 5 on EndTxn raises the epoch, which is KIP-890's second protocol.
-_END_VERSION, SECOND_END_VERSION = 3, 5
+_END_VERSION, _SECOND_END_VERSION = 3, 5
+_FEATURE, _SECOND_LEVEL = "transaction.version", 2
 
 _GONE = frozenset(
     (
@@ -44,8 +46,9 @@ _GONE = frozenset(
 
 _OTHER_EPOCH = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
 
-# The coordinator writes the markers of the last transaction within milliseconds, far less than retry.backoff.ms.
-_PAUSES = RetryPolicy(0.002, 0.1)
+MARKER_PAUSES = RetryPolicy(0.002, 0.1)
+"""The pauses between requests that a coordinator refuses while it writes markers, or while it adds another partition.
+That takes milliseconds, far less than `retry.backoff.ms`."""
 
 
 _R = TypeVar("_R")
@@ -126,13 +129,22 @@ async def initialise(
                 "has begun it, or another process.",
                 code=answer.error_code,
             )
-        if answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            # Until the deadline: a coordinator that is cut off never writes the markers. The next call asks anew.
-            client.forget_coordinator(transactional_id, TRANSACTION)
         check_coordinator(client, TRANSACTION, transactional_id, answer.error_code, what)
         return OpenTransaction(transactional_id, answer.producer_id, answer.producer_epoch)
 
     return await client.retrying(ask, deadline)
+
+
+async def has_second_protocol(client: KafkaClient, transactional_id: str, deadline: Deadline) -> bool:
+    """Return whether the coordinator of an id has KIP-890's second protocol. No request is sent to find out.
+
+    Raises:
+        RetriableError: The coordinator was not reached before the deadline.
+    """
+    versions = await coordinator_versions(client, TRANSACTION, transactional_id, deadline)
+    return versions.features.get(_FEATURE, 0) >= _SECOND_LEVEL and versions.has(
+        EndTxnRequest.API_KEY, _SECOND_END_VERSION
+    )
 
 
 async def after_markers(ask: Callable[[], Awaitable[_R]], is_refused: Callable[[_R], bool], deadline: Deadline) -> _R:
@@ -143,7 +155,7 @@ async def after_markers(ask: Callable[[], Awaitable[_R]], is_refused: Callable[[
         is_refused: Returns whether the answer is CONCURRENT_TRANSACTIONS; the request is sent again then.
         deadline: For all tries.
     """
-    for pause in _PAUSES.pauses():
+    for pause in MARKER_PAUSES.pauses():
         answer = await ask()
         if not is_refused(answer) or deadline.left <= pause:
             return answer
@@ -187,7 +199,7 @@ async def end(
         # It has another producer id where the epochs of the one before are used up.
         return OpenTransaction(name, answer.producer_id, answer.producer_epoch)
 
-    newest, oldest = (SECOND_END_VERSION, SECOND_END_VERSION) if transaction.second_protocol else (_END_VERSION, 0)
+    newest, oldest = (_SECOND_END_VERSION, _SECOND_END_VERSION) if transaction.second_protocol else (_END_VERSION, 0)
     try:
         return await coordinator_call(
             client,

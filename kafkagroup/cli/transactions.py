@@ -134,7 +134,7 @@ def repair(
 
     Needs the permission ALTER on the cluster.
     """
-    with _sink(prefix, connection) as (client, _):
+    with _sink(prefix, connection) as (client, phases):
         from kafka_source.cluster.lookup import Cluster
         from kafka_source.kafka_client import Deadline
         from kafka_source.model.topic_selection import TopicSelection
@@ -143,7 +143,9 @@ def repair(
 
         settings = connection.settings()
         partitions = Cluster(settings, client=client).partitions(TopicSelection(topics=tuple(topic)))
-        missing = client.run(lost_markers(client, prefix, partitions, Deadline(_STEP_SECONDS)))
+        decision = client.run(phases.decided(Deadline(_STEP_SECONDS)))
+        decided = () if decision is None else decision.transactions
+        missing = client.run(lost_markers(client, prefix, decided, partitions, Deadline(_STEP_SECONDS)))
         nothing = f"No commit marker of {prefix} is missing."
         emit(output, Listing("markers", marker_rows(missing), "committed, commit marker missing", empty=nothing))
         if not missing:

@@ -85,9 +85,9 @@ def _fetch(data: bytes) -> None:
 
 def _produce(data: bytes) -> None:
     try:
-        produce_protocol.parse(bytearray(data), len(data))
+        produce_protocol.parse(bytearray(data), len(data), produce_protocol.BY_NAME, {})
     except ValueError:
-        produce_protocol.parse(bytearray(data), len(data), {_TOPIC_ID: "orders"})
+        produce_protocol.parse(bytearray(data), len(data), produce_protocol.BY_ID, {_TOPIC_ID: "orders"})
 
 
 def _string(text: bytes) -> bytes:

@@ -76,7 +76,7 @@ _NEWEST: dict[Any, int] = {
     EndTxnRequest: 5,
     ConsumerGroupHeartbeatRequest: 1,
     ConsumerGroupDescribeRequest: 1,
-    ProduceRequest: 8,
+    ProduceRequest: 13,
     AddPartitionsToTxnRequest: 3,
     DescribeConfigsRequest: 4,
     DescribeProducersRequest: 0,

@@ -1,4 +1,4 @@
-"""Logs of partitions with record batches: Produce as KIP-98 and KIP-890's first part describe it.
+"""Logs of partitions with record batches: Produce as KIP-98 and KIP-890 describe it, by name and by topic id.
 
 Only what a sink of ours writes is kept as record batches. Of the topics that queries read, the number of records
 is enough.
@@ -76,9 +76,14 @@ class Log:
 
         Args:
             data: The record batch.
-            verify: Asks the coordinator whether the partition is in the transaction, by producer id and epoch.
+            verify: Asks the coordinator whether the partition is in the transaction, by producer id and epoch; in the
+                second protocol it adds the partition.
         """
         producer_id, epoch, sequence, count = _IDENTITY.unpack_from(data, _IDENTITY_AT)
+        transactional = bool(data[_ATTRIBUTES_AT] & _TRANSACTIONAL)
+        is_open = self.open().get(producer_id) == epoch
+        if transactional and not is_open and (refused := verify(producer_id, epoch)):
+            return refused
         known = self._producers.get(producer_id)
         if known is not None and epoch < known.epoch:
             return int(E.INVALID_PRODUCER_EPOCH)
@@ -88,9 +93,6 @@ class Log:
             return 0
         if sequence != known.next_sequence:
             return int(E.OUT_OF_ORDER_SEQUENCE_NUMBER)
-        transactional = bool(data[_ATTRIBUTES_AT] & _TRANSACTIONAL)
-        if transactional and producer_id not in self.open() and (refused := verify(producer_id, epoch)):
-            return refused
         self._producers[producer_id] = known
         known.next_sequence += count
         known.recent = [*known.recent, sequence][-_REMEMBERED:]
@@ -117,8 +119,9 @@ class Logs:
     """What the leaders of partitions answer about their logs.
 
     Attributes:
-        verify: Asks the coordinator of a transactional id whether a partition is in its transaction (KIP-890), by id,
-            producer id, epoch, topic and partition; returns the error code.
+        verify: Asks the coordinator of a transactional id whether a partition is in its transaction (KIP-890), or adds
+            it, as the version of the request says; by id, producer id, epoch, topic and partition; returns the error
+            code.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -144,8 +147,11 @@ class Logs:
 
     def _produce(self, broker: Broker, request: ProduceRequest, reply: Reply) -> None:
         topic_type = ProduceResponse.TopicProduceResponse
+        names = {topic.id: name for name, topic in self._cluster.topics.items()}
 
-        def append(name: str, index: int, records: bytes) -> int:
+        def append(name: str | None, index: int, records: bytes) -> int:
+            if name is None:
+                return int(E.UNKNOWN_TOPIC_ID)
             log = self._led(broker, name, index)
             if log is None:
                 return int(E.NOT_LEADER_OR_FOLLOWER)
@@ -163,9 +169,13 @@ class Logs:
                 [
                     topic_type(
                         topic.name,
+                        topic.topic_id,
                         partition_responses=[
                             topic_type.PartitionProduceResponse(
-                                index=one.index, error_code=append(topic.name, one.index, one.records or b"")
+                                index=one.index,
+                                error_code=append(
+                                    topic.name or names.get(topic.topic_id), one.index, one.records or b""
+                                ),
                             )
                             for one in topic.partition_data
                         ],

@@ -142,6 +142,11 @@ class Scenario:
         return self.transaction_version == 2 and not any(fault.kind == _CHANGES_VERSION for fault in self.faults)
 
     @property
+    def may_lose_transactions(self) -> bool:
+        """Whether decided transactions may be gone: they time out, or an attempt takes the id of one (`overtaken`)."""
+        return self.timeout_ms < 60_000 or any(fault.kind == "run stage twice" for fault in self.faults)
+
+    @property
     def runs_tasks(self) -> bool:
         """Whether the tasks of the queries run, because our code in them does more than read."""
         return self.sink or self.commit == "task"
@@ -423,6 +428,8 @@ class _Checks(Watch):
         self.has_set_back = False
         # The transactional ids of which a transaction was open for too long.
         self.timed_out: set[str] = set()
+        # Those which an attempt has initialised again, although another attempt's transaction may be decided.
+        self.overtaken: set[str] = set()
         self.moves_in_rebalance = False
         # The processes that never commit in transactions.
         self.plain: list[Process] = []
@@ -456,9 +463,11 @@ class _Checks(Watch):
         for tp, entry in entries.items():
             name = f"{tp[0]}-{tp[1]}"
             self._world.tell("group", f"commits {name}@{entry.offset}")
-            # What times out after the decision about it is lost until its batch is replayed; Kafka has no request that
-            # decides and commits at once.
-            if entry.offset > max(durable.get(tp, 0), self._output.reached.get(tp, 0)) and not self.timed_out:
+            # What times out or is overtaken after the decision about it is lost until its batch is replayed; Kafka has
+            # no request that decides and commits at once.
+            if entry.offset > max(durable.get(tp, 0), self._output.reached.get(tp, 0)) and not (
+                self.timed_out or self.overtaken
+            ):
                 self._verdict.problems.append(
                     f"at {self._world.now:.3f} {name} is committed up to {entry.offset}, and written up to "
                     f"{durable.get(tp, 0)} only"
@@ -528,6 +537,7 @@ class Run:
         self.cluster.transaction_version = scenario.transaction_version
         self.transactions.slow_markers = scenario.slow_markers
         self.checks.timed_out, self.checks.seen = self.transactions.timed_out, self.transactions.seen
+        self.checks.overtaken = self.transactions.overtaken
         self.cluster.create_topic(TOPIC, scenario.partitions)
         if scenario.sink:
             self.cluster.create_topic(OUTPUT, OUTPUT_PARTITIONS)
@@ -602,7 +612,7 @@ class Run:
             "transactional": "true",
             "transactional.id.prefix": f"copy-{query}",
             "kafka.transaction.timeout.ms": str(scenario.timeout_ms),
-            "transactional.on.lost": "replay" if scenario.timeout_ms < 60_000 else "stop",
+            "transactional.on.lost": "replay" if scenario.may_lose_transactions else "stop",
         }
         return {**options, "commit.group": GROUP_ID} if scenario.commit == "sink" else options
 
@@ -834,7 +844,10 @@ class Run:
             worker.freeze(None)
             self._held.append(worker)
 
-        request = InitProducerIdRequest if how < 0.4 else AddPartitionsToTxnRequest
+        # In the second protocol a leader adds its partitions, where it leads all of them.
+        alone = self.scenario.brokers == 1 and self.cluster.transaction_version >= 2
+        adds = ProduceRequest if alone else AddPartitionsToTxnRequest
+        request = InitProducerIdRequest if how < 0.4 else adds
         worker.before(request.API_KEY, freeze, skip=1 if how > 0.7 else 0)
         return True
 

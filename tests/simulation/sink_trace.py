@@ -24,6 +24,7 @@ from tests.simulation.jobs import JobsWatch
 from tests.simulation.scenario import Run, Scenario, scenario_of
 from tests.simulation.transaction_coordinator import ONGOING, TransactionsWatch
 from tests.simulation.world import Process
+from tests.support.record_messages import ProduceRequest
 
 # The faults that the specification has. It has no requests that are repeated, so no coordinator moves here.
 _FAULTS = ("kill", "freeze", "kill before", "freeze before", "replace")
@@ -90,6 +91,8 @@ class Trace(JobsWatch, TransactionsWatch):
             (InitProducerIdRequest, self._init),
             (AddOffsetsToTxnRequest, self._add_offsets),
             (AddPartitionsToTxnRequest, self._add_partitions),
+            # In the second protocol it adds its partitions.
+            (ProduceRequest, self._add_partitions),
             (EndTxnRequest, self._end),
             (DescribeTransactionsRequest, self._describe),
         ):

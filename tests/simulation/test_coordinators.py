@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 import uuid
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeVar
 
+import pyarrow as pa
 import pytest
 
 from kafka_source.client_config import Settings
@@ -50,6 +52,7 @@ from tests.simulation.cluster import Cluster  # noqa: E402
 from tests.simulation.group_coordinator import GroupCoordinators, Watch  # noqa: E402
 from tests.simulation.transaction_coordinator import TransactionCoordinators  # noqa: E402
 from tests.simulation.world import World  # noqa: E402
+from tests.support.record_messages import ProduceRequest  # noqa: E402
 
 _R = TypeVar("_R")
 
@@ -238,6 +241,8 @@ class Sequence:
                 "second commit",
                 "second end",
                 "second end",
+                "write",
+                "second write",
             )
         )
         name = f"{self.group}-id"
@@ -287,6 +292,9 @@ class Sequence:
             self.told.append(f"{what} second end: {ended.error_code} epoch {ended.producer_epoch} changed {changed}")
             if not ended.error_code:
                 self.producer = ended.producer_id, ended.producer_epoch
+        elif kind in ("write", "second write"):
+            write = self._write(name, producer_id, epoch, rng)
+            await self._send(transactions, write, f"{what} {kind}", max_version=8 if kind == "write" else 13)
         elif kind == "second commit":
             commit = self._commit_in(name, actor, rng, epoch)
             await self._send(shared, commit, f"{what} second txn {actor.name}", max_version=6)
@@ -309,6 +317,20 @@ class Sequence:
             v3_and_below_topics=[
                 AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=self.topic, partitions=numbers)
             ],
+        )
+
+    def _write(self, name: str, producer_id: int, epoch: int, rng: random.Random) -> ProduceRequest:
+        encoder = kernel().BatchEncoder()
+        encoder.identify(producer_id, epoch, transactional=True)
+        encoder.append(0, 1, pa.record_batch({"value": pa.array([b"row"], pa.binary())}), time.time_ns() // 1_000_000)
+        # Its sequence number is 0: it is the first one of its epoch, or a repeated one.
+        ((_, _, _, batch),) = encoder.take(all=True)
+        partition = ProduceRequest.TopicProduceData.PartitionProduceData(rng.randrange(PARTITIONS), bytes(batch))
+        return ProduceRequest(
+            transactional_id=name,
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[ProduceRequest.TopicProduceData(self.topic, self.topic_id, [partition])],
         )
 
     def _commit_in(self, name: str, actor: Actor, rng: random.Random, epoch: int) -> TxnOffsetCommitRequest:
@@ -373,6 +395,8 @@ class Sequence:
         if hasattr(answer, "results_by_topic_v3_and_below"):
             of_topics = answer.results_by_topic_v3_and_below
             return f"{sorted(one.partition_error_code for topic in of_topics for one in topic.results_by_partition)}"
+        if hasattr(answer, "responses"):
+            return f"{[one.error_code for topic in answer.responses for one in topic.partition_responses]}"
         if hasattr(answer, "topics"):
             found = [
                 (one.partition_index, one.error_code, getattr(one, "committed_offset", None))

@@ -1,8 +1,8 @@
 """The transaction coordinator as KIP-98, 360 and 890 describe it, with both protocols of KIP-890.
 
 The version of a request says of which protocol it is, whatever the feature `transaction.version` is: TxnOffsetCommit
-from version 5 on adds its group to the transaction, and EndTxn 5 raises the epoch, or changes the producer id when its
-epochs are used up. Records are in transactions of the first protocol only.
+from version 5 on adds its group to the transaction, Produce from version 12 on its partitions, and EndTxn 5 raises the
+epoch, or changes the producer id when its epochs are used up.
 
 EndTxn is answered when the decision is in the log. The markers reach the groups and partitions later, so an offset
 stays uncertain, and a record invisible, for a while after the answer.
@@ -43,8 +43,12 @@ _InTransaction = AddOffsetsToTxnRequest | EndTxnRequest | TxnOffsetCommitRequest
 EMPTY, ONGOING = "Empty", "Ongoing"
 PREPARE_COMMIT, PREPARE_ABORT = "PrepareCommit", "PrepareAbort"
 COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
-# The first versions of TxnOffsetCommit and EndTxn that are of the second protocol.
-_ADDS_ITSELF, _RAISES_EPOCH = 5, 5
+# The first versions of TxnOffsetCommit, Produce and EndTxn that are of the second protocol.
+_ADDS_ITSELF, _ADDS_PARTITIONS, _RAISES_EPOCH = 5, 12, 5
+# How long a coordinator takes to write to its log what a broker has it add; meanwhile it adds nothing else.
+_ADDING_SECONDS = 0.002
+# What a partition's leader does not pass on.
+_AWAY = (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 @dataclass
@@ -58,6 +62,7 @@ class Transaction:
         groups: The groups in the transaction, whose markers are not written yet.
         partitions: The partitions likewise.
         started: When it began.
+        added: When a broker last had something added to it.
     """
 
     producer_id: int
@@ -70,6 +75,7 @@ class Transaction:
     groups: set[str] = field(default_factory=set)
     partitions: set[Key] = field(default_factory=set)
     started: float = 0.0
+    added: float = -1.0
     timer: Event | None = None
 
 
@@ -208,14 +214,17 @@ class TransactionCoordinators:
     def _verify(self, request: TxnOffsetCommitRequest) -> int:
         one = self.transactions.get(request.transactional_id)
         if self._cluster.version >= _ADDS_ITSELF:
-            return self._added(one, request)
+            code = self._added(one, request)
+            if one is not None and not code:
+                one.groups.add(request.group_id)
+            return code
         problem = self._problem(one, request)
         if problem or one is None:
             return problem
         return 0 if one.state == ONGOING and request.group_id in one.groups else int(E.INVALID_TXN_STATE)
 
-    def _added(self, one: Transaction | None, request: TxnOffsetCommitRequest) -> int:
-        """Add a group to a transaction for its coordinator, which asks the one of the transaction."""
+    def _added(self, one: Transaction | None, request: AddOffsetsToTxnRequest | TxnOffsetCommitRequest) -> int:
+        """Let a transaction begin for the broker of a group or partition in it, which asks the coordinator."""
         node = self._cluster.coordinator(TRANSACTION, request.transactional_id)
         if node < 0:
             return int(E.COORDINATOR_NOT_AVAILABLE)
@@ -224,11 +233,13 @@ class TransactionCoordinators:
             return refusal
         if one is not None and one.state in (PREPARE_COMMIT, PREPARE_ABORT):
             return int(E.CONCURRENT_TRANSACTIONS)
+        if one is not None and one.added < self._world.now < one.added + _ADDING_SECONDS:
+            return int(E.CONCURRENT_TRANSACTIONS)
         problem = self._problem(one, request)
         if one is None or problem:
             return int(E.INVALID_PRODUCER_EPOCH) if problem == E.PRODUCER_FENCED else problem
         self._begin(request.transactional_id, one)
-        one.groups.add(request.group_id)
+        one.added = self._world.now
         return 0
 
     def _add_offsets(self, broker: Broker, request: AddOffsetsToTxnRequest, reply: Reply) -> None:
@@ -373,6 +384,11 @@ class TransactionCoordinators:
 
     def _verify_partition(self, name: str, producer_id: int, epoch: int, tp: Key) -> int:
         one = self.transactions.get(name)
+        if self._cluster.version >= _ADDS_PARTITIONS:
+            code = self._added(one, AddOffsetsToTxnRequest(name, producer_id, epoch))
+            if one is not None and not code:
+                one.partitions.add(tp)
+            return int(E.NOT_ENOUGH_REPLICAS) if code in _AWAY else code
         if self._cluster.coordinator(TRANSACTION, name) < 0:
             return int(E.NOT_ENOUGH_REPLICAS)
         if one is None or one.producer_id != producer_id:

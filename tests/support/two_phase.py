@@ -23,7 +23,7 @@ from kafka_source.sink.two_phase.open_transactions import list_open
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.transactions.open_transaction import OpenTransaction
 from kafka_source.transactions.producer_pool import TransactionalProducers
-from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka, run_java
 
 TASKS = 3
 SIGKILL = -9
@@ -124,10 +124,20 @@ def take_over(servers: str, transactional_id: str) -> None:
     producers.take(Wait(60))
 
 
-def visible(kafka: EmbeddedKafka, topic: str, until: int = 0, partitions: int = 1) -> list[bytes]:
-    """What a `read_committed` reader sees to the end, once it has seen so many or, if they do not come, after 20 s."""
+def set_transaction_version(kafka: EmbeddedKafka, level: int) -> None:
+    """Set the feature `transaction.version`; clients learn it with a new connection."""
+    direction = "upgrade" if level == 2 else "downgrade"
+    arguments = ("--bootstrap-server", kafka.bootstrap_servers, direction, "--feature", f"transaction.version={level}")
+    done = run_java("org.apache.kafka.tools.FeatureCommand", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def visible(
+    kafka: EmbeddedKafka, topic: str, until: int = 0, partitions: int = 1, isolation: str = "read_committed"
+) -> list[bytes]:
+    """What a reader sees to the end, once it has seen so many or, if they do not come, after 20 s."""
     config: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader"}
-    reader = Consumer({**config, "isolation.level": "read_committed", "enable.partition.eof": True})
+    reader = Consumer({**config, "isolation.level": isolation, "enable.partition.eof": True})
     reader.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     values: list[bytes] = []
     ended: set[int | None] = set()

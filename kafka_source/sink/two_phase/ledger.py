@@ -42,6 +42,9 @@ _MAX_PARTITIONS = 1_000_000
 _MAX_PARTS_DIGITS = 4
 # More topics are not deleted in the moments between a decision and its end, and each one takes the decision's text.
 _MAX_HOMES = 3
+# KIP-890's protocols. A decision's EndTxn is repeated in the protocol of its transaction, whoever repeats it. The first
+# one has no number in the text: releases that know no other one read such decisions, and refuse the others.
+_FIRST, _SECOND = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +211,10 @@ class Ledger:
 
     def _text(self, decision: Decision) -> str:
         cut = len(self._prefix) + 1
-        transactions = [(t.transactional_id[cut:], t.producer_id, t.epoch, t.records) for t in decision.transactions]
+        transactions = [
+            (t.transactional_id[cut:], t.producer_id, t.epoch, t.records, *([_SECOND] if t.second_protocol else []))
+            for t in decision.transactions
+        ]
         content = (decision.query, decision.batch, transactions, _to_ranges(decision.partitions))
         return json.dumps(content, separators=(",", ":"))
 
@@ -238,10 +244,18 @@ def read_decision(prefix: str, number: int, homes: tuple[TopicPartition, ...], t
     """
     try:
         query, batch, found, ranges = json.loads(text)
-        transactions = tuple(OpenTransaction(f"{prefix}-{name}", *map(int, rest)) for name, *rest in found)
+        transactions = tuple(_transaction(f"{prefix}-{name}", *map(int, rest)) for name, *rest in found)
         return Decision(number, str(query), int(batch), homes, transactions, _from_ranges(ranges), finished >= number)
     except (ValueError, TypeError, AttributeError, RecursionError, OverflowError):
         raise _no_decision(prefix, number) from None
+
+
+def _transaction(
+    transactional_id: str, producer_id: int, epoch: int, records: int = 0, protocol: int = _FIRST
+) -> OpenTransaction:
+    if protocol not in (_FIRST, _SECOND):
+        raise ValueError("a protocol of transactions that this release does not have")
+    return OpenTransaction(transactional_id, producer_id, epoch, records, second_protocol=protocol == _SECOND)
 
 
 def _no_decision(prefix: str, number: int) -> InvalidConfigurationError:

@@ -209,4 +209,4 @@ def _prepared(settings: Settings, task: SinkTask, opened: OpenTransaction, count
             f"The transaction of {task.transactional_id} is {found.state}, not {ONGOING}: another process uses the "
             f"prefix {task.prefix}, or the task took longer than kafka.transaction.timeout.ms."
         )
-    return Prepared(count, replace(found.transaction, records=count), found.partitions)
+    return Prepared(count, replace(opened, records=count), found.partitions)

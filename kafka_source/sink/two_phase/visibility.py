@@ -183,11 +183,30 @@ class LostMarker:
 
 
 async def lost_markers(
-    client: KafkaClient, prefix: str, partitions: Iterable[TopicPartition], deadline: Deadline
+    client: KafkaClient,
+    prefix: str,
+    decided: Iterable[OpenTransaction],
+    partitions: Iterable[TopicPartition],
+    deadline: Deadline,
 ) -> list[LostMarker]:
-    """Return the missing commit markers of a sink's committed transactions in these partitions."""
+    """Return the missing commit markers of a sink's committed transactions in these partitions.
+
+    Args:
+        client: Client of the cluster that the sink writes to.
+        prefix: The sink's `transactional.id.prefix`.
+        decided: The transactions of a decision that is not finished.
+        partitions: Where to look.
+        deadline: Limit for the whole call.
+    """
     committed = await list_in_states(client, prefix, [COMMITTED], deadline)
     by_producer = {(one.transaction.producer_id, one.transaction.epoch): one.transaction for one in committed}
+    # In the second protocol the commit has raised the epoch, or given a new producer id with epoch 0.
+    epochs = {one.transaction.transactional_id: one.transaction.epoch for one in committed}
+    by_producer |= {
+        (t.producer_id, t.epoch): t
+        for t in decided
+        if t.second_protocol and epochs.get(t.transactional_id) in (t.epoch + 1, 0)
+    }
     still_open = await open_producers(client, partitions, deadline)
     return [
         LostMarker(by_producer[key], tp)
@@ -208,7 +227,8 @@ async def write_marker(client: KafkaClient, lost: LostMarker, deadline: Deadline
         markers=[
             marker(
                 producer_id=lost.transaction.producer_id,
-                producer_epoch=lost.transaction.epoch,
+                # In the second protocol markers have the epoch after the transaction's.
+                producer_epoch=lost.transaction.epoch + lost.transaction.second_protocol,
                 transaction_result=True,
                 topics=[marker.WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])],
                 coordinator_epoch=_NO_COORDINATOR,

@@ -27,10 +27,11 @@ from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.positions import Positions
 from kafka_source.transactions import offset_transaction
 from kafka_source.transactions.offset_committer import TransactionalCommitter
-from kafkagroup.embedded import EmbeddedKafka, run_java
+from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from tests.support.memberships import Memberships, everything
 from tests.support.records import create_again
+from tests.support.two_phase import set_transaction_version
 from tests.support.waiting import wait_until
 
 METADATA, FIND_COORDINATOR, API_VERSIONS = 3, 10, 18
@@ -419,13 +420,6 @@ def test_a_topic_that_was_created_again_does_not_keep_the_others_from_being_comm
             owner.finish(dict.fromkeys(of_both, 2))
             committed = {tp: entry.offset for tp, entry in owner.committed(of_both).items()}
             assert committed == dict.fromkeys(everything(kept, 2), 2)
-
-
-def set_transaction_version(kafka: EmbeddedKafka, level: int) -> None:
-    direction = "upgrade" if level == 2 else "downgrade"
-    arguments = ("--bootstrap-server", kafka.bootstrap_servers, direction, "--feature", f"transaction.version={level}")
-    done = run_java("org.apache.kafka.tools.FeatureCommand", *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.long

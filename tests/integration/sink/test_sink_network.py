@@ -6,8 +6,11 @@ Numbers F… are those of docs/design/transactions.md.
 from __future__ import annotations
 
 import os
+import re
 import resource
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,16 +19,30 @@ import pytest
 from typer.testing import CliRunner
 
 from kafka_source.errors import DeliveryError, FencedError, KafkaGroupError, LostTransactionsError, NotVisibleError
+from kafka_source.kafka_client import TRANSACTION, Deadline, cached_client, coordinator_versions
+from kafka_source.kafka_client.messages import ApiVersions
+from kafka_source.produce.protocol import BY_ID, BY_NAME, SECOND_BY_NAME
+from kafka_source.produce.records import Records
 from kafka_source.sink.two_phase import committer
+from kafka_source.sink.two_phase.open_transactions import describe
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
-from tests.support.records import CommittedReader
-from tests.support.two_phase import TASKS, Sink, as_records, visible, whole
+from tests.support.records import CommittedReader, create_again
+from tests.support.two_phase import (
+    SIGKILL,
+    TASKS,
+    Sink,
+    as_records,
+    in_a_process,
+    set_transaction_version,
+    visible,
+    whole,
+)
 from tests.support.waiting import wait_until
 
-PRODUCE, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT, DESCRIBE = 0, 25, 26, 28, 65
+PRODUCE, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT, DESCRIBE = 0, 24, 25, 26, 28, 65
 
 
 class Broker:
@@ -38,6 +55,10 @@ class Broker:
     def sink(self, **more: Any) -> Sink:
         self._topics += 1
         return Sink(self.kafka.bootstrap_servers, self.kafka.create_topic(f"network-{self._topics}"), **more)
+
+    def versions(self, sink: Sink) -> ApiVersions:
+        client = cached_client(sink.settings)
+        return client.run(coordinator_versions(client, TRANSACTION, f"{sink.prefix}-driver", Deadline(30)))
 
     def check(self, sink: Sink, *batches: int) -> None:
         assert visible(self.kafka, sink.topic, len(whole(*batches))) == whole(*batches)
@@ -116,11 +137,93 @@ def test_a_group_whose_coordinator_is_away_for_longer_than_the_decision_may_take
     broker.check(sink, 0)
 
 
-@pytest.mark.parametrize("api_key", [ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN])
+@pytest.mark.requires_native
+def test_tasks_write_in_the_newest_protocol_of_transactions_that_the_brokers_have(broker: Broker) -> None:
+    sink = broker.sink()
+    versions = broker.versions(sink)
+    seen: Counter[tuple[int, int]] = Counter()
+
+    def count(frame: Frame) -> Iterable[bytes]:
+        if re.search(rf"{sink.prefix}-\d-\d".encode(), frame.payload):
+            seen[frame.api_key, frame.api_version] += 1
+        return [frame.payload]
+
+    broker.proxy.on_request = count
+    sink.run(0, 1)
+    second = versions.features.get("transaction.version", 0) >= 2
+    newest = (BY_ID if versions.has(PRODUCE, BY_ID) else SECOND_BY_NAME) if second else BY_NAME
+    expected = {(PRODUCE, newest), (END_TXN, 5 if second else 3)} | (set() if second else {(ADD_PARTITIONS, 3)})
+    asked = {one: count for one, count in seen.items() if one[0] in (PRODUCE, ADD_PARTITIONS, END_TXN)}
+    assert asked == dict.fromkeys(expected, 2 * TASKS)
+    client = cached_client(sink.settings)
+    # InitProducerId raises it, and in the second protocol EndTxn does too.
+    last = client.run(describe(client, f"{sink.prefix}-0-0", Deadline(30))).transaction
+    assert last.epoch == (3 if second else 1)
+    broker.check(sink, 0, 1)
+
+
+@pytest.mark.requires_native
+def test_a_topic_that_is_created_again_in_the_middle_of_a_transaction_is_not_written(broker: Broker) -> None:
+    sink = broker.sink()
+    if not broker.versions(sink).has(PRODUCE, BY_ID):
+        pytest.skip("these brokers know topics by name only")
+    acknowledged = threading.Event()
+
+    def watch(frame: Frame) -> Iterable[bytes]:
+        if frame.api_key == PRODUCE:
+            acknowledged.set()
+        return [frame.payload]
+
+    def rows() -> Iterator[Records]:
+        while not acknowledged.is_set():
+            yield as_records([b"of the old topic"], sink.topic)
+            time.sleep(0.02)
+        broker.kafka.delete_topic(sink.topic)
+        create_again(broker.kafka, sink.topic, 1)
+        yield as_records([b"of the new topic"], sink.topic)
+
+    epoch = sink.begin()
+    broker.proxy.on_response = watch
+    with pytest.raises(DeliveryError, match="deleted and created again"):
+        prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 0), epoch, rows())
+    assert visible(broker.kafka, sink.topic, isolation="read_uncommitted") == []
+    sink.abort(epoch)
+    sink.run(0)
+    broker.check(sink, 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("before", [1, 2])
+@pytest.mark.parametrize("moment", ["sink-decided", "sink-half-committed"])
+def test_a_decision_is_completed_in_the_protocol_of_its_transactions(broker: Broker, before: int, moment: str) -> None:
+    sink = broker.sink()
+    if "transaction.version" not in broker.versions(sink).features:
+        pytest.skip("these brokers have one protocol only")
+    try:
+        set_transaction_version(broker.kafka, before)
+        killed = in_a_process(moment, broker.kafka.bootstrap_servers, sink.topic, batches=(0,))
+        assert killed == SIGKILL
+        set_transaction_version(broker.kafka, 3 - before)
+        # The connections that the client has would not tell.
+        cached_client(sink.settings).close()
+        ended: list[int] = []
+
+        def watch(frame: Frame) -> Iterable[bytes]:
+            if frame.api_key == END_TXN and re.search(rf"{sink.prefix}-\d-\d".encode(), frame.payload):
+                ended.append(frame.api_version)
+            return [frame.payload]
+
+        broker.proxy.on_request = watch
+        sink.run(0, 1)
+        assert ended == TASKS * [3 if before == 1 else 5] + TASKS * [5 if before == 1 else 3]
+        broker.check(sink, 0, 1)
+    finally:
+        set_transaction_version(broker.kafka, 2)
+
+
+@pytest.mark.parametrize("api_key", [PRODUCE, ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN])
 @pytest.mark.parametrize("direction", ["request", "response"])
-def test_f11_a_lost_request_or_answer_of_the_decision_is_sent_again(
-    broker: Broker, api_key: int, direction: str
-) -> None:
+def test_f11_a_lost_request_or_answer_of_a_batch_is_sent_again(broker: Broker, api_key: int, direction: str) -> None:
     sink = broker.sink()
     lost: list[Frame] = []
 
@@ -145,7 +248,11 @@ def test_a_commit_that_is_refused_for_another_reason_than_being_gone_is_made_lat
             return [frame.payload]
         ended.append(frame)
         # After correlation id, tags and throttle time; the first one is the decision itself.
-        return [frame.payload if len(ended) != 2 else frame.payload[:9] + code.to_bytes(2, "big", signed=True) + b"\0"]
+        return [
+            frame.payload
+            if len(ended) != 2
+            else frame.payload[:9] + code.to_bytes(2, "big", signed=True) + frame.payload[11:]
+        ]
 
     epoch = sink.begin()
     prepared = sink.tasks(epoch, 0)

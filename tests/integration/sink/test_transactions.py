@@ -31,7 +31,7 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.transactions import Transaction, TransactionalProducers, run_transaction
 from kafka_source.transactions.offset_committer import TransactionalCommitter
-from kafka_source.transactions.offset_transaction import has_second_protocol
+from kafka_source.transactions.offset_transaction import commits_by_id
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.waiting import wait_until
 
@@ -135,7 +135,7 @@ def test_every_commit_has_an_epoch_of_its_own(
 
     with member(kafka, name, name) as (consumer, credentials):
         client = cached_client(settings(kafka))
-        second = client.run(has_second_protocol(client, name, name, Deadline(30)))
+        second = client.run(commits_by_id(client, name, name, Deadline(30)))
         committer = TransactionalCommitter(settings(kafka), name, keep_ready=keep_ready)
         for number in range(3):
             committer.commit(credentials, {TopicPartition(name, 0): number})

@@ -24,20 +24,18 @@ def id_of(topic: str) -> UUID:
     return uuid5(NAMESPACE_DNS, topic)
 
 
-def version(by_id: bool) -> int:
-    return produce_protocol.BY_ID if by_id else produce_protocol.BY_NAME
+BY_NAME, BY_ID = produce_protocol.BY_NAME, produce_protocol.BY_ID
+VERSIONS = st.sampled_from([BY_NAME, produce_protocol.SECOND_BY_NAME, BY_ID])
 
 
-def names(topics, by_id: bool) -> dict[UUID, str] | None:
-    return {id_of(topic): topic for topic, _ in topics} if by_id else None
+def names(topics) -> dict[UUID, str]:
+    return {id_of(topic): topic for topic, _ in topics}
 
 
-@given(BATCHES, INT32, st.text(max_size=20), TEXT, st.sampled_from([-1, 1]), INT32, st.booleans())
+@given(BATCHES, INT32, st.text(max_size=20), TEXT, st.sampled_from([-1, 1]), INT32, VERSIONS)
 def test_a_request_has_the_bytes_of_a_generated_message(
-    batches, correlation, client, transaction, acks, timeout, by_id
+    batches, correlation, client, transaction, acks, timeout, version
 ):
-    if by_id:
-        transaction = None
     topics: dict[str, list[tuple[int, bytes]]] = {}
     for tp, data in batches:
         topics.setdefault(tp.topic, []).append((tp.partition, data))
@@ -59,19 +57,20 @@ def test_a_request_has_the_bytes_of_a_generated_message(
         client,
         correlation,
         batches,
+        version,
         transactional_id=transaction,
         acks=acks,
         timeout_ms=timeout,
-        topic_ids={topic: id_of(topic) for topic in topics} if by_id else None,
+        topic_ids={topic: id_of(topic) for topic in topics},
     )
-    assert ours == encode_request(request, correlation, client, version(by_id))
+    assert ours == encode_request(request, correlation, client, version)
 
 
 ANSWERS = st.tuples(INT32, st.integers(0, 120), st.lists(st.tuples(INT32, TEXT), max_size=3), TEXT)
 RESPONSES = st.lists(st.tuples(TOPIC_NAMES, st.lists(ANSWERS, max_size=3)), max_size=3)
 
 
-def response_bytes(correlation, throttle, topics, by_id) -> bytes:
+def response_bytes(correlation, throttle, topics, version) -> bytes:
     topic_type = ProduceResponse.TopicProduceResponse
     partition_type = topic_type.PartitionProduceResponse
     error_type = partition_type.BatchIndexAndErrorMessage
@@ -99,14 +98,14 @@ def response_bytes(correlation, throttle, topics, by_id) -> bytes:
             for topic, parts in topics
         ],
     )
-    tags = b"\0" if by_id else b""
-    return correlation.to_bytes(4, "big") + tags + response.encode(version=version(by_id))
+    tags = b"" if version == BY_NAME else b"\0"
+    return correlation.to_bytes(4, "big") + tags + response.encode(version=version)
 
 
-@given(INT32, INT32, RESPONSES, st.binary(max_size=40), st.booleans())
-def test_a_response_of_kafka_python_is_read_as_it_was_meant(correlation, throttle, topics, stale, by_id):
-    data = response_bytes(correlation, throttle, topics, by_id)
-    response = produce_protocol.parse(bytearray(data + stale), len(data), names(topics, by_id))
+@given(INT32, INT32, RESPONSES, st.binary(max_size=40), VERSIONS)
+def test_a_response_of_kafka_python_is_read_as_it_was_meant(correlation, throttle, topics, stale, version):
+    data = response_bytes(correlation, throttle, topics, version)
+    response = produce_protocol.parse(bytearray(data + stale), len(data), version, names(topics))
     assert response.throttle_ms == throttle
     assert [(answer.tp, answer.error) for answer in response.partitions] == [
         (TopicPartition(topic, number), code) for topic, parts in topics for number, code, _, _ in parts
@@ -117,47 +116,47 @@ def test_a_response_of_kafka_python_is_read_as_it_was_meant(correlation, throttl
         assert not errors or (errors[0][1] or "") in answer.message
 
 
-@given(RESPONSES.filter(bool), st.booleans(), st.data())
-def test_a_response_that_ends_too_early_is_an_error(topics, by_id, data):
-    whole = response_bytes(1, 0, topics, by_id)
+@given(RESPONSES.filter(bool), VERSIONS, st.data())
+def test_a_response_that_ends_too_early_is_an_error(topics, version, data):
+    whole = response_bytes(1, 0, topics, version)
     # Without the tagged fields at the end, which hold nothing that is read.
-    cut = data.draw(st.integers(0, len(whole) - 1 - by_id))
+    cut = data.draw(st.integers(0, len(whole) - 1 - (version != BY_NAME)))
     with pytest.raises(ValueError, match=r"malformed"):
-        produce_protocol.parse(bytearray(whole[:cut]), cut, names(topics, by_id))
+        produce_protocol.parse(bytearray(whole[:cut]), cut, version, names(topics))
 
 
 def test_a_topic_that_was_not_asked_for_is_an_error():
-    data = response_bytes(1, 0, [("t", [])], by_id=True)
+    data = response_bytes(1, 0, [("t", [])], BY_ID)
     with pytest.raises(ValueError, match=r"malformed"):
-        produce_protocol.parse(bytearray(data), len(data), names([("other", [])], by_id=True))
+        produce_protocol.parse(bytearray(data), len(data), BY_ID, names([("other", [])]))
 
 
 # What a damaged stream may put where a length or a count is expected.
 DAMAGE = st.sampled_from([b"\xff\xff", b"\xff\xfa", b"\x80\x00"]) | st.binary(min_size=2, max_size=4)
 
 
-def check_parse(data: bytes, stale: bytes, known: dict[UUID, str] | None) -> None:
+def check_parse(data: bytes, stale: bytes, version: int, known: dict[UUID, str]) -> None:
     """Each answer has bytes of its own; or the bytes are refused."""
     try:
-        response = produce_protocol.parse(bytearray(data + stale), len(data), known)
+        response = produce_protocol.parse(bytearray(data + stale), len(data), version, known)
     except ValueError:
         return
     assert 30 * len(response.partitions) <= len(data)
 
 
-@given(st.binary(max_size=200), st.binary(max_size=60), st.booleans())
-def test_any_bytes_are_parsed_or_refused(data, stale, by_id):
-    check_parse(data, stale, names([("t", [])], by_id))
+@given(st.binary(max_size=200), st.binary(max_size=60), VERSIONS)
+def test_any_bytes_are_parsed_or_refused(data, stale, version):
+    check_parse(data, stale, version, names([("t", [])]))
 
 
-@given(RESPONSES.filter(bool), st.binary(max_size=40), st.booleans(), st.data())
-def test_a_damaged_response_is_parsed_or_refused(topics, stale, by_id, data):
-    damaged = bytearray(response_bytes(1, 0, topics, by_id))
+@given(RESPONSES.filter(bool), st.binary(max_size=40), VERSIONS, st.data())
+def test_a_damaged_response_is_parsed_or_refused(topics, stale, version, data):
+    damaged = bytearray(response_bytes(1, 0, topics, version))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(damaged) - 1))
         piece = data.draw(DAMAGE)
         damaged[at : at + len(piece)] = piece
-    check_parse(bytes(damaged), stale, names(topics, by_id))
+    check_parse(bytes(damaged), stale, version, names(topics))
 
 
 @pytest.mark.parametrize(
@@ -171,4 +170,4 @@ def test_a_damaged_response_is_parsed_or_refused(topics, stale, by_id, data):
 def test_a_negative_length_or_count_is_refused(body):
     data = b"\0\0\0\1" + body
     with pytest.raises(ValueError, match=r"malformed"):
-        produce_protocol.parse(bytearray(data), len(data))
+        produce_protocol.parse(bytearray(data), len(data), BY_NAME, {})

@@ -29,7 +29,7 @@ from tests.support.fake_broker import TOPIC, UNKNOWN_TOPIC_ID, FakeBroker, Parti
 
 pytestmark = pytest.mark.requires_native
 
-NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, UNKNOWN_TOPIC = 6, 7, 10, 19, 3
+NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, UNKNOWN_TOPIC, CONCURRENT = 6, 7, 10, 19, 3, 51
 INVALID_TOPIC, TOPIC_REFUSED = 17, 29
 QUICK = {"batch.size": "600", "retry.backoff.ms": "5", "retry.backoff.max.ms": "20", "request.timeout.ms": "2000"}
 
@@ -80,7 +80,7 @@ def test_records_go_out_in_batches_and_the_next_task_goes_on_with_the_numbers(br
         assert all(len(batch.data) < 700 for part in broker.partitions.values() for batch in part.written)
 
 
-@pytest.mark.parametrize("error", [NOT_LEADER, TIMED_OUT, NOT_ENOUGH_REPLICAS, UNKNOWN_TOPIC])
+@pytest.mark.parametrize("error", [NOT_LEADER, TIMED_OUT, NOT_ENOUGH_REPLICAS, UNKNOWN_TOPIC, CONCURRENT])
 def test_what_passes_is_sent_again(broker, error):
     numbers = itertools.count()
     broker.on_produce = lambda _: error if next(numbers) % 3 else 0
