@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -141,6 +142,7 @@ _MIN_GRAIN, _MAX_GRAIN = 4096, 1 << 20
 _UNLIMITED_BYTES = 4 * _MAX_GRAIN
 _AHEAD_MS = 5
 _CLUSTER_SECONDS = 10.0
+_LEADER_SECONDS = 1.0
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 
@@ -314,6 +316,7 @@ class _LibrdkafkaReader:
         self._unassigned = dict.fromkeys(self._open)
         # When to look again at a log that ended before its range.
         self._look_again: dict[TopicPartition, float] = {}
+        self._ask_for_leaders_at = 0.0
         # Those of them that librdkafka has stopped to fetch.
         self._stopped: set[TopicPartition] = set()
         self._rows = Rows(request.columns)
@@ -493,6 +496,7 @@ class _LibrdkafkaReader:
 
     def _check_ends(self) -> None:
         """Look again, after a while, at logs that ended before their ranges: a new leader may know fewer offsets."""
+        self._ask_for_leaders()
         for tp in [tp for tp, when in self._look_again.items() if time.monotonic() >= when]:
             del self._look_again[tp]
             whole = self._open.get(tp)
@@ -504,6 +508,18 @@ class _LibrdkafkaReader:
             elif tp in self._stopped:
                 self._stopped.remove(tp)
                 self._seek(tp, self._next[tp])
+
+    def _ask_for_leaders(self) -> None:
+        """Have librdkafka ask a broker for metadata: that of the short log may be cut off, and another one lead.
+
+        By itself librdkafka asks every five minutes only, while its leader answers.
+        """
+        if not self._look_again or time.monotonic() < self._ask_for_leaders_at:
+            return
+        for topic in {tp.topic for tp in self._look_again}:
+            with contextlib.suppress(KafkaException):
+                self._consumer.list_topics(topic, timeout=_LEADER_SECONDS)
+        self._ask_for_leaders_at = time.monotonic() + _LEADER_SECONDS
 
     def _check_existence(self) -> None:
         for tp, whole in list(self._open.items()):

@@ -108,10 +108,10 @@ class NativeConnections:
         """Yield the rest of a range from the first message in a format before Kafka 0.11, which librdkafka reads."""
         return librdkafka.engine(self._settings).read(replace(request, ranges=(rest,)))
 
-    def refresh(self, topics: set[str]) -> None:
-        """Fetch the metadata of these topics again."""
+    def refresh(self, topics: set[str], *, another: bool) -> None:
+        """Fetch the metadata of these topics again; from another broker than last time, if asked to."""
         client = self._client
-        client.run(client.metadata(topics, Deadline(_CONTROL_SECONDS)))
+        client.run(client.metadata(topics, Deadline(_CONTROL_SECONDS), another=another))
 
     def connection(self, node: int, *, read_committed: bool) -> FetchConnection:
         """Return a connection to a broker for exclusive use until `keep`.

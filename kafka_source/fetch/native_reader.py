@@ -476,6 +476,9 @@ class NativeReader:
         elif part.short_for() > self._request.loss_patience:
             self._report_loss(part, available=(fetched.log_start, fetched.high_watermark))
             part.asked = part.whole.end
+        else:
+            # Another broker may lead by now, and this one be cut off from those that know it.
+            self._set_aside(part, RetriableError(f"The leader has {part.name} up to {fetched.high_watermark} only."))
 
     def _report_loss(self, part: _Part, **details: Any) -> None:
         """Raise DataLossError, or log it with `failOnDataLoss=false`; `details`: more arguments of the error."""
@@ -516,21 +519,38 @@ class NativeReader:
         part.node, part.epoch = found.leader, found.leader_epoch
 
     def _knows_topics(self) -> bool:
-        """Return whether the cached metadata has all topics of the request, with the ids of the plan."""
+        """Return whether the cached metadata has all topics of the request, with the ids and leaders of the plan."""
         cluster = self._engine.cluster
         known = cluster.topics
-        return all(name in known and not self._is_another(known[name], cluster.cluster_id) for name in self._topics)
+        return all(
+            name in known and not self._is_another(known[name], cluster.cluster_id) for name in self._topics
+        ) and not any(self._is_outdated(known[part.whole.topic], part) for part in self._parts.values())
 
     def _is_another(self, topic: TopicMetadata, cluster_id: str | None) -> bool:
-        if self._request.cluster not in (None, cluster_id):
-            # The topics were migrated to this cluster (cluster.moved.from), where they have other ids.
+        if self._is_moved(cluster_id):
             return False
         return is_recreated(self._request.topics.get(topic.name), topic.id_text)
 
+    def _is_moved(self, cluster_id: str | None) -> bool:
+        """Return whether topics were moved to this cluster (cluster.moved.from): ids and leader epochs are others."""
+        return self._request.cluster not in (None, cluster_id)
+
+    def _is_outdated(self, topic: TopicMetadata, part: _Part) -> bool:
+        """Return whether metadata name a leader from before the plan, or from before what was read.
+
+        Topics without an id (brokers before 2.8) are not compared: their epochs begin again if they are created again.
+        """
+        found = topic.partitions.get(part.whole.partition)
+        if found is None or topic.topic_id is None or self._is_moved(self._engine.cluster.cluster_id):
+            return False
+        return 0 <= found.leader_epoch < max(part.epoch, part.whole.epoch, part.read_epoch)
+
     def _find_leaders(self, *, refresh: bool) -> None:
         if refresh:
+            # Where a log ends too early, or a topic or a leader is missing, the broker that was asked may be cut off.
+            is_doubtful = any(part.short_since is not None for part in self._without_broker())
             try:
-                self._engine.refresh(self._topics)
+                self._engine.refresh(self._topics, another=is_doubtful)
             except RetriableError as problem:
                 if self._engine.cluster.cluster_id is None:
                     raise  # This process has never reached the cluster.
@@ -558,6 +578,9 @@ class NativeReader:
                     self._report_loss(part, reason=another)
                     del self._parts[tp]
             elif topic is not None and part.node is None and partition.leader >= 0:
+                if self._is_outdated(topic, part) and part.short_for() <= self._request.loss_patience:
+                    self._problem = f"A broker names a leader of {part.name} from before the plan: it is cut off."
+                    continue
                 part.topic_id = topic.topic_id
                 self._continue_at_leader(part, partition)
                 if part.left <= 0:

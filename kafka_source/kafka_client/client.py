@@ -112,7 +112,12 @@ class KafkaClient:
     # ---- metadata
 
     async def metadata(
-        self, topics: Iterable[str] | None = (), deadline: Deadline | None = None, *, create: bool = False
+        self,
+        topics: Iterable[str] | None = (),
+        deadline: Deadline | None = None,
+        *,
+        create: bool = False,
+        another: bool = False,
     ) -> Snapshot:
         """Return the cluster's current metadata.
 
@@ -120,6 +125,7 @@ class KafkaClient:
             topics: Names of topics; None: all topics that this user may describe.
             deadline: The time limit for all attempts; by default `request.timeout.ms`.
             create: Whether the brokers may create missing topics (`auto.create.topics.enable`).
+            another: Ask another broker than last time, whose answer may be that of a broker that is cut off.
 
         Raises:
             BootstrapError: No broker answers before the deadline.
@@ -127,6 +133,8 @@ class KafkaClient:
         """
         deadline = deadline or Deadline(self.settings.request_timeout)
         names = None if topics is None else sorted(set(topics))
+        if another:
+            self._ask_another()
         return await self.retrying(lambda: self._ask_metadata(names, deadline, create=create), deadline)
 
     async def _ask_metadata(self, names: Sequence[str] | None, deadline: Deadline, *, create: bool) -> Snapshot:
@@ -371,6 +379,9 @@ class KafkaClient:
         if not answer.brokers:
             connection.close()
             raise ConnectionLost(f"The broker {endpoint} knows no brokers.")
+        if not self._brokers:
+            # Whoever asks for coordinators only needs other brokers too, if this one is cut off.
+            self._brokers = dict(read_snapshot(answer).brokers)
         return connection
 
     async def _first_of(self, endpoints: Sequence[Endpoint], deadline: Deadline, *, verify: bool = False) -> Connection:

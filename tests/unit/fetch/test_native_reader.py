@@ -8,6 +8,7 @@ import struct
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
@@ -415,3 +416,30 @@ def test_a_leader_that_stays_behind_the_offset_has_lost_it(broker):
     with pytest.raises(DataLossError, match=rf"{TOPIC}-0 cannot be read from offset 20: .*\[0, 10\)"):
         read(engine(broker), request(Range(TOPIC, 0, 20, 30), loss_patience_ms=500))
     assert len(broker.fetches) > 2
+
+
+@pytest.mark.parametrize(
+    "planned", [6, -1], ids=["whose epoch is older than the plan's", "whose log ends before the plan"]
+)
+def test_a_broker_that_takes_itself_for_the_leader_is_left_for_another_ones_word(broker, planned):
+    """It is cut off from its controllers: its metadata and its log are those of before the election."""
+    elected = FakeBroker(node=2)
+    with closing(elected):
+        broker.peers, elected.peers, elected.topic_id = [elected], [broker], broker.topic_id
+        broker.partitions = {0: filled(1, leader_epoch=5)}
+        broker.partitions[0].leader_epoch = 5
+        log = elected.partitions[0] = filled(1, leader_epoch=5)
+        log.add(10, leader_epoch=6)
+        log.leader, log.leader_epoch, elected.ends_of_epochs = 2, 6, {5: 10}
+        reader = engine(broker, **{"metadata.max.age.ms": "600000"})
+        asked = request(Range(TOPIC, 0, 0, 20, epoch=planned), loss_patience_ms=5_000)
+        assert read(reader, asked) == {0: list(range(20))}
+        assert bool(broker.fetches) is (planned < 0)
+
+
+def test_older_epochs_are_believed_after_the_patience(broker):
+    """The cluster was restored from a backup, with its ids."""
+    broker.partitions = {0: filled(2, leader_epoch=1)}
+    broker.partitions[0].leader_epoch = 1
+    asked = request(Range(TOPIC, 0, 0, 20, epoch=3), loss_patience_ms=500)
+    assert read(engine(broker), asked) == {0: list(range(20))}

@@ -7,10 +7,14 @@ from contextlib import closing
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
 
 from kafka_source.client_config import Settings
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import RetriableError
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
 from kafka_source.kafka_client.handshake import Identity
+from kafka_source.transactions.open_transaction import initialise
 from tests.support.fake_broker import TOPIC, WITH_IDENTITY, FakeBroker, Partition
 from tests.support.waiting import wait_until
 
@@ -82,13 +86,34 @@ def test_a_cluster_whose_epochs_all_went_back_is_believed_after_a_rebootstrap(
         assert leader_and_epoch(client)[1] == 2
 
 
-def test_a_coordinator_that_is_forgotten_is_asked_of_another_broker(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+@pytest.mark.parametrize("knows_topics", [True, False])
+def test_a_coordinator_that_is_forgotten_is_asked_of_another_broker(
+    brokers: tuple[FakeBroker, FakeBroker], knows_topics: bool
+) -> None:
     """The broker that is cut off takes itself for the coordinator, which then cannot commit."""
     with closing(client_of(brokers[0], age_ms=600_000)) as client:
-        assert leader_and_epoch(client) == (1, 5)
+        if knows_topics:
+            assert leader_and_epoch(client) == (1, 5)
         assert client.run(client.coordinator("group", Deadline(10))).node_id == 1
         client.forget_coordinator("group")
         assert client.run(client.coordinator("group", Deadline(10))).node_id == 2
+
+
+def test_a_transaction_that_never_ends_is_asked_of_another_coordinator(
+    brokers: tuple[FakeBroker, FakeBroker],
+) -> None:
+    """The coordinator that is cut off cannot write the markers of the last one, and answers so for ever."""
+
+    def never(_: InitProducerIdRequest, __: int) -> InitProducerIdResponse:
+        code = int(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_id=-1, producer_epoch=-1)
+
+    cut_off, current = brokers
+    cut_off.answer(InitProducerIdRequest, 4, never)
+    with closing(client_of(cut_off, age_ms=600_000)) as client:
+        with pytest.raises(RetriableError, match="CONCURRENT_TRANSACTIONS"):
+            client.run(initialise(client, "id", 60_000, Deadline(0.5)))
+        assert client.run(initialise(client, "id", 60_000, Deadline(10))).producer_id == current.producer_ids
 
 
 def test_bootstrap_servers_are_tried_in_random_order(brokers: tuple[FakeBroker, FakeBroker]) -> None:
