@@ -201,7 +201,7 @@ _CONNECTIONS = (
         minimum=-1,
         rdkafka="socket.send.buffer.bytes",
     ),
-    _passed("reconnect.backoff.ms", _ALL, _LONG, minimum=0),
+    _passed("reconnect.backoff.ms", _ALL, _LONG, "alone it is the longest pause too, as in Java", minimum=0),
     _passed("reconnect.backoff.max.ms", _ALL, _LONG, minimum=0),
     _passed("request.timeout.ms", _ALL, _INT, minimum=0, rdkafka="socket.timeout.ms"),
     _passed("retry.backoff.ms", _ALL, _LONG, minimum=0),

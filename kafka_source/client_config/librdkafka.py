@@ -27,6 +27,7 @@ DEFAULTS = {"socket.connection.setup.timeout.ms": "10000", "broker.address.ttl":
 # its least value.
 _LEAST_FETCH = 1000
 
+_BACKOFF = ("reconnect.backoff.ms", "reconnect.backoff.max.ms")
 _LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
 
 
@@ -100,6 +101,10 @@ def _accepted(settings: Settings, name: str) -> dict[str, str]:
 def _translated(settings: Settings, name: str) -> dict[str, str]:
     """Return a setting of Java in librdkafka's names and units."""
     value, theirs = settings[name], JAVA[name].rdkafka
+    if name in _BACKOFF:
+        # librdkafka refuses a longest pause below the first one, and its default of either may be on the wrong side.
+        pauses = zip(_BACKOFF, settings.reconnect_backoff_ms(), strict=True)
+        return {each: str(pause) for each, pause in pauses if each == name or each not in settings}
     if name == "buffer.memory":
         return {theirs: str(max(1, (settings.integer(name) or 0) // 1024))}
     if value == "-1" and (name == "connections.max.idle.ms" or name.endswith(".buffer.bytes")):

@@ -105,6 +105,19 @@ class Settings(Mapping[str, str]):
         given = self.integer(name)
         return (default_ms if given is None else given) / 1000
 
+    def reconnect_backoff_ms(self) -> tuple[int, int]:
+        """Return the first and the longest pause before the same broker is connected to again, by Java's rule.
+
+        The first one alone is the longest too, and it is never longer than the longest.
+
+        Raises:
+            OptionError: A value is not a whole number.
+        """
+        first, longest = self.integer("reconnect.backoff.ms"), self.integer("reconnect.backoff.max.ms")
+        if longest is None:
+            longest = 1_000 if first is None else first
+        return min(50 if first is None else first, longest), longest
+
     def client_id(self, purpose: str = "") -> str:
         """Return the `client.id` of a client, by which brokers identify it for quotas and in logs and metrics.
 

@@ -87,6 +87,7 @@ class ConnectionSettings:
         Raises:
             OptionError: A value is invalid, or a TLS file cannot be read.
         """
+        first_pause, longest_pause = settings.reconnect_backoff_ms()
         return cls(
             bootstrap=parse_servers(settings.get("bootstrap.servers", "")),
             client_id=client_id or settings.client_id(),
@@ -95,9 +96,7 @@ class ConnectionSettings:
             connect_timeout=settings.seconds("socket.connection.setup.timeout.ms", 10_000),
             request_timeout=settings.seconds("request.timeout.ms", 30_000),
             retry=retry_policy(settings),
-            reconnect=RetryPolicy(
-                settings.seconds("reconnect.backoff.ms", 50), settings.seconds("reconnect.backoff.max.ms", 1_000)
-            ),
+            reconnect=RetryPolicy(first_pause / 1000, longest_pause / 1000),
             rebootstrap_after=rebootstrap_after(settings),
             metadata_age=settings.seconds("metadata.max.age.ms", _METADATA_AGE_MS),
             moved_from=settings.get(MOVED_FROM),

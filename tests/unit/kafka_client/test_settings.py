@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import Producer
 
-from kafka_source.client_config import Settings
+from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config.check import check_settings
+from kafka_source.client_config.java_settings import Role
 from kafka_source.errors import OptionError
 from kafka_source.kafka_client import ConnectionSettings, Endpoint, parse_servers
 from kafka_source.runtime.retry import RetryPolicy
@@ -30,6 +33,29 @@ def test_times_are_those_of_the_settings() -> None:
     )
     assert (settings.request_timeout, settings.retry, settings.connect_timeout) == (1.5, RetryPolicy(0.02, 1.0), 10.0)
     assert settings.rebootstrap_after == 300.0
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "longest"),
+    [
+        ({}, 50, 1_000),
+        ({"reconnect.backoff.ms": "20000"}, 20_000, 20_000),
+        ({"reconnect.backoff.ms": "20"}, 20, 20),
+        ({"reconnect.backoff.ms": "20000", "reconnect.backoff.max.ms": "5000"}, 5_000, 5_000),
+        ({"reconnect.backoff.max.ms": "20"}, 20, 20),
+        ({"reconnect.backoff.max.ms": "20000"}, 50, 20_000),
+        ({"reconnect.backoff.ms": "0"}, 0, 0),
+    ],
+)
+def test_pauses_before_a_connection_are_those_of_java(given: dict[str, str], first: int, longest: int) -> None:
+    """As kafka-clients 4.3.1 has them: the first one alone is the longest too, and is never longer than the longest."""
+    settings = Settings({"bootstrap.servers": "127.0.0.1:1", **given})
+    assert ConnectionSettings.of(settings).reconnect == RetryPolicy(first / 1000, longest / 1000)
+    theirs = librdkafka_config(settings)
+    Producer({**theirs, "log_level": 0})
+    if given:
+        assert (theirs["reconnect.backoff.ms"], theirs["reconnect.backoff.max.ms"]) == (str(first), str(longest))
+    assert check_settings(settings, Role.CONSUMER, native=False) == ()
 
 
 def test_the_recovery_strategy_none_is_kept() -> None:
