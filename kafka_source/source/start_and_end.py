@@ -376,7 +376,8 @@ def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffs
     """Return what was read, and may be committed: without topics that were deleted or created again since the plan.
 
     The offset of a deleted topic would be that of the new one, and whoever reads next would leave its records out.
-    Coordinators with topic ids refuse such a commit too. This look is for those without, and for what the error says.
+    Coordinators with topic ids refuse such a commit too, but in words that a topic which is new to them gets as well,
+    and with all other topics of the transaction. So this asks any broker first; see docs/design/transactions.md.
 
     Raises:
         DataLossError: There are such topics, and `failOnDataLoss` is set.
