@@ -211,7 +211,7 @@ _CONNECTIONS = (
         _ALL,
         _LONG,
         "10 s by default, as in Java; in the native engine for all addresses, TLS and login together, in librdkafka "
-        "for each address",
+        "for each address of each connection: where an address of a name may answer nothing, use the native engine",
     ),
     _unused("socket.connection.setup.timeout.max.ms", _ALL, _LONG, "the timeout of a connection does not grow"),
     _passed("enable.metrics.push", _ALL, _BOOL, "the native engine pushes no metrics", native=_UNUSED),
