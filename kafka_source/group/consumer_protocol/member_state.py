@@ -16,7 +16,10 @@ The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestStat
 
 - The member id is the client's own (KIP-1082), and stays the same for the life of the member, also after a fence.
 - Epoch 0 joins, with all fields and no partitions. All fields are sent again after a heartbeat that failed or was not
-  answered, with what the member has at that time: an answer may be lost that the coordinator has acted on.
+  answered, with what the member has at that time: an answer may be lost that the coordinator has acted on. And they are
+  sent until the epoch changes. The heartbeat without an answer may be handled after the next one, as by a broker that
+  stood still, and have an assignment in its answer; a coordinator repeats an assignment only if it is asked with all
+  fields.
 - A member that has nothing and may have nothing says so in every heartbeat.
 - What the member has is not told between an answer that changes the target and the owner's reaction to it. "Nothing"
   would be old news by then: the coordinator may take it for a release of what the member is about to take, if an
@@ -120,6 +123,7 @@ class Member:
         subscribed: The subscription of the last heartbeat that was answered; None: it has to be sent.
         interval_ms: The time between heartbeats, as the coordinator wants it.
         failures: The number of heartbeats in a row that failed or were not answered.
+        late: Whether one of this epoch failed or was not answered: the coordinator may still handle it.
         code: The error code that has lost or stopped the member; else 0.
     """
 
@@ -133,6 +137,7 @@ class Member:
     subscribed: Subscription | None = None
     interval_ms: int = DEFAULT_INTERVAL_MS
     failures: int = 0
+    late: bool = False
     code: int = NONE
 
     @property
@@ -160,7 +165,7 @@ def join(member: Member) -> Member:
 
 def heartbeat(member: Member, subscription: Subscription) -> Heartbeat:
     """Return the next heartbeat of a member in JOINING or MEMBER."""
-    all_fields = member.epoch == JOIN_EPOCH or member.failures > 0
+    all_fields = member.epoch == JOIN_EPOCH or member.failures > 0 or (member.late and member.reconciled)
     says_owned = all_fields or not (member.owned or member.target) or member.has_news
     return Heartbeat(
         member.epoch,
@@ -188,13 +193,14 @@ def answered(member: Member, sent: Heartbeat, answer: Answer) -> Member:
         subscribed=sent.subscription or member.subscribed,
         interval_ms=interval,
         failures=0,
+        late=member.late and answer.epoch == sent.epoch,
         code=NONE,
     )
 
 
 def unanswered(member: Member) -> Member:
     """Return the member after a heartbeat without a response: the coordinator may have acted on it."""
-    return replace(member, failures=member.failures + 1)
+    return replace(member, failures=member.failures + 1, late=True)
 
 
 def reconcile(member: Member, topics: Collection[uuid.UUID]) -> Member:
