@@ -356,6 +356,7 @@ def test_a_sink_whose_source_was_removed_decides_if_nobody_else_has_its_partitio
         query.replay()
     query.decide()
     check(kafka, query)
+    query.close()
 
 
 def test_a_sink_decides_with_an_epoch_that_has_risen_since_the_batch_was_planned(kafka, pipe, monkeypatch):

@@ -26,6 +26,8 @@ QUICK = {
     "kafka_heartbeat_interval_ms": 300,
     "kafka_metadata_max_age_ms": 1_000,
     "rebalance_batch_ms": 2_000,
+    # A task that was planned before its topic was created again waits so long for the one of before.
+    "data_loss_patience_ms": 2_000,
 }
 
 pytestmark = pytest.mark.timeout(400)

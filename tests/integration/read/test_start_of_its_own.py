@@ -68,7 +68,7 @@ def test_a_topic_that_is_created_again_before_the_first_record_is_no_topic_to_go
     name = topic("unread", partitions=1)
     produce(kafka.bootstrap_servers, name, 10)
     query = Job(kafka, group, subscribe=name, startingOffsets="latest", failOnDataLoss=str(fails).lower(),
-                kafka_metadata_max_age_ms=200)  # fmt: skip
+                kafka_metadata_max_age_ms=200, data_loss_patience_ms=2_000)  # fmt: skip
     planner = query.planner()
     try:
         query.offsets.append(planner.next(query.offsets[-1], limited=True))
