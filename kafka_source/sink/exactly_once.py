@@ -16,7 +16,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError, error_for_code
-from kafka_source.kafka_client import TRANSACTION, ConnectionLost, Deadline, KafkaClient, cached_client
+from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, cached_client, to_coordinator
 from kafka_source.kafka_client.messages.cluster import DescribeConfigsRequest
 from kafka_source.produce.records import Records
 from kafka_source.produce.settings import transaction_timeout_ms
@@ -182,12 +182,8 @@ async def _limit(client: KafkaClient, transactional_id: str, deadline: Deadline)
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_BROKER, resource_name=str(node_id), configuration_keys=[_LIMIT]
         )
-        try:
-            answer = await client.send(node_id, DescribeConfigsRequest(resources=[resource]), deadline)
-        except ConnectionLost:
-            # Another broker may be the coordinator by the next try.
-            client.forget_coordinator(transactional_id, TRANSACTION)
-            raise
+        request = DescribeConfigsRequest(resources=[resource])
+        answer = await to_coordinator(client, TRANSACTION, transactional_id, request, deadline)
         (result,) = answer.results
         if result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             return None
