@@ -47,8 +47,7 @@ def view_of(settings: Mapping[str, str], topic: str | None = None) -> ClusterMet
     from confluent_kafka import KafkaException
 
     with contextlib.suppress(KafkaException):
-        admin = admin_client(settings)
-        return admin.list_topics(timeout=2) if topic is None else admin.list_topics(topic, timeout=2)
+        return admin_client(settings).list_topics(topic, timeout=2)
     return None
 
 

@@ -22,7 +22,7 @@ from typing import IO, cast
 
 from kafkagroup.embedded.java import BrokerError
 from kafkagroup.embedded.server_config import LOOPBACK
-from kafkagroup.embedded.tools import QUICK_START, jvm_command
+from kafkagroup.embedded.tools import QUICK_START, jvm_command, run_java
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
@@ -259,15 +259,8 @@ def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
         folder, properties = Path(scratch, "data"), Path(scratch, "server.properties")
         properties.touch(mode=0o600)
         properties.write_text(f"{config}\nlog.dirs={folder}\n", encoding="ascii")
-        command = jvm_command(
-            "-Xmx256m",
-            *QUICK_START,
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            main_class="kafka.tools.StorageTool",
-            args=["format", "--cluster-id", new_uuid(), "--config", str(properties)],
-            version=version,
-        )
-        result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        arguments = ("format", "--cluster-id", new_uuid(), "--config", str(properties))
+        result = run_java("kafka.tools.StorageTool", *arguments, version=version)
         if result.returncode != 0:
             raise BrokerError(f"StorageTool format failed:\n{(result.stdout + result.stderr).strip()}")
         files = [file for file in folder.rglob("*") if file.is_file() and file.name != "meta.properties"]

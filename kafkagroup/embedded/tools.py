@@ -93,20 +93,21 @@ def class_path(version: str = KAFKA_VERSION) -> str:
     return os.pathsep.join(map(str, kafka_jars(version)))
 
 
-def java_command(main_class: str, *args: str) -> list[str]:
+def java_command(main_class: str, *args: str, version: str = KAFKA_VERSION) -> list[str]:
     """Return the command that runs one of Kafka's tools, for example to start it in the background.
 
     Args:
         main_class: The tool's class, for example `org.apache.kafka.tools.consumer.ConsoleConsumer`.
         args: The tool's arguments. Other users of the machine can see them: put secrets into a file
             (`--command-config`).
+        version: The version of Kafka that the tool is of.
 
     Raises:
         JavaError: No usable Java was found.
         JarsError: The jars are not in the cache and could not be downloaded.
     """
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    return jvm_command("-Xmx256m", *QUICK_START, quiet, main_class=main_class, args=args)
+    return jvm_command("-Xmx256m", *QUICK_START, quiet, main_class=main_class, args=args, version=version)
 
 
 def jvm_command(*options: str, main_class: str, args: Sequence[str], version: str = KAFKA_VERSION) -> list[str]:
@@ -115,7 +116,9 @@ def jvm_command(*options: str, main_class: str, args: Sequence[str], version: st
     return [str(java), *archive_options(java, jars), *options, "-cp", jars, main_class, *args]
 
 
-def run_java(main_class: str, *args: str, stdin: str = "", timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
+def run_java(
+    main_class: str, *args: str, stdin: str = "", timeout: float = 120.0, version: str = KAFKA_VERSION
+) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's tools and wait until it has ended.
 
     Args:
@@ -123,6 +126,7 @@ def run_java(main_class: str, *args: str, stdin: str = "", timeout: float = 120.
         args: The tool's arguments.
         stdin: The tool's standard input.
         timeout: Seconds before the tool is killed.
+        version: The version of Kafka that the tool is of.
 
     Returns:
         The finished process with its output as text. Check its exit code: a failed tool does not raise.
@@ -130,6 +134,5 @@ def run_java(main_class: str, *args: str, stdin: str = "", timeout: float = 120.
     Raises:
         subprocess.TimeoutExpired: The tool did not end in time.
     """
-    return subprocess.run(
-        java_command(main_class, *args), input=stdin, capture_output=True, text=True, timeout=timeout, check=False
-    )
+    command = java_command(main_class, *args, version=version)
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
