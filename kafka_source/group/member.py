@@ -355,7 +355,7 @@ class Member:
     async def _classify_fenced(self, code: int, connection: Connection, deadline: Deadline) -> int:
         """Return the error code to act on: UNKNOWN_MEMBER_ID if the coordinator has only lost this member's id.
 
-        COORDINATOR_LOAD_IN_PROGRESS: that is not known yet.
+        COORDINATOR_LOAD_IN_PROGRESS: that is not known yet, or it is no longer the coordinator.
 
         While a group rebalances, its coordinator stores the new member id of a static member not with the response to
         JoinGroup, but with the leader's assignment. If it fails before that, the next coordinator loads the group with
@@ -365,7 +365,11 @@ class Member:
         The member joins again only over another connection than that of its JoinGroup. So of two processes with the
         same instance id, the same coordinator fences one, whatever they do.
         """
-        if code != ErrorCode.FENCED_INSTANCE_ID or self.id_before is None or self._unstored in (None, connection):
+        if code != ErrorCode.FENCED_INSTANCE_ID:
+            return code
+        if await self._client.is_replaced(self.settings.group, GROUP, connection.endpoint, deadline):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if self.id_before is None or self._unstored in (None, connection):
             return code
         try:
             described = await describe_either(self._client, self.settings.group, deadline)

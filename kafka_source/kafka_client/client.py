@@ -45,6 +45,8 @@ _MANY_KEYS_VERSION = 4
 # Seconds after which the next endpoint is tried too, while an earlier one has not answered.
 _NEXT_BROKER_SECONDS = 0.5
 _BOOTSTRAP_SECONDS = 8.0
+# How long to ask who else may be a coordinator, before its refusal is believed.
+_CONFIRM_SECONDS = 5.0
 # Seconds that a caller waits longer for a request which another caller has sent, so that its own error comes first.
 _SHARED_MARGIN = 0.5
 # Which failures in a row are logged as a warning; all others are logged at DEBUG.
@@ -77,6 +79,8 @@ class KafkaClient:
         self._brokers: dict[int, Broker] = {}
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._finding: dict[tuple[int, str], asyncio.Task[Broker]] = {}
+        # Who has refused members or epochs since none was refused; see `is_replaced`.
+        self._refusing: dict[tuple[int, str], set[Endpoint]] = {}
         self._reconnects = Reconnects(self.settings.reconnect)
         self._recovery = Recovery(self.settings.rebootstrap_after)
         self.cluster_id: str | None = None
@@ -509,6 +513,28 @@ class KafkaClient:
         """
         if self._coordinators.pop((kind, key), None) is not None:
             self._ask_another()
+
+    async def is_replaced(self, key: str, kind: int, coordinator: Endpoint, deadline: Deadline) -> bool:
+        """Return whether another broker names another coordinator than this one, which refuses a member or an epoch.
+
+        A broker that is cut off from its cluster refuses by what it knew before. If the other one refuses as well, it
+        is believed, whomever further brokers name.
+        """
+        refusing = self._refusing.setdefault((kind, key), set())
+        refusing.add(coordinator)
+        named = self._coordinators.get((kind, key))
+        if named is None or named.endpoint == coordinator:
+            self.forget_coordinator(key, kind)
+            with contextlib.suppress(KafkaGroupError):
+                named = await self.coordinator(key, Deadline(min(_CONFIRM_SECONDS, deadline.left)), kind)
+        if named is not None and named.endpoint not in refusing:
+            return True
+        self.forget_refusals(key, kind)
+        return False
+
+    def forget_refusals(self, key: str, kind: int) -> None:
+        """Note that a refusal is believed, or that a coordinator has refused nothing."""
+        self._refusing.pop((kind, key), None)
 
     # ---- retries
 

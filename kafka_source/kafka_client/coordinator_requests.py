@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 from uuid import UUID
 
@@ -12,10 +12,26 @@ from kafka_source.errors import RetriableError, error_for_code
 from kafka_source.kafka_client.client import GROUP, KafkaClient
 from kafka_source.kafka_client.connection import Connection, ConnectionLost
 from kafka_source.kafka_client.messages import ApiVersions, Request
+from kafka_source.kafka_client.messages.group import OffsetCommitResponse
+from kafka_source.kafka_client.messages.transaction import TxnOffsetCommitResponse
 from kafka_source.kafka_client.metadata import topic_id_of
 from kafka_source.model.commits import CommitOffset
 from kafka_source.runtime.deadline import Deadline
 
+# With these a coordinator refuses what another one may have accepted since.
+_REFUSALS = frozenset(
+    (
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+    )
+)
 _R = TypeVar("_R")
 _T = TypeVar("_T")
 
@@ -43,7 +59,8 @@ async def to_coordinator(
         min_version: The lowest version of the request to use, where an earlier one means something else.
 
     Raises:
-        ConnectionLost: The coordinator gave no response.
+        ConnectionLost: The coordinator gave no response. Or it refuses a member or an epoch, and another broker names
+            another coordinator: one that is cut off refuses by what it knew before.
         RetriableError: The coordinator does not support `min_version`; nothing was sent.
     """
     connection = await _connection(client, kind, key, deadline)
@@ -54,10 +71,25 @@ async def to_coordinator(
         )
     try:
         patience = max(0.001, min(client.settings.request_timeout, deadline.left))
-        return await connection.send(request, patience, max_version)
+        response = await connection.send(request, patience, max_version)
     except ConnectionLost:
         client.forget_coordinator(key, kind)
         raise
+    if _REFUSALS.isdisjoint(_codes_of(response)):
+        client.forget_refusals(key, kind)
+    elif await client.is_replaced(key, kind, connection.endpoint, deadline):
+        raise ConnectionLost(
+            f"The broker {connection.endpoint} refuses {request.name} for {key}, and is its coordinator no longer."
+        )
+    return response
+
+
+def _codes_of(response: object) -> Iterator[int]:
+    if isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse):
+        for topic in response.topics:
+            yield from (partition.error_code for partition in topic.partitions)
+    else:
+        yield getattr(response, "error_code", 0)
 
 
 async def coordinator_versions(client: KafkaClient, kind: int, key: str, deadline: Deadline) -> ApiVersions:

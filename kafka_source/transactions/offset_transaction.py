@@ -121,6 +121,8 @@ async def commit_in(
         # Else readers of the groups' offsets would wait for it until its timeout.
         with contextlib.suppress(KafkaGroupError):
             await end(client, transaction, commit=False, deadline=Deadline(_ABORT_SECONDS))
+        # A group coordinator refuses epochs that a transaction coordinator which is cut off has given.
+        client.forget_coordinator(transaction.transactional_id, TRANSACTION)
         if isinstance(error, RetriableError) and not isinstance(error, UnknownTopicError):
             raise AbortableError(str(error), code=error.code) from error
         raise

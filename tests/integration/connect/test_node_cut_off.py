@@ -6,6 +6,7 @@ It answers as if nothing had changed: that it leads its partitions, and coordina
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import struct
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,9 @@ from confluent_kafka.admin import AdminClient
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, cached_client
 from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.transactions.offset_committer import transactional_id_of
 from kafkagroup import arrow
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
@@ -39,6 +42,7 @@ PARTITIONS = 6
 COUNT = 60
 AGE_MS = 2_000
 # The client ids of brokers and controllers: `3`, `broker-3-fetcher-0`, `raft-client-3`.
+_used: set[int] = set()
 _NODE = re.compile(r"(?:broker-|raft-client-)?(\d+)\b")
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -117,6 +121,23 @@ def place() -> Iterator[Place]:
 
 
 @pytest.fixture
+def group(place: Place) -> str:
+    """A group whose coordinator coordinates the transactions of its commits, too."""
+    client, deadline = cached_client(Settings({"bootstrap.servers": place.kafka.bootstrap_servers})), Deadline(60)
+
+    def node(kind: int, key: str) -> int:
+        return client.run(client.coordinator(key, deadline, kind)).node_id
+
+    for number in itertools.count():
+        name = f"group-{number}"
+        transactional_id = transactional_id_of(name, [TopicPartition(f"{name}-in", 0)])
+        if number not in _used and node(GROUP, name) == node(TRANSACTION, transactional_id):
+            _used.add(number)
+            return name
+    raise AssertionError
+
+
+@pytest.fixture
 def coordinator(place: Place, group: str) -> int:
     """The node that coordinates the group."""
     admin = place.kafka.admin()
@@ -182,14 +203,33 @@ def test_a_stream_reads_what_the_new_leaders_have(
                 wait_until(lambda: reading.next(restarted) == [*range(3 * COUNT)], "records after a restart", 60)
 
 
-def test_a_member_goes_on_at_the_new_coordinator(place: Place, group: str, name: str, coordinator: int) -> None:
-    # A transaction has a coordinator of its own: see "What stays" in docs/design/reading.md.
-    reading = Reading(place, coordinator, group, name, commit="batch", commit_transactional="false")
+@pytest.mark.parametrize("transactional", ["false", "true"])
+def test_a_member_goes_on_at_the_new_coordinator(
+    place: Place, group: str, name: str, coordinator: int, transactional: str
+) -> None:
+    reading = Reading(place, coordinator, group, name, commit="batch", commit_transactional=transactional)
     with contextlib.closing(reading.job.planner()) as planner:
         assert reading.next(planner) == [*range(COUNT)]
         with place.cut_off(coordinator) as other:
             write(other, name, first=COUNT)
             groups = Groups(Settings({"bootstrap.servers": other}))
+
+            def committed() -> bool:
+                found = reading.next(planner)
+                return found == [*range(2 * COUNT)] and sum(groups.committed(group).values()) == 2 * COUNT
+
+            wait_until(committed, "the new records, and their commit", 120)
+
+
+@pytest.mark.parametrize("commit", ["batch", "task"])
+def test_a_query_that_starts_at_the_old_coordinator_goes_on_at_the_new_one(
+    place: Place, group: str, name: str, coordinator: int, commit: str
+) -> None:
+    with place.cut_off(coordinator) as other:
+        write(other, name, first=COUNT)
+        reading = Reading(place, coordinator, group, name, commit=commit)
+        groups = Groups(Settings({"bootstrap.servers": other}))
+        with contextlib.closing(reading.job.planner()) as planner:
 
             def committed() -> bool:
                 found = reading.next(planner)

@@ -11,7 +11,7 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 
 from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import RetriableError
+from kafka_source.errors import FencedError, RetriableError
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
 from kafka_source.kafka_client.handshake import Identity
 from kafka_source.transactions.open_transaction import initialise
@@ -114,6 +114,33 @@ def test_a_transaction_that_never_ends_is_asked_of_another_coordinator(
         with pytest.raises(RetriableError, match="CONCURRENT_TRANSACTIONS"):
             client.run(initialise(client, "id", 60_000, Deadline(0.5)))
         assert client.run(initialise(client, "id", 60_000, Deadline(10))).producer_id == current.producer_ids
+
+
+def _fenced(_: InitProducerIdRequest, __: int) -> InitProducerIdResponse:
+    code = int(ErrorCode.PRODUCER_FENCED)
+    return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_id=-1, producer_epoch=-1)
+
+
+def test_a_refusal_counts_only_if_another_broker_names_the_same_coordinator(
+    brokers: tuple[FakeBroker, FakeBroker],
+) -> None:
+    """The coordinator that is cut off refuses by the epoch that it knew before."""
+    cut_off, current = brokers
+    cut_off.answer(InitProducerIdRequest, 4, _fenced)
+    with closing(client_of(cut_off, age_ms=600_000)) as client:
+        assert client.run(initialise(client, "id", 60_000, Deadline(10))).producer_id == current.producer_ids
+
+
+def test_a_refusal_of_all_who_take_themselves_for_the_coordinator_counts(
+    brokers: tuple[FakeBroker, FakeBroker],
+) -> None:
+    for broker in brokers:
+        broker.answer(InitProducerIdRequest, 4, _fenced)
+    with closing(client_of(brokers[0], age_ms=600_000)) as client:
+        for _ in range(2):
+            with pytest.raises(FencedError):
+                client.run(initialise(client, "id", 60_000, Deadline(10)))
+    assert [broker.asked.count("InitProducerIdRequest") for broker in brokers] == [2, 2]
 
 
 def test_bootstrap_servers_are_tried_in_random_order(brokers: tuple[FakeBroker, FakeBroker]) -> None:
