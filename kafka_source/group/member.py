@@ -134,6 +134,8 @@ class Member:
         self._own: Connection | None = None
         # Over which the coordinator has answered JoinGroup with a member id that is not known to be stored yet.
         self._unstored: Connection | None = None
+        # Until when whoever holds the instance id may be a member of before that is gone; see `_classify_fenced`.
+        self._holder_may_end: Deadline | None = None
         self._parked = False
         self._ended: Step | None = None
         self._offered: tuple[str, ...] = ()
@@ -348,7 +350,7 @@ class Member:
         answer = await connection.send(request, max(0.001, seconds))
         if answer.error_code == NONE:
             self.state_bytes = bytes(answer.assignment)
-            self._unstored, self.id_before = None, self.membership.member_id
+            self._unstored, self.id_before, self._holder_may_end = None, self.membership.member_id, None
         code = await self._classify_fenced(answer.error_code, connection, deadline)
         return step(self.membership, member_state.SyncAnswered(code))
 
@@ -369,7 +371,7 @@ class Member:
             return code
         if await self._client.is_replaced(self.settings.group, GROUP, connection.endpoint, deadline):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if self.id_before is None or self._unstored in (None, connection):
+        if self._unstored in (None, connection):
             return code
         try:
             described = await describe_either(self._client, self.settings.group, deadline)
@@ -380,6 +382,11 @@ class Member:
             # A coordinator describes what it knows to be replicated. After it has loaded the group, that may be behind
             # what it refuses by, so the same request is sent again.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if self.id_before is None:
+            # It joined as a new member. The holder is a process of before, whose session had ended at the coordinator
+            # of before and ends here too; or another process, which is still there after a session timeout.
+            self._holder_may_end = self._holder_may_end or Deadline(self.settings.session_timeout_ms / 1000)
+            return code if self._holder_may_end.over else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if holder != self.id_before:
             return code
         log.warning(
