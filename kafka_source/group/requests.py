@@ -305,7 +305,8 @@ async def _fetch_once(
 ) -> dict[TopicPartition, CommitOffset]:
     """Ask once, by the ids that the last metadata have for all the topics, else by their names."""
     what = f"Fetching the committed offsets of group {group} failed"
-    ids = {name: topic.topic_id for name, topic in client.known.topics.items() if topic.topic_id is not None}
+    topics = client.known.topics
+    ids = {name: topic.topic_id for name, topic in topics.items() if topic.topic_id is not None}
     by_id = numbers is not None and all(name in ids for name in numbers)
     request = _fetch_request(group, numbers, ids, stable=stable)
     answer = await to_coordinator(client, GROUP, group, request, deadline, None if by_id else _BY_NAME)
@@ -316,6 +317,7 @@ async def _fetch_once(
     answers: list[tuple[str, _Committed]] = [(t.name, p) for t in answer.topics for p in t.partitions]
     for of_group in answer.groups:
         answers += [(t.name or names[t.topic_id], p) for t in of_group.topics for p in t.partitions]
+    answered_by_id = {names[t.topic_id] for of_group in answer.groups for t in of_group.topics if t.topic_id in names}
     found, recreated = {}, set()
     for name, p in answers:
         if p.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
@@ -324,7 +326,8 @@ async def _fetch_once(
         check_coordinator(client, GROUP, group, p.error_code, f"{what} for {name}-{p.partition_index}")
         if p.committed_offset >= 0:
             tp = TopicPartition(name, p.partition_index)
-            found[tp] = CommitOffset(p.committed_offset, p.committed_leader_epoch, p.metadata or "")
+            topic_id = topics[name].id_text if name in answered_by_id else None
+            found[tp] = CommitOffset(p.committed_offset, p.committed_leader_epoch, p.metadata or "", topic_id)
     if recreated:
         # Deleted, created again, or so new that the coordinator has not heard of it. The next try has the present ids.
         await client.metadata(recreated, deadline)

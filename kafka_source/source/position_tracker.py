@@ -299,6 +299,7 @@ class PositionTracker:
     ) -> dict[TopicPartition, int]:
         """Return the positions that the checkpoint or the group's committed offsets know."""
         known = [tp for tp in partitions if tp.topic not in lost_topics]
+        recreated = [tp for tp in partitions if tp.topic in lost_topics]
         # Where all copies of a partition emit rows, the committed offset is that of one copy only.
         uses_committed = not owned.copies and bool(start.partitions or self._options.group_start == "committed")
         committed: Mapping[TopicPartition, CommitOffset] = {}
@@ -306,7 +307,7 @@ class PositionTracker:
             fetched = fetch_committed(self._options)
             committed = {tp: fetched[tp] for tp in known if tp in fetched}
         elif uses_committed:
-            committed = self._owner.committed(known)
+            committed = self._owner.committed(known) | self._of_new_topics(recreated)
         elif not owned.copies:
             committed = self._rewound_since_start(self._owner.committed(known))
         committed = self._positions.without_stale(self._without_replayed(committed))
@@ -319,6 +320,18 @@ class PositionTracker:
         if self._generation is None and not start.partitions:
             start_and_end.log_committed_start(self._options, positions, commits=self._commits)
         return positions
+
+    def _of_new_topics(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        """Return the group's offsets in topics that were created again, which other members have read since.
+
+        A coordinator that was asked by the topic's id knows the new topic, and has none of the old one's offsets.
+        """
+        committed = self._owner.committed(partitions) if partitions else {}
+        return {
+            tp: entry
+            for tp, entry in committed.items()
+            if entry.topic_id is not None and not self._positions.is_own(entry)
+        }
 
     def _without_replayed(
         self, committed: Mapping[TopicPartition, CommitOffset]

@@ -21,7 +21,8 @@ nobody but the user knows whether the output was too |
 | a position beyond the end of the log | what is left within the log, else its end (`failOnDataLoss=false`). The group \
 follows by a rewind, so that the offset from before counts nowhere; where the query commits nothing, it is stale |
 | a position in a log that has lost records before it, as the leader epochs tell | where the logs diverge, likewise |
-| its topic was created again | the new topic's first offset |
+| its topic was created again | the group's offset, if another member has committed it and the coordinator keeps \
+offsets by topic id (from Kafka 4.1 on); else the new topic's first offset |
 | nothing | where the starting options say; if it was added while the query ran, its first offset |
 
 Between two rebalances it continues at the end of the last micro-batch.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -102,11 +102,11 @@ class Start:
             query.options, cluster, self.group, [TP], self.positions, program_commits=program
         )
 
-    def position(self, checkpoint: StreamOffset) -> int:
+    def position(self, checkpoint: StreamOffset, lost_topics: Collection[str] = ()) -> int:
         self.positions.learn(checkpoint)
         self.tracker.compare_with_group(checkpoint)
         owned = OwnedPartitions({TP: 0}, 1, 1)
-        starts = self.tracker.resolve(checkpoint, owned, [TP], set())
+        starts = self.tracker.resolve(checkpoint, owned, [TP], lost_topics)
         diverged = self.tracker.diverged(starts, {TP: self.log.end}, {TP: self.log.epoch})
         self.starts = self.tracker.move_back_into_log(starts, {TP: self.log.end}, diverged)
         return self.starts[TP]
@@ -137,6 +137,16 @@ def test_a_group_that_is_ahead_is_followed_unless_it_is_by_own_commits(own, grou
         return
     assert start.position(at(own)) == (own if put_back and choice == "replay" else max(own, group))
     assert start.group.entries[TP].offset == (own if put_back and choice == "replay" and commit != "none" else group)
+
+
+@pytest.mark.parametrize(
+    ("who", "topic_id", "position"), [("another", "new", 7), ("", "new", 7), ("another", None, 0), (MINE, "new", 0)]
+)
+def test_a_topic_created_again_continues_where_others_are_if_the_coordinator_knows_its_id(who, topic_id, position):
+    entry = CommitOffset(7, metadata=who, topic_id=topic_id)
+    start = Start({TP: entry}, 100, commit="batch")
+    # Whoever plans has left lost topics out of the checkpoint's offset.
+    assert start.position(StreamOffset(stream=MINE), {"t"}) == position
 
 
 @given(offsets, offsets, commits, st.integers(0, 99))
