@@ -142,7 +142,7 @@ def test_a_group_goes_on_where_it_has_committed(
         assert stream.schema.names == ["value"]
         assert stream.progress.records == 80 and stream.progress.lag == 0
     assert committed(groups, name) == 40, "what nobody asked to commit is not committed"
-    with arrow.consume(name, settings, columns="value string", max_wait=0) as stream:
+    with arrow.consume(name, settings, columns="value string", max_wait=0, engine=engine) as stream:
         assert sorted(numbers(stream)) == list(range(40, 80))
     assert [one.message for one in caplog.records if one.name.startswith("kafka")] == [], "no warning for what is meant"
 
