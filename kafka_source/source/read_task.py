@@ -515,7 +515,7 @@ def _committer(session: SlotSession, query: Query, task: ReadTask) -> _Commit:
     # earlier one. In a replay the slot may own other partitions than those that it reads.
     owned = session.credentials.partitions or [r.topic_partition for r in task.ranges]
     name = transactional_id_of(session.credentials.group, owned)
-    committer = TransactionalCommitter(query.settings, name, timeout=patience, keep_ready=False)
+    committer = TransactionalCommitter(query.settings, name, timeout=patience, one_of_attempts=True)
 
     def commit(ends: Mapping[TopicPartition, CommitOffset]) -> None:
         try:

@@ -100,17 +100,19 @@ class TransactionalCommitter:
         transactional_id: The id to own, from now on. Brokers keep each id for 7 days, so use a bounded number of them;
             see `transactional_id_of`.
         timeout: Seconds for one commit, with all its tries.
-        keep_ready: Take the next epoch as soon as a transaction has ended, unless the coordinator has given it with
-            the end (KIP-890's second protocol). False for a committer that commits once.
+        one_of_attempts: It commits once, as one attempt of a task. A later attempt takes the id, and keeps it whatever
+            became of this commit. Any other committer repeats a commit of unknown outcome in an epoch that it takes
+            again, and takes the next epoch as soon as a transaction has ended, unless the coordinator has given it with
+            the end (KIP-890's second protocol).
     """
 
     def __init__(
-        self, settings: Settings, transactional_id: str, *, timeout: float = 30.0, keep_ready: bool = True
+        self, settings: Settings, transactional_id: str, *, timeout: float = 30.0, one_of_attempts: bool = False
     ) -> None:
         self._client = cached_client(settings, "commit")
         self._transactional_id = transactional_id
         self._timeout = timeout
-        self._keep_ready = keep_ready
+        self._one_of_attempts = one_of_attempts
         # None after an error: then it is not known which transaction of the id was the last one.
         self._ended: OpenTransaction | None = None
         # Taken in the background, or given by the coordinator when it ended the last one. The first one fences an
@@ -185,12 +187,17 @@ class TransactionalCommitter:
         second = await commits_by_id(self._client, self._transactional_id, groups[0].member.group, deadline)
         transaction = replace(transaction, second_protocol=second)
         within = Deadline(min(_TRY_SECONDS, deadline.left))
-        given = await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)
+        try:
+            given = await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)
+        except UnknownOutcomeError:
+            # If a later attempt has taken the id meanwhile, it has committed the same offsets or later ones.
+            self._ended = transaction if self._one_of_attempts else None
+            raise
         self._ended = transaction
         if given is not None:
             self._ready = Future()
             self._ready.set_result(given)
-        elif self._keep_ready:
+        elif not self._one_of_attempts:
             self._ready = self._client.loop.spawn(self._initialise(Deadline(self._timeout)))
 
     async def _next_transaction(self, deadline: Deadline) -> OpenTransaction:
@@ -211,6 +218,8 @@ class TransactionalCommitter:
             self._ended = None
             raise
         except UnknownOutcomeError as error:
+            if self._one_of_attempts:
+                raise
             # Most likely the epoch is ours, and its response was lost with a broker. If another process has taken the
             # id after all, that process is fenced at its next commit, and says so.
             log.info("commit transactional_id=%s takes the id again: %s", self._transactional_id, error)

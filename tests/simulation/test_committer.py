@@ -61,9 +61,9 @@ class Brokers:
 
         return handles
 
-    def committer(self, *, keep_ready: bool = True) -> TransactionalCommitter:
+    def committer(self, *, one_of_attempts: bool = False) -> TransactionalCommitter:
         settings = Settings({"bootstrap.servers": self.cluster.bootstrap_servers})
-        return TransactionalCommitter(settings, NAME, keep_ready=keep_ready)
+        return TransactionalCommitter(settings, NAME, one_of_attempts=one_of_attempts)
 
     def commit(self, committer: TransactionalCommitter, offset: int, topic_id: uuid.UUID | None = None) -> None:
         known = self.cluster.topics[TP.topic].id if topic_id is None else topic_id
@@ -243,6 +243,46 @@ def test_an_earlier_owner_is_fenced_when_a_new_one_is_created(version: int) -> N
         brokers.commit(second, 3)
         brokers.settle()
         assert brokers.committed() == 3
+
+    brokers.play(commits)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_attempt_whose_commit_is_not_answered_leaves_what_later_attempts_have_committed(version: int) -> None:
+    brokers = Brokers(version)
+    end = brokers.cluster.handlers[EndTxnRequest]
+
+    def commits() -> None:
+        first = brokers.committer(one_of_attempts=True)
+        brokers.cluster.handlers[EndTxnRequest] = lambda *_: None
+        process = brokers.world.process("later attempts")
+
+        def later() -> None:
+            brokers.cluster.handlers[EndTxnRequest] = end
+            for offset in (2, 3):
+                brokers.commit(brokers.committer(one_of_attempts=True), offset)
+                brokers.settle()
+
+        brokers.world.after(5.0, lambda: process.start(later))
+        with pytest.raises(FencedError, match="transactional id"):
+            brokers.commit(first, 1)
+        assert brokers.committed() == 3
+
+    brokers.play(commits)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_attempt_whose_commit_is_not_answered_repeats_it_where_nobody_has_taken_its_id(version: int) -> None:
+    brokers = Brokers(version)
+    end = brokers.cluster.handlers[EndTxnRequest]
+
+    def commits() -> None:
+        committer = brokers.committer(one_of_attempts=True)
+        brokers.cluster.handlers[EndTxnRequest] = lambda *_: None
+        brokers.world.after(9.0, lambda: brokers.cluster.handlers.update({EndTxnRequest: end}))
+        brokers.commit(committer, 1)
+        brokers.settle()
+        assert brokers.committed() == 1
 
     brokers.play(commits)
 
