@@ -123,7 +123,9 @@ def sources_of(progress: StreamingQueryProgress) -> list[SourceOffsets]:
             continue
         driver = _figures(shown)
         latest = _offset(_json(source.latestOffset))
-        available = latest.ends if latest is not None else driver.latest if driver is not None else {}
+        # Before 4.1 Spark shows the end of the micro-batch as the latest offset of a Python source.
+        told = {} if driver is None else driver.latest
+        available = told or ({} if latest is None else latest.ends)
         if latest is not None or available:
             found.append(SourceOffsets(number, end, available, start != shown, driver, shown.get("quota")))
     return found

@@ -19,8 +19,8 @@ from tests.support.progresses import end_of
 TP = TopicPartition("orders", 0)
 
 
-def progress(end: str) -> StreamingQueryProgress:
-    source = SimpleNamespace(startOffset=None, endOffset=end, latestOffset=None)
+def progress(end: str, latest: str | None = None) -> StreamingQueryProgress:
+    source = SimpleNamespace(startOffset=None, endOffset=end, latestOffset=latest)
     return cast(StreamingQueryProgress, SimpleNamespace(sources=[source]))
 
 
@@ -32,6 +32,12 @@ def test_the_offsets_of_a_source_are_found_as_each_pyspark_shows_them(shown: Cal
     assert found.latest == {TP: 12}
     assert found.driver is not None
     assert found.driver.group == "billing"
+
+
+def test_what_the_driver_tells_counts_where_spark_shows_the_end_as_the_latest_offset() -> None:
+    end = json.dumps(end_of({TP: Span(5, 10, 0)}, DriverFigures(1_000, "billing", latest={TP: 12})))
+    (found,) = sources_of(progress(end, latest=end))
+    assert found.behind == {TP: 2}
 
 
 @pytest.mark.parametrize("shown", ["", "null", "{", "nonsense", "{'a': open('x')}"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 import kafkagroup
 from docs.mistakes import CONNECT, Row, rows_of_page
+from kafkagroup.progress import lag_of
 from tests.apps.process import streaming_app
 from tests.support.records import produce, stream, written
 from tests.support.waiting import wait_until
@@ -46,6 +48,22 @@ def test_two_queries_of_one_session_with_different_groups(spark, kafka, topic, t
             query.stop()
     for group in ("one", "two"):
         assert written(tmp_path / group / "out") == list(range(200))
+
+
+def test_the_progress_tells_how_far_a_query_is_behind(spark, kafka, topic, tmp_path):
+    name = topic("behind", partitions=2)
+    produce(kafka.bootstrap_servers, name, 100)
+    frame = stream(spark, kafka, name, startingOffsets="earliest", maxOffsetsPerTrigger=40)
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.start()
+    try:
+        query.processAllAvailable()
+        batches = [one for one in query.recentProgress if one.numInputRows]
+    finally:
+        query.stop()
+    read = list(itertools.accumulate(one.numInputRows for one in batches))
+    assert [lag.total for one in batches for lag in lag_of(one)] == [100 - rows for rows in read]
+    assert len(batches) == 3
 
 
 @pytest.mark.timeout(500)
