@@ -841,8 +841,10 @@ class Run:
         """Let an attempt stand still until all work is done, before it initialises its id or adds a partition to it."""
 
         def freeze() -> None:
-            worker.freeze(None)
-            self._held.append(worker)
+            # Beside two attempts that stand still Spark runs no third one.
+            if not any(one.alive and _same_task(one, worker) for one in self._held):
+                worker.freeze(None)
+                self._held.append(worker)
 
         # In the second protocol a leader adds its partitions, where it leads all of them.
         alone = self.scenario.brokers == 1 and self.cluster.transaction_version >= 2
@@ -937,6 +939,11 @@ class Run:
         ended = any(query.starts > 1 or query.stops for query in self.queries)
         ended |= any(other.repeats for other in self.others)
         return ended or self.checks.lost_members > 0 or self.checks.has_set_back
+
+
+def _same_task(one: Process, other: Process) -> bool:
+    a, b = one.task, other.task
+    return a is not None and b is not None and (a.partition, a.properties) == (b.partition, b.properties)
 
 
 def run(seed: int, quiet_within: float = _QUIET_WITHIN) -> Verdict:
