@@ -89,6 +89,13 @@ class Query:
         return [Trigger(**json.loads(line)) for line in lines.read_text().splitlines()] if lines.exists() else []
 
 
+def set_speed(file: Path, per_second: int) -> None:
+    """Tell the query's tasks how many records a second they work; they never see half of it."""
+    new = file.with_suffix(".new")
+    new.write_text(str(per_second))
+    new.replace(file)
+
+
 def run(target: str, phase: float, interval: str | None) -> tuple[list[Event], list[Trigger]]:
     events: list[Event] = []
 
@@ -99,7 +106,7 @@ def run(target: str, phase: float, interval: str | None) -> tuple[list[Event], l
     with EmbeddedKafka(heap="1g", jvm_options=()) as kafka, TemporaryDirectory(prefix="kafkagroup-trigger-") as folder:
         servers, speed = kafka.bootstrap_servers, Path(folder, "speed")
         kafka.create_topic(TOPIC, partitions=PARTITIONS)
-        speed.write_text(str(SPEED))
+        set_speed(speed, SPEED)
         load = Load(servers, TOPIC, HIGH)
         job = {"servers": servers, "topic": TOPIC, "target": target, "folder": folder, "interval": interval}
         query = Query(job)
@@ -119,12 +126,12 @@ def run(target: str, phase: float, interval: str | None) -> tuple[list[Event], l
         burst(servers)
         time.sleep(phase)
         note("the sink stands still")
-        speed.write_text("0")
+        set_speed(speed, 0)
         time.sleep(phase / 2)
-        speed.write_text(str(SPEED))
+        set_speed(speed, SPEED)
         note("the sink works again")
         time.sleep(phase)
-        speed.write_text(str(SPEED // 5))
+        set_speed(speed, SPEED // 5)
         note("the work takes 5 times as long")
         time.sleep(phase)
         query.kill()
