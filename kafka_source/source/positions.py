@@ -89,6 +89,9 @@ class Positions:
         self._partitions: defaultdict[TopicPartition, _Partition] = defaultdict(_Partition)
         # Topics that were created again: their next commit may be lower than what the group has.
         self._recreated: set[str] = set()
+        # The ids of topics that were deleted or created again. The checkpoint has them until a micro-batch has read the
+        # new topic.
+        self._lost_ids: set[str] = set()
         self._start: StreamOffset | None = None
         self._newest = StreamOffset()
         self.stream: str | None = None
@@ -215,6 +218,7 @@ class Positions:
     def forget_topics(self, topics: Collection[str]) -> None:
         """Forget the offsets in topics that were deleted or created again."""
         self._recreated |= set(topics)
+        self._lost_ids |= {topic_id for name, topic_id in self._newest.topics.items() if name in topics}
         for tp, known in self._partitions.items():
             if tp.topic in topics:
                 known.next = None
@@ -314,8 +318,7 @@ class Positions:
     def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
         """Return offsets as they are committed: with the stream's id, rewinds' marks, leader epochs and topic ids."""
         epochs = {tp: self._epoch_of(tp, offset) for tp, offset in offsets.items()}
-        # Until a micro-batch has read a topic that was created again, the checkpoint has the old one's id.
-        ids = {name: topic_id for name, topic_id in self._newest.topics.items() if name not in self._recreated}
+        ids = {name: topic_id for name, topic_id in self._newest.topics.items() if topic_id not in self._lost_ids}
         return with_notes(offsets, self.rewinds(offsets), self.stream, epochs, ids)
 
     def _epoch_of(self, tp: TopicPartition, offset: int) -> int:

@@ -106,6 +106,23 @@ def test_a_topic_created_again_is_not_compared_until_it_is_committed() -> None:
     assert positions.comparable([B0, A1, A0]) == [A0, A1, B0]
 
 
+def test_no_offset_is_committed_by_the_id_of_a_topic_that_was_created_again() -> None:
+    positions, checkpoint = Positions(), StreamOffset({A0: Span(0, 5, 0)}, topics={"a": "old", "b": "same"})
+
+    def ids() -> dict[str, str | None]:
+        return {tp.topic: entry.topic_id for tp, entry in positions.with_notes({A0: 1, B0: 1}).items()}
+
+    positions.learn(checkpoint)
+    assert ids() == {"a": "old", "b": "same"}
+    positions.forget_topics({"a"})
+    # It commits where it begins, and has read nothing of the new topic yet.
+    positions.committed({A0: 0})
+    positions.learn(checkpoint)
+    assert ids() == {"a": None, "b": "same"}
+    positions.learn(StreamOffset({A0: Span(0, 1, 0)}, topics={"a": "new", "b": "same"}))
+    assert ids() == {"a": "new", "b": "same"}
+
+
 def test_of_a_rewound_partition_everything_is_missing_again() -> None:
     positions = Positions()
     positions.committed({A0: 5, A1: 5})
