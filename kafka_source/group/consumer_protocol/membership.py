@@ -163,9 +163,21 @@ class ConsumerMembership:
         """Return whether a commit that was refused may succeed with the credentials of now.
 
         A heartbeat may have raised an epoch, or its answer was lost: then the next one tells.
+
+        Raises:
+            RetriableError: The coordinator does not answer, so the slots may be members of a newer epoch.
         """
-        self.ask()
-        return self.lost() is None and self._credentials() != used
+        is_answered = self._ask()
+        if self.lost() is not None:
+            return False
+        if self._credentials() != used:
+            return True
+        if not is_answered:
+            raise RetriableError(
+                f"The coordinator of group {self._settings.group} has refused a commit and answers no heartbeat, which "
+                "would tell whether the slots have a newer epoch. The commit is tried again."
+            )
+        return False
 
     def rebalance_needed(self) -> str | None:
         """Return what `rejoin` would change, or None.
@@ -217,8 +229,13 @@ class ConsumerMembership:
 
     def ask(self) -> None:
         """Send heartbeats now; what they tell is known when this returns, if the coordinator answers."""
+        self._ask()
+
+    def _ask(self) -> bool:
+        """Send heartbeats now; return whether all were answered."""
         with contextlib.suppress(RetriableError, TimeoutError):
-            self._run(self._beat_all(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
+            return self._run(self._beat_all(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
+        return False
 
     def check(self) -> None:
         """Raise the error if the group has refused one of the slots."""

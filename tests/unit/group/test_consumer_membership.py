@@ -11,6 +11,7 @@ import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.errors import RetriableError
 from kafka_source.group.consumer_protocol import membership as module
 from kafka_source.group.consumer_protocol.member_state import State
 from kafka_source.group.consumer_protocol.membership import ConsumerMembership
@@ -56,3 +57,12 @@ def test_an_epoch_that_rises_while_tasks_get_their_credentials_is_published(
         asyncio.run(membership._watch_batch())
     assert [of_first.generation, of_second.generation] == [5, 5]
     assert published == ["sink"] * rises
+
+
+def test_a_commit_that_was_refused_is_tried_again_where_no_heartbeat_is_answered(
+    monkeypatch: pytest.MonkeyPatch, membership: ConsumerMembership
+) -> None:
+    """The answer with the newer epoch was lost, and the coordinator cannot be reached."""
+    monkeypatch.setattr(module, "_REQUEST_SECONDS", 0.2)
+    with pytest.raises(RetriableError, match="answers no heartbeat"):
+        membership.ask_for_newer_credentials(membership.credentials)
