@@ -77,6 +77,8 @@ class OtherClient:
             {"bootstrap.servers": cluster.bootstrap_servers, "request.timeout.ms": str(_REBALANCE_MS)}
         )
         self._written = 0
+        # Of how many partitions its last assignment as the leader was.
+        self._led: int | None = None
         self.repeats = False
         self.process: Process | None = None
 
@@ -113,6 +115,10 @@ class OtherClient:
                     self._world.sleep(self._world.random.uniform(0, _LOOK_SECONDS))
                     member.wait(0)
                     state = member.state
+                    if self._led not in (None, self._partitions()):
+                        # As any leader that watches its topics; it has no other way to start a rebalance.
+                        self._led = None
+                        break
                     try:
                         if state is None:
                             continue
@@ -132,10 +138,14 @@ class OtherClient:
         self._world.after(3.0, self.start)
 
     def _lead(self, protocol: str, said: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        cluster = ClusterMetadata({self._topic: len(self._cluster.topics[self._topic].partitions)})
+        self._led = self._partitions()
+        cluster = ClusterMetadata({self._topic: self._led})
         group = {member_id: decode_subscription(metadata) for member_id, metadata in said.items()}
         plan = load(protocol).assign(cluster, group)
         return {member_id: encode_assignment(assignment) for member_id, assignment in plan.items()}
+
+    def _partitions(self) -> int:
+        return len(self._cluster.topics[self._topic].partitions)
 
     def _begin(self, client: KafkaClient, state: MemberState) -> _Reading:
         owned = decode_assignment(state.state).partitions if state.state else ()
