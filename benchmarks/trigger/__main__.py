@@ -103,7 +103,10 @@ def run(target: str, phase: float, interval: str | None) -> tuple[list[Event], l
         events.append(Event(time.time(), name))
         print(f"  {name}", flush=True)
 
-    with EmbeddedKafka(heap="1g", jvm_options=()) as kafka, TemporaryDirectory(prefix="kafkagroup-trigger-") as folder:
+    with (
+        EmbeddedKafka(heap="1g", jvm_options=()) as kafka,
+        TemporaryDirectory(prefix="kafkagroup-trigger-", ignore_cleanup_errors=True) as folder,
+    ):
         servers, speed = kafka.bootstrap_servers, Path(folder, "speed")
         kafka.create_topic(TOPIC, partitions=PARTITIONS)
         set_speed(speed, SPEED)
