@@ -330,7 +330,7 @@ class PositionTracker:
         return {
             tp: entry
             for tp, entry in committed.items()
-            if entry.topic_id is not None and not self._positions.is_own(entry)
+            if self._positions.is_of_new_topic(entry) and not self._positions.is_own(entry)
         }
 
     def _without_replayed(

@@ -313,6 +313,10 @@ class Positions:
         """Return whether this stream has committed an offset of the group."""
         return self.stream is not None and OffsetNote.parse(entry.metadata).stream == self.stream
 
+    def is_of_new_topic(self, entry: CommitOffset) -> bool:
+        """Return whether an offset of the group is of a topic that was created again, and not of the one before it."""
+        return entry.topic_id is not None and entry.topic_id not in self._lost_ids
+
     # ---- what the driver commits
 
     def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:

@@ -140,12 +140,15 @@ def test_a_group_that_is_ahead_is_followed_unless_it_is_by_own_commits(own, grou
 
 
 @pytest.mark.parametrize(
-    ("who", "topic_id", "position"), [("another", "new", 7), ("", "new", 7), ("another", None, 0), (MINE, "new", 0)]
+    ("who", "topic_id", "position"),
+    [("another", "new", 7), ("", "new", 7), ("another", None, 0), ("another", "old", 0), (MINE, "new", 0)],
 )
 def test_a_topic_created_again_continues_where_others_are_if_the_coordinator_knows_its_id(who, topic_id, position):
     entry = CommitOffset(7, metadata=who, topic_id=topic_id)
     start = Start({TP: entry}, 100, commit="batch")
-    # Whoever plans has left lost topics out of the checkpoint's offset.
+    start.positions.learn(StreamOffset({TP: Span(0, 5, 0)}, stream=MINE, topics={"t": "old"}))
+    # Whoever plans leaves lost topics out of the checkpoint's offset.
+    start.positions.forget_topics({"t"})
     assert start.position(StreamOffset(stream=MINE), {"t"}) == position
 
 
