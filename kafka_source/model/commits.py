@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from assignors.model import TopicPartition
 
@@ -28,7 +28,7 @@ class CommitOffset:
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
-    topic_id: str | None = None
+    topic_id: str | None = field(default=None, compare=False)
 
 
 _REWOUND = "kafkagroup:rewound:"
