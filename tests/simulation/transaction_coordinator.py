@@ -198,9 +198,10 @@ class TransactionCoordinators:
         """The task whose process asks now."""
         return None if self._cluster.client is None else self._cluster.client.task
 
-    def _look(self, name: str, one: Transaction) -> None:
-        self._looks[name, self._cluster.client] = self._task, one.producer_id, one.epoch
-        if self._task is None:
+    def _look(self, name: str, one: Transaction | None) -> None:
+        seen = (-1, -1) if one is None else (one.producer_id, one.epoch)
+        self._looks[name, self._cluster.client] = self._task, *seen
+        if self._task is None and one is not None:
             self.seen[name] = one.producer_id, one.epoch, one.state
 
     def _is_exhausted(self, epoch: int) -> bool:
@@ -403,9 +404,10 @@ class TransactionCoordinators:
         def describe(name: str) -> Any:
             one = self.transactions.get(name)
             code = self._refusal(broker, name, "DescribeTransactions", 0 if one else E.TRANSACTIONAL_ID_NOT_FOUND)
+            if code in (0, E.TRANSACTIONAL_ID_NOT_FOUND):
+                self._look(name, one)
             if code or one is None:
                 return state_type(error_code=int(code), transactional_id=name)
-            self._look(name, one)
             topics: dict[str, list[int]] = {}
             for topic, number in sorted(one.partitions):
                 topics.setdefault(topic, []).append(number)
