@@ -382,13 +382,11 @@ class Member:
             # A coordinator describes what it knows to be replicated. After it has loaded the group, that may be behind
             # what it refuses by, so the same request is sent again.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if self.id_before is None:
-            # It joined as a new member. The holder is a process of before, whose session had ended at the coordinator
-            # of before and ends here too; or another process, which is still there after a session timeout.
+        if holder != self.id_before:
+            # A process of before, whose session had ended at the coordinator of before, and ends here too; or another
+            # process, which is still there after a session timeout.
             self._holder_may_end = self._holder_may_end or Deadline(self.settings.session_timeout_ms / 1000)
             return code if self._holder_may_end.over else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if holder != self.id_before:
-            return code
         log.warning(
             "join group=%s member=%s: the new coordinator knows the member id of before only; joining again",
             self.settings.group,
