@@ -123,7 +123,7 @@ def sources_of(progress: StreamingQueryProgress) -> list[SourceOffsets]:
             continue
         driver = _figures(shown)
         latest = _offset(_json(source.latestOffset))
-        # Before 4.1 Spark shows the end of the micro-batch as the latest offset of a Python source.
+        # Spark 4.0 shows the end of the micro-batch as the latest offset of a Python source.
         told = {} if driver is None else driver.latest
         available = told or ({} if latest is None else latest.ends)
         if latest is not None or available:
