@@ -64,7 +64,7 @@ _MAX_SHOWN = 100
 
 
 class RebalanceTimeout(RetriableError):  # noqa: N818 - what happened, not a kind of error
-    """Other members of the group have not rejoined in time."""
+    """Another member still has what this one waits for: it has not rejoined, or holds the instance id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,10 +410,14 @@ class Member:
     async def _back_off(self, deadline: Deadline, failed: Step) -> None:
         pause = self._client.settings.retry.pause(failed.membership.failures - 1)
         if deadline.left <= pause:
-            raise ConnectionLost(
-                f"Joining group {self.settings.group} failed within {deadline.seconds:.0f} s: its coordinator is not "
-                "available."
-            )
+            failing = f"Joining group {self.settings.group} failed within {deadline.seconds:.0f} s"
+            if self._holder_may_end is not None:
+                raise RebalanceTimeout(
+                    f"{failing}: another member has its instance id {self.settings.instance_id}. If that member's "
+                    f"process has ended, its session ends within {self.settings.session_timeout_ms / 1000:.0f} s; if "
+                    "it runs, give each query a kafka.group.instance.id of its own."
+                )
+            raise ConnectionLost(f"{failing}: its coordinator is not available.")
         await asyncio.sleep(pause)
 
     def _late(self, deadline: Deadline, problem: RetriableError) -> RetriableError:

@@ -15,7 +15,7 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownGroupError, UnknownOutcomeError
-from kafka_source.group import leader, member
+from kafka_source.group import RebalanceTimeout, leader, member
 from kafka_source.group import slot as slot_module
 from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.group.requests import DEAD, GroupDescription, commit_offsets, describe_either
@@ -165,8 +165,12 @@ def test_a_member_that_was_replaced_before_its_sync_stops(proxied):
         return [frame.payload]
 
     proxy.on_request = replace_the_first
+    third = members.make("orders", slots=1, leave_on_close=False, session_timeout_ms=6_000)
+    # The second could be a process that has ended, until its session would have ended.
+    with pytest.raises(RebalanceTimeout, match=r"another member has its instance id .*-app-0.* within 6 s"):
+        third.join(3)
     with pytest.raises(FencedError, match="Another process has joined"):
-        members.make("orders", slots=1, leave_on_close=False).join(30)
+        third.join(30)
     assert replaced
     assert second.rebalance_needed() is None
     assert held(second) == everything("orders", 6)
