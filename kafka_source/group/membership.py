@@ -43,7 +43,7 @@ from kafka_source.group.requests import (
 )
 from kafka_source.group.slot import Slot, is_renewal_asked, leave_slots
 from kafka_source.group.topics import SubscribedTopics
-from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
+from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import Rebalance, RebalanceCause
@@ -153,7 +153,7 @@ class GroupMembership:
             return self._run(self._rounds.enter(joining, deadline), timeout_s)
         except BaseException:
             if self._settings.leave_on_close:
-                with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(ConnectionLost):
                     self.leave()
             raise
 
@@ -254,7 +254,7 @@ class GroupMembership:
 
     def ask(self) -> None:
         """Send heartbeats now; what they tell is known when this returns, if the coordinator answers."""
-        with contextlib.suppress(RetriableError, TimeoutError):
+        with contextlib.suppress(RetriableError):
             self._run(self._heartbeats.send(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
 
     def check(self) -> None:
@@ -396,7 +396,7 @@ class GroupMembership:
         if not self._closed:
             self._closed = True
             if self._settings.leave_on_close:
-                with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(ConnectionLost):
                     self.leave()
             else:
                 self.detach()

@@ -95,8 +95,15 @@ class KafkaClient:
     # ---- for synchronous code
 
     def run(self, work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
-        """Run one of the coroutines below and return its result."""
-        return self.loop.run(work, timeout)
+        """Run one of the coroutines below and return its result.
+
+        Raises:
+            ConnectionLost: It took longer than `timeout` seconds, as where this process or the brokers stood still.
+        """
+        try:
+            return self.loop.run(work, timeout)
+        except TimeoutError as error:
+            raise ConnectionLost(f"The brokers have not answered in time: {error}.") from error
 
     def open_socket(self, endpoint: Endpoint, client_id: str | None = None) -> BlockingConnection:
         """Open a blocking, authenticated connection to a broker (`Broker.endpoint`), with this client id if given."""

@@ -19,7 +19,6 @@ from kafka_source.errors import (
     FencedError,
     InvalidConfigurationError,
     KafkaGroupError,
-    RefreshRetriableError,
     RetriableError,
     UnknownOutcomeError,
     UnknownTopicError,
@@ -39,7 +38,7 @@ from kafka_source.options.assignment_strategies import REDUNDANT, strategies_of
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry
-from kafka_source.source.owners import CommittingOwner, OwnedPartitions, OwnerEvents
+from kafka_source.source.owners import CommittingOwner, OwnedPartitions, OwnerEvents, SlotsRemovedError
 from kafka_source.source.positions import Positions
 from kafka_source.transactions.offset_committer import (
     TransactionalCommitter,
@@ -376,7 +375,7 @@ class GroupMemberOwner(CommittingOwner):
         """Commit as `commit` does; a coordinator that is away or loads the group is waited for.
 
         Raises:
-            RefreshRetriableError: The group has removed the slots, and they join again when the trigger begins again.
+            SlotsRemovedError: The group has removed the slots, and they join again when the trigger begins again.
         """
         deadline = Deadline(self._group.coordinator_timeout_ms / 1000)
         try:
@@ -385,7 +384,7 @@ class GroupMemberOwner(CommittingOwner):
             if self._stops or error.code == ErrorCode.FENCED_INSTANCE_ID:
                 raise
             self.ask()
-            raise RefreshRetriableError(str(error)) from error
+            raise SlotsRemovedError(str(error)) from error
         self._positions.committed(offsets)
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:

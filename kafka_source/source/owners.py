@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
+from kafka_source.errors import (
+    FencedError,
+    InvalidConfigurationError,
+    KafkaGroupError,
+    RefreshRetriableError,
+    UnknownTopicError,
+)
 from kafka_source.group.requests import commit_offsets, describe_either, fetch_all_committed, fetch_entries
 from kafka_source.kafka_client import cached_client
 from kafka_source.model.commits import CommitOffset
@@ -33,6 +39,10 @@ log = logging.getLogger(__name__)
 _COMMIT_SECONDS = 30.0
 # A query without new records commits nothing, so this is more than a micro-batch ever has.
 _MAX_COMMITS = 32
+
+
+class SlotsRemovedError(RefreshRetriableError):
+    """The group has removed the query's slots, so the trigger begins again in the generation that they join next."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source.group_member_owner import GroupMemberOwner
-from kafka_source.source.owners import OwnedPartitions, PartitionOwner, Standalone, StaticPartitions
+from kafka_source.source.owners import OwnedPartitions, PartitionOwner, SlotsRemovedError, Standalone, StaticPartitions
 from kafka_source.source.plan import Admission, spans
 from kafka_source.source.position_tracker import PositionTracker
 from kafka_source.source.positions import Positions
@@ -182,7 +182,7 @@ class StreamPlanner:
             self._owner.finish(self._positions.current_ends(known))
             if self._owner.commit_and_rejoin({}).generation != owned.generation:
                 # If that commit was refused, the slots have rejoined, and others may have read on in between.
-                raise RefreshRetriableError("The slots have joined the group again since the positions were looked up.")
+                raise SlotsRemovedError("The slots have joined the group again since the positions were looked up.")
         ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
         if ends == starts and leaderless and self._admission.runs_to_an_end:
             raise NoLeaderError(leaderless)
@@ -361,6 +361,10 @@ class StreamPlanner:
                 return True
             if isinstance(error, _LeaderBehindError):
                 # For as long as the resolver believes it.
+                return True
+            if isinstance(error, SlotsRemovedError):
+                # A rejoin takes as long as the other members take.
+                deadline = None
                 return True
             deadline = deadline or Deadline(_TRIGGER_RETRY_SECONDS)
             self._topics.refresh()

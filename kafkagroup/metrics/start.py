@@ -85,7 +85,7 @@ class TransactionWatcher:
         for prefix in self._watch.prefixes:
             try:
                 points += self._points(prefix)
-            except (KafkaGroupError, TimeoutError) as error:
+            except KafkaGroupError as error:
                 # Without figures the gauges go, so that nobody takes an old figure for a new one.
                 problems.append(f"{prefix}: {error}")
         gauges = frozenset(p.series for p in points)

@@ -40,7 +40,7 @@ from kafka_source.group.requests import (
 )
 from kafka_source.group.slot import publish_owners
 from kafka_source.group.topics import topics_of
-from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot, cached_client
+from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, Snapshot, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import Rebalance, RebalanceCause
@@ -126,7 +126,7 @@ class ConsumerMembership:
                 self._join(Reason(RebalanceCause.START, "the query starts"), Deadline(timeout_s)), timeout_s
             )
         except BaseException:
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(ConnectionLost):
                 self.leave()
             raise
 
@@ -233,7 +233,7 @@ class ConsumerMembership:
 
     def _ask(self) -> bool:
         """Send heartbeats now; return whether all were answered."""
-        with contextlib.suppress(RetriableError, TimeoutError):
+        with contextlib.suppress(RetriableError):
             return self._run(self._beat_all(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
         return False
 
@@ -313,7 +313,7 @@ class ConsumerMembership:
         """Leave the group, and close all connections; static members of the user's say that they will come back."""
         if not self._closed:
             self._closed = True
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(ConnectionLost):
                 self._run(self._stop(comes_back=not self._settings.leave_on_close), _CLOSE_SECONDS)
         self._client.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -65,6 +66,15 @@ def listener() -> Iterator[Endpoint]:
 def raw(sock: socket.socket) -> BlockingConnection:
     versions = ApiVersions({FindCoordinatorRequest.API_KEY: (0, 3)})
     return BlockingConnection(sock, Session(versions), "me", Endpoint("b", 1), 0.0)
+
+
+def test_a_call_that_is_not_done_in_time_is_an_error_after_which_others_try_again() -> None:
+    client = KafkaClient(Settings({"bootstrap.servers": "b:1"}))
+    try:
+        with pytest.raises(ConnectionLost, match=r"The brokers have not answered in time: not done within 0\.05 s"):
+            client.run(asyncio.sleep(30), 0.05)
+    finally:
+        client.close()
 
 
 def test_a_task_waits_for_a_whole_response_only_so_long(dripping: socket.socket) -> None:
