@@ -69,8 +69,9 @@ def _is_not_counted(item: pytest.Item) -> bool:
     return with_spark or item.get_closest_marker("hypothesis") is not None or not _RANDOM.isdisjoint(item.path.parts)
 
 
-# A busy machine is no failure.
-hypothesis.settings.register_profile("kafkagroup", deadline=None)
+# A busy machine is no failure. Examples took a tenth of CI's processor time: `--hypothesis-profile thorough` has more.
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
+hypothesis.settings.register_profile("kafkagroup", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("kafkagroup")
 
 # Without it Spark's workers may be another Python than the one that runs the tests.

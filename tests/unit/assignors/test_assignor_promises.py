@@ -11,7 +11,7 @@ from assignors import Assignment, Assignor, ClusterMetadata, GroupSubscription, 
 from assignors.testing import check_assignor
 from examples.my_assignor import FewestBytesAssignor
 
-EXAMPLES = 40
+EXAMPLES = 20
 
 # `check_assignor` draws its groups with Hypothesis.
 pytestmark = pytest.mark.hypothesis
