@@ -299,7 +299,6 @@ class PositionTracker:
     ) -> dict[TopicPartition, int]:
         """Return the positions that the checkpoint or the group's committed offsets know."""
         known = [tp for tp in partitions if tp.topic not in lost_topics]
-        recreated = [tp for tp in partitions if tp.topic in lost_topics]
         # Where all copies of a partition emit rows, the committed offset is that of one copy only.
         uses_committed = not owned.copies and bool(start.partitions or self._options.group_start == "committed")
         committed: Mapping[TopicPartition, CommitOffset] = {}
@@ -307,7 +306,7 @@ class PositionTracker:
             fetched = fetch_committed(self._options)
             committed = {tp: fetched[tp] for tp in known if tp in fetched}
         elif uses_committed:
-            committed = self._owner.committed(known) | self._of_new_topics(recreated)
+            committed = self._of_existing_topics(self._owner.committed([*partitions]), lost_topics)
         elif not owned.copies:
             committed = self._rewound_since_start(self._owner.committed(known))
         committed = self._positions.without_stale(self._without_replayed(committed))
@@ -321,16 +320,18 @@ class PositionTracker:
             start_and_end.log_committed_start(self._options, positions, commits=self._commits)
         return positions
 
-    def _of_new_topics(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return the group's offsets in topics that were created again, which other members have read since.
+    def _of_existing_topics(
+        self, committed: Mapping[TopicPartition, CommitOffset], lost_topics: Collection[str]
+    ) -> dict[TopicPartition, CommitOffset]:
+        """Return the group's offsets; in topics that were created again, those of members that have read them since.
 
         A coordinator that was asked by the topic's id knows the new topic, and has none of the old one's offsets.
         """
-        committed = self._owner.committed(partitions) if partitions else {}
         return {
             tp: entry
             for tp, entry in committed.items()
-            if self._positions.is_of_new_topic(entry) and not self._positions.is_own(entry)
+            if tp.topic not in lost_topics
+            or (self._positions.is_of_new_topic(entry) and not self._positions.is_own(entry))
         }
 
     def _without_replayed(
