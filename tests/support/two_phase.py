@@ -93,6 +93,11 @@ class Sink:
             one.transaction for one in self._run(list_open(cached_client(self.settings), self.prefix, Deadline(30)))
         ]
 
+    def decided(self) -> Sequence[OpenTransaction]:
+        """The transactions of a decision that is not recorded as finished."""
+        found = self._run(self._phases().decided(Deadline(30)))
+        return () if found is None else found.transactions
+
     def _phases(self) -> TwoPhaseCommit:
         return TwoPhaseCommit(cached_client(self.settings), self.prefix)
 

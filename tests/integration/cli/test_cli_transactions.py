@@ -8,12 +8,16 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from jsonschema import Draft202012Validator
+from kafka.record.default_records import DefaultRecordBatchBuilder
 from typer.testing import CliRunner
 
 from docs.json_documents import DOCUMENTS
+from kafka_source.kafka_client import Deadline, cached_client
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.record_messages import ProduceRequest
 from tests.support.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
 
 Topic = Callable[..., str]
@@ -116,6 +120,57 @@ def test_a_loss_is_accepted_only_in_so_many_words(kafka: EmbeddedKafka, topic: T
     assert "Committed 2 transactions of batch 0; 1 were lost." in command(kafka, *arguments[1:-2], "--accept-loss")
     Sink(kafka.bootstrap_servers, name).run(0, 1)
     assert visible(kafka, name, 100) == sorted(rows(0, 0) + rows(0, 2) + whole(1))
+
+
+@pytest.fixture
+def unverified(kafka: EmbeddedKafka) -> Iterator[None]:
+    """The brokers take records of transactions that their coordinator does not know of, as all did before Kafka 3.6."""
+
+    admin = kafka.admin()
+
+    def set_verification(value: str) -> None:
+        entry = ConfigEntry(
+            "transaction.partition.verification.enable", value, incremental_operation=AlterConfigOpType.SET
+        )
+        broker = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+        for done in admin.incremental_alter_configs([broker]).values():
+            done.result(30)
+
+    set_verification("false")
+    yield
+    set_verification("true")
+
+
+def test_a_commit_marker_that_a_broker_has_lost_is_written(
+    kafka: EmbeddedKafka, topic: Topic, unverified: None
+) -> None:
+    """The partition holds records of a transaction of the second protocol, which its coordinator has committed."""
+    name, other = topic("cli-lost"), topic("cli-lost-marker", partitions=1)
+    assert in_a_process("sink-committed", kafka.bootstrap_servers, name, batches=(3,)) == SIGKILL
+    sink = Sink(kafka.bootstrap_servers, name)
+    lost = min(sink.decided(), key=lambda one: one.transactional_id)
+    assert lost.second_protocol
+    builder = DefaultRecordBatchBuilder(2, 0, True, lost.producer_id, lost.epoch, 0, 1 << 20)
+    builder.append(0, 0, None, b"behind it", [])
+    of_topic = ProduceRequest.TopicProduceData
+    records = of_topic.PartitionProduceData(0, bytes(builder.build()))
+    request = ProduceRequest(lost.transactional_id, -1, 10_000, [of_topic(other, partition_data=[records])])
+    client = cached_client(sink.settings)
+    # From version 12 on a request adds its partition to the transaction, which has ended.
+    answer = client.run(client.send(1, request, Deadline(30), 11))
+    assert [one.error_code for of in answer.responses for one in of.partition_responses] == [0]
+    assert visible(kafka, other) == []
+
+    repair = ("repair", "--prefix", name, "--topic", other, "--topic", name)
+    shown = command(kafka, *repair)
+    assert lost.transactional_id in shown
+    assert "add --yes" in shown
+    assert visible(kafka, other) == []
+    assert "Wrote 1 commit markers." in command(kafka, *repair, "--yes")
+    assert visible(kafka, other, 1) == [b"behind it"]
+    assert command(kafka, *repair) == f"No commit marker of {name} is missing.\n"
+    sink.run(4)
+    assert visible(kafka, name, 120) == whole(3, 4)
 
 
 def test_brokers_that_are_not_there_are_told() -> None:
