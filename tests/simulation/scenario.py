@@ -841,8 +841,7 @@ class Run:
         """Let an attempt stand still until all work is done, before it initialises its id or adds a partition to it."""
 
         def freeze() -> None:
-            # Beside two attempts that stand still Spark runs no third one.
-            if not any(one.alive and _same_task(one, worker) for one in self._held):
+            if not self._is_held_beside(worker):
                 worker.freeze(None)
                 self._held.append(worker)
 
@@ -853,10 +852,17 @@ class Run:
         worker.before(request.API_KEY, freeze, skip=1 if how > 0.7 else 0)
         return True
 
+    def _is_held_beside(self, worker: Process) -> bool:
+        """Return whether another attempt of its task stands still: beside two of them Spark runs no third one."""
+        held = (*self._held, *self.checks.publishers.values())
+        return any(one.alive and _same_task(one, worker) for one in held)
+
     def _publish_late(self, query: Query, worker: Process) -> bool:
         """Let the attempt that publishes stand still until that of another batch or run has published, and kill it."""
 
         def freeze() -> None:
+            if self._is_held_beside(worker):
+                return
             worker.freeze(None)
             self.checks.publishers[f"{GROUP_ID}-read-by-{query.name}"] = worker
             if self.world.random.random() < 0.7:
