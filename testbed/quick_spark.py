@@ -59,7 +59,8 @@ def add_bytecode(archive: Path) -> None:
             rx=re.compile("/tests/"),
             invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
         )
-        with zipfile.ZipFile(Path(scratch, "new.zip"), "w", zipfile.ZIP_DEFLATED) as new:
+        # Not compressed: a worker that is not forked starts in 0.52 s of processor time then, and not in 0.59 s.
+        with zipfile.ZipFile(Path(scratch, "new.zip"), "w", zipfile.ZIP_STORED) as new:
             for file in sorted(sources.rglob("*")):
                 new.write(file, file.relative_to(sources))
         Path(scratch, "new.zip").replace(archive)
