@@ -420,5 +420,10 @@ FOUND_BY = {
     "write in a batch that has ended": 766,
     "take the id of another attempt": 182,
     "prepare before the flush": 5,
+    "take what comes late for no new data": 824,
+    "do not commit again after the epoch has risen": 776,
+    "join again with another instance id": 765,
+    "commit offsets in a transaction before the decision": 221,
+    "decide in a new epoch": 1163,
 }
 """A seed that finds each of the mutations that are found in 2,200 seeds; below 300 it is the first one."""

@@ -71,13 +71,17 @@ class Output:
         self.batches = {batch: tuple(_cut(ranges, tp, end)) for batch, ranges in self.batches.items()}
 
     def readable(self, tasks: Iterable[ReadTask]) -> Iterable[Range]:
-        """Yield what tasks would read now: what the logs have of it, and nothing of a topic that was created again."""
+        """Yield what tasks would read now: what the logs have of it, and nothing of a topic that was created again.
+
+        A task ends where the records of the epoch end with whose leader it was planned.
+        """
         for task in tasks:
             for r in task.ranges:
                 name, number = r.topic_partition
                 known, topic = topic_id_of(task.topics.get(name)), self._cluster.topics[name]
                 if known in (None, topic.id):
-                    yield name, number, r.start, min(r.end, topic.partitions[number].end)
+                    log = topic.partitions[number]
+                    yield name, number, r.start, min(r.end, log.end if r.epoch < 0 else log.end_of(r.epoch))
 
     def write(self, query: str, number: int, ranges: tuple[Range, ...], *, since: int) -> None:
         """Keep what a batch has read that was planned after so many losses."""
