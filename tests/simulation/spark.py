@@ -293,7 +293,7 @@ class Query:
         if planner is not None:
             try:
                 planner.close()
-            except (KafkaGroupError, TimeoutError) as error:
+            except KafkaGroupError as error:
                 self.world.tell(self.name, f"closing fails: {error}")
 
     def _run(self, planner: MicroBatches, batch: _Batch) -> None:
