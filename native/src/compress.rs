@@ -65,13 +65,14 @@ pub struct Compressor {
     codec: Codec,
     packed: Vec<u8>,
     snappy: snap::raw::Encoder,
-    lz4: CompressTable,
+    /// In a box of its own: it is aligned to 64 bytes, and Python aligns an object, which contains all of this, to 16.
+    lz4: Box<CompressTable>,
     zstd: Option<CCtx<'static>>,
 }
 
 impl Compressor {
     pub fn new(codec: Codec) -> Self {
-        let (snappy, lz4) = (snap::raw::Encoder::new(), CompressTable::default());
+        let (snappy, lz4) = (snap::raw::Encoder::new(), Box::default());
         Self { codec, packed: vec![], snappy, lz4, zstd: None }
     }
 

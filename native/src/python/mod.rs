@@ -10,6 +10,7 @@ mod errors;
 mod rows;
 mod scan;
 
+use pyo3::PyClass;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -30,21 +31,27 @@ const INTERFACE: u32 = 7;
 fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("INTERFACE", INTERFACE)?;
-    module.add_class::<RecordSet>()?;
-    module.add_class::<BatchBuilder>()?;
-    module.add_class::<Batch>()?;
-    module.add_class::<encoder::BatchEncoder>()?;
-    module.add_class::<scan::Scan>()?;
-    module.add_class::<decoders::AvroDecoder>()?;
-    module.add_class::<decoders::ProtobufDecoder>()?;
-    module.add_class::<decoders::JsonDecoder>()?;
-    module.add_class::<decoders::DecodedValues>()?;
-    module.add_class::<encoders::AvroEncoder>()?;
-    module.add_class::<encoders::ProtobufEncoder>()?;
-    module.add_class::<encoders::JsonEncoder>()?;
-    module.add_class::<encoders::EncodedValues>()?;
+    add_class::<RecordSet>(module)?;
+    add_class::<BatchBuilder>(module)?;
+    add_class::<Batch>(module)?;
+    add_class::<encoder::BatchEncoder>(module)?;
+    add_class::<scan::Scan>(module)?;
+    add_class::<decoders::AvroDecoder>(module)?;
+    add_class::<decoders::ProtobufDecoder>(module)?;
+    add_class::<decoders::JsonDecoder>(module)?;
+    add_class::<decoders::DecodedValues>(module)?;
+    add_class::<encoders::AvroEncoder>(module)?;
+    add_class::<encoders::ProtobufEncoder>(module)?;
+    add_class::<encoders::JsonEncoder>(module)?;
+    add_class::<encoders::EncodedValues>(module)?;
     module.add_function(wrap_pyfunction!(scan::headers, module)?)?;
     errors::add_to(module)
+}
+
+/// Adds a class whose values Python can hold: it aligns objects to 16 bytes, and `PyO3` does not look at that.
+fn add_class<T: PyClass>(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    const { assert!(align_of::<T>() <= 16, "put what needs a larger alignment into a box") };
+    module.add_class::<T>()
 }
 
 #[derive(FromPyObject)]
