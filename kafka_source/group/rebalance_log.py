@@ -57,7 +57,7 @@ class OtherMembers:
         try:
             deadline = Deadline(min(timeout_s, _DESCRIBE_SECONDS))
             described = await describe_either(self._client, self._settings.group, deadline)
-        except (KafkaGroupError, TimeoutError) as error:
+        except KafkaGroupError as error:
             log.debug("describe group=%s failed: %s", self._settings.group, error)
             return None
         self.log_members(described.members, topics, own)
@@ -144,7 +144,7 @@ async def log_progress(client: KafkaClient, settings: GroupSettings) -> None:
         await asyncio.sleep(PROGRESS_SECONDS)
         try:
             described = await describe_either(client, settings.group, Deadline(_DESCRIBE_SECONDS))
-        except (KafkaGroupError, TimeoutError) as error:
+        except KafkaGroupError as error:
             state, others = f"unknown ({error})", []
         else:
             state = described.state
@@ -305,7 +305,7 @@ class RebalanceLog:
         """Return the names of all members of the group as its coordinator describes it; None if it does not answer."""
         try:
             found = await describe(self._client, self._group, Deadline(_DESCRIBE_SECONDS))
-        except (KafkaGroupError, TimeoutError) as error:
+        except KafkaGroupError as error:
             log.debug("rebalance group=%s: its members are unknown: %s", self._group, error)
             return None
         # The coordinator describes a group of the consumer protocol to this request as one without members.
