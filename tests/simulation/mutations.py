@@ -27,7 +27,7 @@ from kafka_source.produce.sender import Sender
 from kafka_source.sink.two_phase import open_transactions, prepare, source_offsets
 from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Ledger, LedgerState
-from kafka_source.source import group_member_owner, position_tracker, positions
+from kafka_source.source import batch, group_member_owner, position_tracker, positions
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -387,12 +387,14 @@ MUTATIONS = (
     Mutation(
         "commit partitions of other members", (group_member_owner.GroupMemberOwner, "_not_committed"), _commit_all
     ),
+    Mutation("keep no slots for the tasks of a batch", (batch, "start_keeper"), lambda _: lambda *_: None),
     Mutation("join again with another instance id", (model.GroupSettings, "instance_id"), _fresh_instance_ids),
     *(Mutation(*one, of_sink=True) for one in _OF_SINK),
 )
 
 FOUND_BY = {
     "commit before the sink has written": 0,
+    "keep no slots for the tasks of a batch": 103,
     "fetch offsets that a transaction is about to change": 542,
     "keep positions of before a rebalance": 1,
     "set the group back": 3,

@@ -43,6 +43,7 @@ from kafka_source.kafka_client.messages.transaction import (
 )
 from kafka_source.sink.two_phase.ledger import read_decision
 from tests.simulation import other_client
+from tests.simulation.batches import BatchApplication
 from tests.simulation.cluster import Cluster
 from tests.simulation.consumer_coordinator import ConsumerCoordinators
 from tests.simulation.group_coordinator import Committed, Group, GroupCoordinators, Key, Watch
@@ -73,6 +74,12 @@ _SHARE_OF_STATIC = 0.3
 _SHARE_OF_HARMLESS = 0.1
 # In every sixth seed something happens at a moment in which chance seldom has it. The other seeds stay as they are.
 _AIMED_EACH, _FIRST_AIMED = 6, 2
+# In every twelfth seed whose tasks do not run applications read the group in batches whose tasks commit.
+_BATCHES_EACH, _FIRST_WITH_BATCHES = 12, 7
+# Milliseconds: longer than all that a batch does.
+_LONG_POLL = 60_000
+# How long a keeper of slots may need to notice that its driver has ended, while nothing goes wrong.
+_KEEPERS_END = 60.0
 # The last seconds of a story that are shown.
 _SHOWN_LINES = 120
 
@@ -104,6 +111,8 @@ class Scenario:
         sink: Whether they write to Kafka. Else their sink is another one.
         exactly_once: Whether that sink writes exactly once, and not at least once.
         others: How many other applications are in the group.
+        batches: How many Spark applications read the group in batches with `commit=task`.
+        batch_poll_ms: `kafka.max.poll.interval.ms` of these batches.
         timeout_ms: `kafka.transaction.timeout.ms` of the sink.
         transaction_version: The feature `transaction.version` at the beginning: 2 for KIP-890's second protocol.
         max_epoch: The highest epoch of a producer id.
@@ -126,6 +135,8 @@ class Scenario:
     sink: bool = False
     exactly_once: bool = True
     others: int = 0
+    batches: int = 0
+    batch_poll_ms: int = _LONG_POLL
     timeout_ms: int = 600_000
     transaction_version: int = 1
     max_epoch: int = 32_767
@@ -191,7 +202,7 @@ class Verdict:
             f"seed {scenario.seed}: {scenario.queries} queries with {scenario.slots} slots, {scenario.partitions} "
             f"partitions, {scenario.brokers} brokers, {scenario.strategy}, transactional={scenario.transactional}, "
             f"commit={scenario.commit}, sink={scenario.sink}, exactly_once={scenario.exactly_once}, "
-            f"static={scenario.static}, others={scenario.others}, "
+            f"static={scenario.static}, others={scenario.others}, batches={scenario.batches}, "
             f"transaction.version={scenario.transaction_version}, max_epoch={scenario.max_epoch}"
         ]
         faults = [f"  fault {fault}" for fault in scenario.faults]
@@ -267,6 +278,27 @@ _KINDS_WITH_TASKS: Sequence[str] = (
     "replace",
     "run stage again",
 )
+_KINDS_WITH_BATCHES: Sequence[str] = (
+    "kill",
+    "freeze",
+    "stop broker",
+    "freeze broker",
+    "cut",
+    "cut",
+    "slow broker",
+    "move group",
+    "move in rebalance",
+    "move transaction",
+    "add partitions",
+    "lose answers",
+    "lose answers",
+    "freeze before",
+    "freeze before",
+    "freeze before",
+    "kill before",
+    "kill before",
+    "run stage again",
+)
 # The requests before which a process may stand still or die.
 _DANGEROUS = tuple(
     one.API_KEY
@@ -323,7 +355,23 @@ def scenario_of(seed: int) -> Scenario:
     rng = random.Random(f"tasks {seed}")
     if rng.random() < _SHARE_WITH_TASKS:
         return _aimed(_with_transactions(_with_tasks(scenario, rng)))
+    if seed % _BATCHES_EACH == _FIRST_WITH_BATCHES:
+        return _with_transactions(_with_batches(scenario))
     return _aimed(_with_others(_with_losses(_with_transactions(scenario))))
+
+
+def _with_batches(scenario: Scenario) -> Scenario:
+    """Return a scenario with batches, and perhaps a stream, in the group."""
+    rng = random.Random(f"batches {scenario.seed}")
+    strategy = scenario.strategy if scenario.strategy != CONSUMER else "cooperative-sticky"
+    return replace(
+        scenario,
+        strategy=strategy,
+        queries=rng.choice((0, 1, 1)),
+        batches=rng.choice((1, 1, 2)),
+        batch_poll_ms=rng.choice((5_000, _LONG_POLL)),
+        faults=_faults(rng, _KINDS_WITH_BATCHES, scenario.brokers, _FAULTS_UNTIL),
+    )
 
 
 def _aimed(scenario: Scenario) -> Scenario:
@@ -542,7 +590,7 @@ class Run:
         if scenario.sink:
             self.cluster.create_topic(OUTPUT, OUTPUT_PARTITIONS)
         load = Load(share_of_long=scenario.share_of_long)
-        self.queries = [
+        self.queries: list[Query] = [
             Query(
                 world,
                 f"query-{number}",
@@ -554,6 +602,13 @@ class Run:
             )
             for number in range(scenario.queries)
         ]
+        self.batches = [
+            BatchApplication(
+                world, f"batches-{number}", self._batch_options(), self.output, load, runs_tasks=True, sink=None
+            )
+            for number in range(scenario.batches)
+        ]
+        self.queries += self.batches
         self.others = [self._other(f"other-{number}") for number in range(scenario.others)]
         self._produces = True
         # The partition that was behind at the last look: the next look, after the next event, begins with it.
@@ -575,7 +630,7 @@ class Run:
             "kafka.group.id": GROUP_ID,
             "group.members": str(scenario.slots),
             "startingOffsets": "earliest",
-            "kafka.max.poll.interval.ms": "60000",
+            "kafka.max.poll.interval.ms": str(_LONG_POLL),
             "kafka.request.timeout.ms": "10000",
             "kafka.metadata.max.age.ms": "5000",
             "commit.transactional": str(scenario.transactional).lower(),
@@ -595,6 +650,12 @@ class Run:
             "kafka.session.timeout.ms": str(scenario.session_ms),
             "kafka.heartbeat.interval.ms": "2000",
         }
+
+    def _batch_options(self) -> dict[str, str]:
+        """Return the options of batches: those of a stream without an instance id, but for what only streams have."""
+        of_streams = ("maxOffsetsPerTrigger", "group.on.lost", "kafka.group.instance.id")
+        options = {name: value for name, value in self._options(0).items() if name not in of_streams}
+        return {**options, "commit": "task", "kafka.max.poll.interval.ms": str(self.scenario.batch_poll_ms)}
 
     def _sink_options(self, query: int) -> dict[str, str] | None:
         scenario = self.scenario
@@ -634,16 +695,19 @@ class Run:
         for query in self.queries:
             for failure in query.errors:
                 verdict.failures[type(failure).__name__] += 1
-                if not self._explains(failure):
+                if not self._explains(failure, of_batch=isinstance(query, BatchApplication)):
                     verdict.problems.append(f"{query.name} has ended with {type(failure).__name__}: {failure}")
         return verdict
 
-    def _explains(self, failure: KafkaGroupError) -> bool:
-        """Return whether the faults explain that a query has ended with this error."""
+    def _explains(self, failure: KafkaGroupError, *, of_batch: bool) -> bool:
+        """Return whether the faults explain that a query or a batch has ended with this error."""
         scenario = self.scenario
         if isinstance(failure, BootstrapError):
             return True
-        if not scenario.runs_tasks:
+        if of_batch and isinstance(failure, FencedError):
+            # Its slots have left because its tasks came late, or an attempt has committed whose answer nobody has got.
+            return bool(scenario.faults) or scenario.batch_poll_ms < _LONG_POLL
+        if not scenario.runs_tasks and not of_batch:
             return isinstance(failure, FencedError) and self.checks.lost_members > 0 and scenario.on_lost == "stop"
         if isinstance(failure, LostTransactionsError) and failure.decided:
             return self.transactions.timed_out | self.transactions.overtaken >= set(failure.transactional_ids)
@@ -664,11 +728,21 @@ class Run:
         world.run(self.scenario.seconds)
         self._heal()
         world.run(self.scenario.seconds + self._quiet_within, done=self._is_quiet)
+        self._stop_batches()
         if self.scenario.runs_tasks:
             for worker in (*self._held, *self.checks.publishers.values()):
                 world.after(world.random.uniform(0, _LATE_ATTEMPTS / 3), worker.thaw)
             world.run(world.now + _LATE_ATTEMPTS)
         self._check_end()
+
+    def _stop_batches(self) -> None:
+        """End the applications that read batches: the keepers of their slots notice it, and leave the group."""
+        for one in self.batches:
+            one.stop()
+        ends = self.world.now + _KEEPERS_END
+        self.world.run(ends, done=lambda: not any(one.processes() for one in self.batches))
+        for one in self.batches:
+            self.verdict.problems.extend(f"{keeper} goes on without its driver" for keeper in one.keepers())
 
     def _produce(self) -> None:
         if self._produces:
@@ -784,6 +858,8 @@ class Run:
 
     def _some_process(self, query: Query) -> Process | None:
         """Return a process of a query: that of its planner, or of its sink or a worker."""
+        if isinstance(query, BatchApplication):
+            return self.world.random.choice([query.process, *query.processes()])
         if query.jobs is None:
             return query.process
         workers = [one for one in query.jobs.workers if one.alive]

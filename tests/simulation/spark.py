@@ -323,6 +323,11 @@ class Query:
             batch.run(planner, start, end)
             start = end
 
+    def work(self) -> None:
+        """Let the cluster work for as long as a batch takes it."""
+        long = self.world.random.random() < self.load.share_of_long
+        self.world.sleep(self.world.random.uniform(0, self.load.long if long else self.load.short))
+
     def pause(self) -> None:
         """Let a fault happen between two steps."""
         self.world.sleep(self.world.random.uniform(0, 0.02))
@@ -351,8 +356,7 @@ class _Batch:
             if query.sink is None:
                 query.output.in_flight[query.name, number] = ranges
             self._jobs.batch(number, tasks, self._read)
-        long = world.random.random() < load.share_of_long
-        world.sleep(world.random.uniform(0, load.long if long else load.short))
+        query.work()
         if query.sink is None:
             query.output.write(query.name, number, ranges, since=losses)
         query.pause()

@@ -16,14 +16,17 @@ import concurrent.futures
 import contextlib
 import contextvars
 import heapq
+import importlib
 import itertools
 import os
+import pickle
 import random
 import socket
 import threading
 import time
+import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 from unittest import mock
@@ -32,12 +35,14 @@ import greenlet
 from pyspark import TaskContext
 
 from kafka_source.cluster import lookup
-from kafka_source.group import model
+from kafka_source.group import model, slot_keeper
+from kafka_source.group.background import Siblings
 from kafka_source.kafka_client import RequestConnection, blocking_connection
 from kafka_source.kafka_client import client as client_module
 from kafka_source.produce.native_producer import NativeProducer
-from kafka_source.runtime import spark_processes
+from kafka_source.runtime import logs, spark_processes
 from kafka_source.sink import exactly_once
+from kafka_source.source import batch
 
 _T = TypeVar("_T")
 
@@ -164,6 +169,7 @@ class World:
         story: What has happened, as (time, who, what).
         network: How processes reach brokers.
         hub: The greenlet of the scheduler.
+        side_processes: What our code has started beside the processes of Spark.
     """
 
     network: Network
@@ -179,6 +185,7 @@ class World:
         self._later: list[tuple[float, int, Event]] = []
         self._numbers = itertools.count()
         self._processes: list[Process] = []
+        self.side_processes: list[Process] = []
         self.hub: greenlet.greenlet | None = None
         self._at_once = 0
         self.sockets: dict[int, Socket] = {}
@@ -312,7 +319,15 @@ class World:
                 (lookup, "EventLoop", _Loops(self)),
                 (client_module, "_clients", _Cache(self, client_module._client)),
                 (exactly_once, "_checks", _Cache(self, exactly_once._Check)),
-                (model, "driver_pid", self._pid),
+                (model, "driver_pid", self._driver_pid),
+                (batch, "driver_pid", self._driver_pid),
+                # Reads of one driver do not meet in this world.
+                (batch, "exclusive", lambda _: contextlib.nullcontext()),
+                (Siblings, "find", lambda *_: None),
+                (slot_keeper, "is_alive", self._is_alive),
+                (logs, "set_up_logging", lambda *_: None),
+                (spark_processes, "start_side_process", self._start_side_process),
+                (spark_processes, "side_process_message", self._side_process_message),
                 (blocking_connection, "connect_first", connect_first),
                 (blocking_connection, "select", _Select(self)),
                 (TaskContext, "get", lambda: None if self.current is None else self.current.task),
@@ -325,12 +340,37 @@ class World:
             finally:
                 self._take_down()
 
-    def _pid(self) -> int:
-        return 0 if self.current is None else self.current.pid
+    def _driver_pid(self) -> int:
+        return 0 if self.current is None else self.current.driver.pid
 
-    def process(self, name: str) -> Process:
-        """Start a process."""
-        process = Process(self, name, len(self._processes) + 1)
+    def _is_alive(self, pid: int) -> bool:
+        return self._processes[pid - 1].alive
+
+    def _start_side_process(self, module: str, arguments: Sequence[str], message: object) -> None:
+        assert self.current is not None
+        name = f"{self.current.name}.{module.rpartition('.')[2]}"
+        process = self.process(name, self.current.driver)
+        process.message = pickle.dumps(message)
+        self.side_processes.append(process)
+
+        def run() -> None:
+            try:
+                importlib.import_module(module).main(*arguments)
+            except Exception:
+                self.tell(name, f"BROKE: {traceback.format_exc()}")
+            except Died:
+                return
+            process.kill()
+
+        process.start(run)
+
+    def _side_process_message(self) -> object:
+        assert self.current is not None
+        return pickle.loads(self.current.message)
+
+    def process(self, name: str, driver: Process | None = None) -> Process:
+        """Start a process, of this driver of Spark's; None: it is a driver, or belongs to none."""
+        process = Process(self, name, len(self._processes) + 1, driver)
         self._processes.append(process)
         return process
 
@@ -346,6 +386,8 @@ class Process:
 
     Attributes:
         pid: Its id, different from that of every other process of the world.
+        driver: The process of Spark's driver to which it belongs.
+        message: What it was started with, pickled.
         alive: It has not been killed, and has not ended.
         frozen: It stands still (SIGSTOP, or a long pause of its virtual machine).
         backlog: Its events that came due while it stood still.
@@ -354,8 +396,10 @@ class Process:
         task: What Spark tells the task that runs in it; None: there is none.
     """
 
-    def __init__(self, world: World, name: str, pid: int) -> None:
+    def __init__(self, world: World, name: str, pid: int, driver: Process | None = None) -> None:
         self.world, self.name, self.pid = world, name, pid
+        self.driver = self if driver is None else driver
+        self.message = b""
         self.alive, self.frozen = True, False
         self.backlog: list[Event] = []
         self.cached: dict[Hashable, Any] = {}
