@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from testbed.quick_spark import jvm_options
+from testbed.quick_spark import checkpoint_files, jvm_options
 from tests.support.native import skip_without_native
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
         .config("spark.sql.session.timeZone", "UTC")
         # A query without new records asks its source a hundred times a second by default.
         .config("spark.sql.streaming.pollingDelay", "100ms")
+        .config("spark.sql.streaming.checkpointFileManagerClass", checkpoint_files())
         # Known since Spark 4.1; older ones ignore it.
         .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
