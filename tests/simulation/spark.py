@@ -276,6 +276,9 @@ class Query:
             planner.close()
             self.stops += 1
             self.world.tell(self.name, "has stopped")
+            if self.wanted and process is self.process:
+                # Somebody has started it again while it stopped.
+                self._restart_after(3.0)
         except Died:
             return
         except (KafkaGroupError, Lost, Replaced) as error:
