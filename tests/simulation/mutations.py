@@ -394,7 +394,7 @@ MUTATIONS = (
 
 FOUND_BY = {
     "commit before the sink has written": 0,
-    "keep no slots for the tasks of a batch": 103,
+    "keep no slots for the tasks of a batch": 499,
     "fetch offsets that a transaction is about to change": 542,
     "keep positions of before a rebalance": 1,
     "set the group back": 3,

@@ -278,27 +278,7 @@ _KINDS_WITH_TASKS: Sequence[str] = (
     "replace",
     "run stage again",
 )
-_KINDS_WITH_BATCHES: Sequence[str] = (
-    "kill",
-    "freeze",
-    "stop broker",
-    "freeze broker",
-    "cut",
-    "cut",
-    "slow broker",
-    "move group",
-    "move in rebalance",
-    "move transaction",
-    "add partitions",
-    "lose answers",
-    "lose answers",
-    "freeze before",
-    "freeze before",
-    "freeze before",
-    "kill before",
-    "kill before",
-    "run stage again",
-)
+_KINDS_WITH_BATCHES = ("add partitions", *(kind for kind in _KINDS_WITH_TASKS if kind != "replace"))
 # The requests before which a process may stand still or die.
 _DANGEROUS = tuple(
     one.API_KEY
