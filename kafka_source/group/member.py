@@ -17,7 +17,7 @@ from kafka_source.errors import (
     error_for_code,
 )
 from kafka_source.group import member_state
-from kafka_source.group.member_state import Action, Membership, State, Step, step
+from kafka_source.group.member_state import NO_MEMBER_ID, Action, Membership, State, Step, step
 from kafka_source.group.model import CONSUMER, GroupMember
 from kafka_source.group.requests import GroupDescription, describe_either, leave_group
 from kafka_source.group.strategies import PROTOCOL as REWIND_PROTOCOL
@@ -132,8 +132,6 @@ class Member:
         self.id_before: str | None = None
         self._client = client
         self._own: Connection | None = None
-        # Over which the coordinator has answered JoinGroup with a member id that is not known to be stored yet.
-        self._unstored: Connection | None = None
         # Until when whoever holds the instance id may be a member of before that is gone; see `_classify_fenced`.
         self._holder_may_end: Deadline | None = None
         self._parked = False
@@ -315,8 +313,6 @@ class Member:
                     f"{', '.join(self._offered)}. No Kafka broker does this, so look at what answers at this address. "
                     "Nothing was assigned."
                 )
-            if answer.member_id != request.member_id or self._unstored is not None:
-                self._unstored = connection
             self.joined = Joined(
                 answer.member_id,
                 answer.generation_id,
@@ -350,7 +346,7 @@ class Member:
         answer = await connection.send(request, max(0.001, seconds))
         if answer.error_code == NONE:
             self.state_bytes = bytes(answer.assignment)
-            self._unstored, self.id_before, self._holder_may_end = None, self.membership.member_id, None
+            self.id_before = self.membership.member_id
         code = await self._classify_fenced(answer.error_code, connection, deadline)
         return step(self.membership, member_state.SyncAnswered(code))
 
@@ -361,17 +357,18 @@ class Member:
 
         While a group rebalances, its coordinator stores the new member id of a static member not with the response to
         JoinGroup, but with the leader's assignment. If it fails before that, the next coordinator loads the group with
-        the member id of before, and refuses the new one with FENCED_INSTANCE_ID, as if another process had joined. The
-        group's description tells the two apart.
-
-        The member joins again only over another connection than that of its JoinGroup. So of two processes with the
-        same instance id, the same coordinator fences one, whatever they do.
+        a member id of before, and refuses the new one with FENCED_INSTANCE_ID, as if another process had joined. The
+        next coordinator may be the same broker, over the same connection. The group's description tells the two apart:
+        ids are unique, so a coordinator that has `id_before` again has loaded it.
         """
         if code != ErrorCode.FENCED_INSTANCE_ID:
+            # Nobody else holds the instance id; or the coordinator changes, and the holder's session begins anew.
+            self._holder_may_end = None
             return code
         if await self._client.is_replaced(self.settings.group, GROUP, connection.endpoint, deadline):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if self._unstored in (None, connection):
+        if self.membership.member_id in (NO_MEMBER_ID, self.id_before):
+            # No coordinator can have lost a new id of this member.
             return code
         try:
             described = await describe_either(self._client, self.settings.group, deadline)
@@ -388,11 +385,10 @@ class Member:
             self._holder_may_end = self._holder_may_end or Deadline(self.settings.session_timeout_ms / 1000)
             return code if self._holder_may_end.over else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         log.warning(
-            "join group=%s member=%s: the new coordinator knows the member id of before only; joining again",
+            "join group=%s member=%s: the coordinator knows the member id of before only; joining again",
             self.settings.group,
             self._name,
         )
-        self._unstored = None
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     async def _connection(self, deadline: Deadline) -> Connection:
@@ -404,6 +400,8 @@ class Member:
         coordinator = await self._client.coordinator(self.settings.group, deadline)
         if self._own is None or not self._own.usable or self._own.endpoint != coordinator.endpoint:
             self.close()
+            # Another coordinator gives whoever holds the instance id a new session.
+            self._holder_may_end = None
             self._own = await self._client.dedicated(coordinator, deadline)
         return self._own
 
