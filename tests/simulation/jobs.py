@@ -206,8 +206,10 @@ class Jobs:
         finally:
             for worker in self.workers:
                 # Spark does not wait for attempts that do not count, and cannot end each of them.
-                if worker.task is not None and self._world.random.random() < 0.5:
-                    worker.kill()
+                if worker.task is not None:
+                    worker.task.awaited = False
+                    if self._world.random.random() < 0.5:
+                        worker.kill()
             self._tasks = []
 
     def _look_at(self, task: _Slot, partition: int) -> None:

@@ -504,8 +504,9 @@ class _Checks(Watch):
             lost_from = self._output.lost_from.get(tp)
             # A commit without a transaction whose connection was given up may come after the next one, as with all
             # clients of Kafka. The epoch of a transaction refuses it. Whoever has committed that next one does not see
-            # it, and commits there again when there are new records.
-            is_late = self._cluster.handles_late and (
+            # it, and commits there again when there are new records. The same holds for an attempt of a task that has
+            # outlived its job: it is a member of the generation in which later batches are committed.
+            is_late = (self._cluster.handles_late or self._outlives_its_job(self._cluster.client)) and (
                 not self._verdict.scenario.transactional or self._cluster.client in self.plain
             )
             reached = self.set_back.pop(tp, 0 if before is None else before.offset)
@@ -520,6 +521,9 @@ class _Checks(Watch):
                 self._verdict.problems.append(
                     f"at {self._world.now:.3f} the offset of {name} goes back from {before.offset} to {entry.offset}"
                 )
+
+    def _outlives_its_job(self, client: Process | None) -> bool:
+        return client is not None and client.task is not None and not client.task.awaited
 
     def _decided(self, prefix: str, entry: Committed) -> None:
         """Look whether a sink decides about transactions that it has seen to be open."""

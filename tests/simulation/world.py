@@ -84,13 +84,18 @@ class Network(Protocol):
         """Connect code that blocks to a broker."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Task:
-    """What Spark's TaskContext tells a task."""
+    """What Spark's TaskContext tells a task.
+
+    Attributes:
+        awaited: Whether Spark waits for this attempt; not so after its job has ended.
+    """
 
     partition: int
     attempt: int
     properties: Mapping[str, str]
+    awaited: bool = True
 
     def partitionId(self) -> int:
         return self.partition
