@@ -44,11 +44,14 @@ class Appended:
 
     Attributes:
         state: What has become of its transaction; committed if it has none.
+        is_overtaken: Whether the id of its transaction was initialised after the commit, so that the commit cannot be
+            repeated: whoever has to finish the decision takes the transaction for lost.
     """
 
     producer_id: int
     values: list[bytes]
     state: str = OPEN
+    is_overtaken: bool = False
 
 
 @dataclass
@@ -100,6 +103,10 @@ class Log:
         self.batches.append(Appended(producer_id, _VALUE.findall(data, _HEADER_BYTES), state))
         return 0
 
+    def open_batches(self, producer_id: int) -> list[Appended]:
+        """Return the record batches of a producer's open transaction."""
+        return [one for one in self.batches if one.producer_id == producer_id and one.state == OPEN]
+
     def open(self) -> dict[int, int]:
         """Return the producer ids of open transactions, with their epochs."""
         found = {one.producer_id for one in self.batches if one.state == OPEN}
@@ -110,9 +117,8 @@ class Log:
         known = self._producers.setdefault(producer_id, _Producer(epoch))
         if epoch > known.epoch:
             self._producers[producer_id] = _Producer(epoch)
-        for one in self.batches:
-            if one.producer_id == producer_id and one.state == OPEN:
-                one.state = COMMITTED if commit else ABORTED
+        for one in self.open_batches(producer_id):
+            one.state = COMMITTED if commit else ABORTED
 
 
 class Logs:

@@ -144,13 +144,24 @@ class Output:
         return [] if topic is None else topic.partitions
 
     def _records(self, *, visible: bool) -> Iterable[tuple[str, Range]]:
-        """Yield the records in Kafka in the order of their logs: batch and range."""
-        for partition in self._in_kafka:
-            for appended in partition.log.batches:
-                if appended.state == COMMITTED or not (visible or appended.state == ABORTED):
-                    for value in appended.values:
-                        batch, *part = json.loads(value)
-                        yield batch, tuple(part)
+        """Yield the records in Kafka in the order of their logs: batch and range.
+
+        Those of a committed transaction that a sink takes for lost do not count as visible where it writes them again.
+        """
+        found = [
+            appended
+            for partition in self._in_kafka
+            for appended in partition.log.batches
+            if appended.state == COMMITTED or not (visible or appended.state == ABORTED)
+        ]
+        again: set[bytes] = set()
+        if visible and any(appended.is_overtaken for appended in found):
+            again.update(value for appended in found if not appended.is_overtaken for value in appended.values)
+        for appended in found:
+            for value in appended.values:
+                if not appended.is_overtaken or value not in again:
+                    batch, *part = json.loads(value)
+                    yield batch, tuple(part)
 
     def _ranges(self, *, visible: bool) -> dict[tuple[str, int], list[tuple[int, int]]]:
         ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}

@@ -35,7 +35,7 @@ from kafka_source.kafka_client.messages.transaction import (
 )
 from tests.simulation.cluster import Broker, Cluster, Reply
 from tests.simulation.group_coordinator import GroupCoordinators, Key
-from tests.simulation.logs import Logs
+from tests.simulation.logs import Appended, Logs
 from tests.simulation.world import BEGIN, Event, Process, Task
 
 _InTransaction = AddOffsetsToTxnRequest | EndTxnRequest | TxnOffsetCommitRequest
@@ -61,6 +61,7 @@ class Transaction:
         next_id: The producer id that replaces the present one when the markers are written; -1: none does.
         groups: The groups in the transaction, whose markers are not written yet.
         partitions: The partitions likewise.
+        committed: The record batches of the last transaction, if it was committed.
         started: When it began.
         added: When a broker last had something added to it.
     """
@@ -74,6 +75,7 @@ class Transaction:
     state: str = EMPTY
     groups: set[str] = field(default_factory=set)
     partitions: set[Key] = field(default_factory=set)
+    committed: list[Appended] = field(default_factory=list)
     started: float = 0.0
     added: float = -1.0
     timer: Event | None = None
@@ -171,6 +173,8 @@ class TransactionCoordinators:
         looked = self._looks.get((name, self._cluster.client))
         if looked is not None and looked[0] is self._task and looked[1:] != (one.producer_id, one.epoch):
             self.overtaken.add(name)
+            for batch in one.committed if one.state in (PREPARE_COMMIT, COMPLETE_COMMIT) else ():
+                batch.is_overtaken = True
         expected = request.producer_epoch if request.producer_id >= 0 else -1
         is_last_of_before = request.producer_id == one.last_id and self._is_exhausted(expected)
         if request.producer_id not in (-1, one.producer_id) and not is_last_of_before:
@@ -357,6 +361,8 @@ class TransactionCoordinators:
 
     def _decide(self, one: Transaction, *, commit: bool) -> None:
         one.state = PREPARE_COMMIT if commit else PREPARE_ABORT
+        logs = (self._cluster.topics[topic].partitions[number].log for topic, number in sorted(one.partitions))
+        one.committed = [batch for log in logs for batch in log.open_batches(one.producer_id)] if commit else []
         if one.timer is not None:
             one.timer.cancel()
         longest = self._world.random.choice((0.02, 0.02, 0.02, 0.3)) if self.slow_markers else 0.02
