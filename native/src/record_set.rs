@@ -136,7 +136,7 @@ impl<S: Source> RecordSet<S> {
 
     /// Reads the batch at `self.at`: opens it if it has rows to append, skips it if not, is done if it is truncated.
     fn open_next(&mut self, builder: &mut BatchBuilder) -> Result<(), Fault> {
-        let here = self.source.len().saturating_sub(self.at);
+        let here = self.source.size().saturating_sub(self.at);
         let mut start = [0; LOG_OVERHEAD];
         if !self.source.read(self.at, &mut start) {
             self.partial_batch_bytes = (here > 0).then_some(0);

@@ -34,7 +34,7 @@ struct Head {
 /// Reads headers up to the first batch that is truncated, or that no broker stores.
 pub fn scan(source: &impl Source, position: i64) -> Scan {
     let mut scan = Scan { next_offset: position, cut_off: 0, size: 0, batches: 0, offsets: 0, leader_epoch: -1 };
-    let len = source.len();
+    let len = source.size();
     if (1..LOG_OVERHEAD).contains(&len) {
         scan.cut_off = LOG_OVERHEAD;
         return scan;

@@ -3,18 +3,15 @@
 /// Bytes that are copied batch by batch and never borrowed, because the owner may be a Python buffer that another
 /// thread can change.
 pub trait Source {
-    fn len(&self) -> usize;
-
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
+    /// Returns the number of bytes.
+    fn size(&self) -> usize;
 
     /// Fills `into` with the bytes from position `at` on. Returns false if there are fewer; `into` is then unspecified.
     fn read(&self, at: usize, into: &mut [u8]) -> bool;
 }
 
 impl<T: AsRef<[u8]>> Source for T {
-    fn len(&self) -> usize {
+    fn size(&self) -> usize {
         self.as_ref().len()
     }
 

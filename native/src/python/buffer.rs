@@ -57,7 +57,7 @@ impl Buffer {
 }
 
 impl Source for Buffer {
-    fn len(&self) -> usize {
+    fn size(&self) -> usize {
         self.len
     }
 
