@@ -193,6 +193,35 @@ mod tests {
     }
 
     #[test]
+    fn large_offsets_have_64_bits() {
+        let of = |offsets: [i64; 2]| {
+            let offsets: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
+            LargeBinary::new(Validity(None), 0, &offsets, b"abc").get(0).map(|row| row.map(<[u8]>::to_vec))
+        };
+        assert_eq!(of([1, 3]), Ok(Some(b"bc".to_vec())));
+        for outside in [[1, 1 << 32 | 3], [-1, 3], [i64::MIN, 3], [2, 1]] {
+            assert_eq!(of(outside), Err(Outside), "{outside:?}");
+        }
+    }
+
+    #[test]
+    fn rows_are_ascii_if_all_their_bytes_are() {
+        let offsets = int32(&[0, 1, 3, 6]);
+        let array = Binary::new(Validity(None), 0, &offsets, "aßbcd".as_bytes());
+        for (first, rows, ascii) in [
+            (0, 1, true),
+            (0, 2, false),
+            (1, 1, false),
+            (2, 1, true),
+            (3, 0, true),
+            (2, 2, false),
+            (usize::MAX, 1, false),
+        ] {
+            assert_eq!(array.are_ascii(first, rows), ascii, "{first} {rows}");
+        }
+    }
+
+    #[test]
     fn headers_are_found_by_the_lists_offsets() {
         let (lists, ends) = (int32(&[0, 0, 2, 4]), int32(&[0, 1, 2, 3, 4]));
         let keys = Binary::new(Validity(None), 1, &ends, b"xabc");
@@ -205,5 +234,7 @@ mod tests {
         assert_eq!(row(8), Err(Outside));
         let array = Headers::new(Validity(None), 0, &lists, keys, values);
         assert!(array.get(2).unwrap().any(|header| header == Err(Outside)));
+        let descending = int32(&[2, 1]);
+        assert!(Headers::new(Validity(None), 0, &descending, keys, values).get(0).is_err());
     }
 }

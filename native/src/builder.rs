@@ -400,6 +400,125 @@ fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
+    use crate::record::HeaderWriter;
+
+    const LIMITS: Limits = Limits { batch_rows: 100, batch_bytes: 10_000, max_unpacked_bytes: 1 };
+    const STAMP: Stamp = Stamp { base_timestamp: 5, log_append_time: None };
+
+    fn record<'a>(key: Option<&'a [u8]>, value: Option<&'a [u8]>) -> Record<'a> {
+        Record { timestamp_delta: 0, offset_delta: 0, key, value, headers: Headers::default() }
+    }
+
+    #[test]
+    fn limits_and_columns_out_of_range_are_refused() {
+        let refused = |batch_rows, batch_bytes, max_unpacked_bytes| {
+            let limits = Limits { batch_rows, batch_bytes, max_unpacked_bytes };
+            BatchBuilder::new(&[Column::Offset], limits).err()
+        };
+        for (least, most, name) in [(0, ARROW_MOST, "batch_rows"), (0, MOST_BATCH_BYTES, "batch_bytes")] {
+            let of = |value| if name == "batch_rows" { refused(value, 1, 1) } else { refused(1, value, 1) };
+            assert_eq!((of(least + 1), of(most)), (None, None));
+            assert!([least, most + 1].into_iter().all(|value| of(value).unwrap().contains(name)), "{name}");
+        }
+        assert_eq!((refused(1, 1, 1), refused(1, 1, ARROW_MOST)), (None, None));
+        assert!([0, ARROW_MOST + 1].into_iter().all(|value| refused(1, 1, value).unwrap().contains("max_unpacked")));
+        let twice = [Column::Key { text: false }, Column::Offset, Column::Key { text: true }];
+        assert!(BatchBuilder::new(&twice, LIMITS).err().unwrap().contains("key"));
+    }
+
+    #[test]
+    fn a_batch_is_full_at_its_rows_and_at_its_bytes() {
+        // Of each row the ends of key, value, headers and topic, the offset, two bytes of key, three of value and topic.
+        const ROW: usize = 4 * 4 + 8 + 2 + 3 + 3;
+        let columns = [
+            Column::Key { text: false },
+            Column::Value { text: false },
+            Column::Headers,
+            Column::Topic,
+            Column::Offset,
+        ];
+        for (batch_rows, batch_bytes, fit) in
+            [(3, 10 * ROW, 3), (9, 2 * ROW, 2), (9, 3 * ROW - 1, 2), (1, 10 * ROW, 1), (9, 1, 1)]
+        {
+            let limits = Limits { batch_rows, batch_bytes, max_unpacked_bytes: 1 };
+            let mut builder = BatchBuilder::new(&columns, limits).unwrap();
+            builder.at_partition(&"abc".into(), 0);
+            // Two batches, because the second one must begin with nothing.
+            for _ in 0..2 {
+                for row in 0..fit {
+                    assert_eq!((builder.rows(), builder.bytes()), (row, row * ROW));
+                    assert_eq!(builder.push(&record(Some(b"kk"), Some(b"vvv")), 7, STAMP), Ok(true));
+                }
+                assert_eq!(builder.push(&record(Some(b"kk"), Some(b"vvv")), 7, STAMP), Ok(false));
+                assert_eq!((builder.rows(), builder.bytes()), (fit, fit * ROW));
+                let batch = builder.take().unwrap();
+                assert_eq!((batch.data.len(), batch.bytes), (fit, fit * ROW));
+                builder.at_partition(&"abc".into(), 0);
+            }
+        }
+        let mut only_keys = BatchBuilder::new(&columns[..1], LIMITS).unwrap();
+        only_keys.at_partition(&"abc".into(), 0);
+        assert_eq!(only_keys.push(&record(Some(b"kk"), Some(b"vvv")), 7, STAMP), Ok(true));
+        assert_eq!(only_keys.bytes(), 4 + 2);
+    }
+
+    #[test]
+    fn headers_take_no_more_than_is_counted() {
+        for (key, extra) in [(&b"key"[..], 0), (b"\xff\xfe", 2 * 2)] {
+            let mut headers = HeaderWriter::default();
+            headers.push(key, Some(b"value"));
+            headers.push(key, None);
+            let mut builder = BatchBuilder::new(&[Column::Headers], LIMITS).unwrap();
+            let record = Record { headers: headers.headers(), ..record(None, None) };
+            assert_eq!(builder.push(&record, 0, STAMP), Ok(true));
+            // An end for the row and two for each header, the encoded headers, two more bytes for a byte that is no text.
+            let counted = 4 + 2 * (2 * 4 + 1 + key.len() + 1 + extra) + 5;
+            let batch = builder.take().unwrap();
+            assert_eq!(batch.bytes, counted);
+            let lists = &batch.data.child_data()[0];
+            let [keys, values] = lists.child_data()[0].child_data() else { panic!("two columns") };
+            let texts = keys.buffers()[1].len() + values.buffers()[1].len();
+            assert!(4 + 2 * 2 * 4 + texts <= counted, "{texts}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_represented_leaves_the_batch_as_it_was() {
+        let columns = [Column::Key { text: true }, Column::Value { text: true }, Column::Timestamp];
+        let mut builder = BatchBuilder::new(&columns, LIMITS).unwrap();
+        let late = Stamp { log_append_time: Some(i64::MAX / 1000), ..STAMP };
+        let too_late = Stamp { log_append_time: Some(i64::MAX / 1000 + 1), ..STAMP };
+        let overflowing = Stamp { base_timestamp: i64::MAX, ..STAMP };
+        let after = Record { timestamp_delta: 2, ..record(None, Some(b"v")) };
+        assert_eq!(builder.push(&after, 0, STAMP), Ok(true));
+        for (record, stamp) in [
+            (record(Some(b"\xff"), None), STAMP),
+            (record(None, Some(b"\xff")), STAMP),
+            (after, too_late),
+            (after, overflowing),
+        ] {
+            assert_eq!(builder.push(&record, 0, stamp).unwrap_err().kind, Kind::Unreadable);
+        }
+        assert_eq!(builder.push(&after, 0, late), Ok(true));
+        let batch = builder.take().unwrap();
+        assert_eq!(batch.data.child_data()[2].buffer::<i64>(0)[..2], [7000, i64::MAX / 1000 * 1000]);
+        assert_eq!(batch.data.child_data().iter().map(ArrayData::len).collect::<Vec<_>>(), [2; 3]);
+        // Without the columns that cannot hold it, the row is there.
+        let mut builder = BatchBuilder::new(&[Column::Offset], LIMITS).unwrap();
+        assert_eq!(builder.push(&record(Some(b"\xff"), None), 0, too_late), Ok(true));
+    }
+
+    #[test]
+    fn a_buffer_serves_again_unless_it_is_large() {
+        let mut builder = BatchBuilder::new(&[Column::Offset], LIMITS).unwrap();
+        let buffer = vec![7; 10];
+        let place = buffer.as_ptr();
+        builder.recycle(buffer);
+        builder.recycle(vec![0; KEEP_AT_MOST + 1]);
+        let (again, other) = (builder.buffer(), builder.buffer());
+        assert_eq!((again.as_ptr(), other.capacity()), (place, 0));
+    }
 
     #[test]
     fn batches_without_a_value_share_an_array() {

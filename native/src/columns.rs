@@ -112,4 +112,30 @@ mod tests {
         assert!(Column::parse("offset", Some("string")).unwrap_err().contains("offset"));
         assert!(Column::parse("body", None).unwrap_err().contains("body"));
     }
+
+    /// Spark refuses a batch whose schema is another one.
+    #[test]
+    fn columns_have_the_types_of_spark() {
+        let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        let header = [("key", DataType::Utf8), ("value", DataType::Binary)];
+        let header = Fields::from(header.map(|(name, kind)| Field::new(name, kind, true)).to_vec());
+        let headers = DataType::new_list(DataType::Struct(header), true);
+        let DataType::List(element) = &headers else { panic!("a list") };
+        let headers = DataType::List(Arc::new(element.as_ref().clone().with_name("element")));
+        for (name, kind, data_type, width) in [
+            ("key", Some("binary"), DataType::Binary, 4),
+            ("key", Some("string"), DataType::Utf8, 4),
+            ("value", None, DataType::Binary, 4),
+            ("topic", None, DataType::Utf8, 4),
+            ("partition", None, DataType::Int32, 4),
+            ("offset", None, DataType::Int64, 8),
+            ("timestamp", None, time, 8),
+            ("timestampType", None, DataType::Int32, 4),
+            ("headers", None, headers, 4),
+        ] {
+            let column = Column::parse(name, kind).unwrap();
+            assert_eq!(schema(&[column]), Schema::new(vec![Field::new(name, data_type, true)]), "{name}");
+            assert_eq!(column.fixed_width(), width, "{name}");
+        }
+    }
 }

@@ -257,11 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_packed_grows_little() {
+    fn what_repeats_becomes_small_and_what_cannot_be_packed_grows_little() {
         let records: Vec<_> = noisy(400_000).chunks(1000).step_by(2).flatten().copied().collect();
         for codec in codecs() {
             let packed = Compressor::new(codec).compress(&records).unwrap().unwrap().len();
             assert!(packed < records.len() + records.len() / 10, "{codec:?} {packed}");
+            let packed = Compressor::new(codec).compress(&[7; 100_000]).unwrap().unwrap().len();
+            assert!(packed < 10_000, "{codec:?} {packed}");
         }
         assert_eq!(Compressor::new(Codec::None).compress(&records), Ok(None));
     }
@@ -269,9 +271,18 @@ mod tests {
     #[test]
     fn names_and_levels() {
         for (name, level) in [("gzip", 0), ("gzip", 10), ("gzip", -2), ("zstd", 23), ("zstd", -200_000), ("lzma", 1)] {
-            assert!(Codec::parse(name, Some(level)).unwrap_err().contains(name), "{name} {level}");
+            let reason = Codec::parse(name, Some(level)).unwrap_err();
+            assert!(reason.contains(name) && reason.contains("level") == (name != "lzma"), "{reason}");
         }
         assert_eq!(Codec::parse("gzip", Some(-1)), Codec::parse("gzip", None));
         assert_eq!(Codec::parse("lz4", Some(99)), Ok(Codec::Lz4));
+    }
+
+    #[test]
+    fn the_memory_of_a_large_batch_is_given_back() {
+        let mut compressor = Compressor::new(Codec::Snappy);
+        compressor.packed.resize(2 * KEEP_AT_MOST, 0);
+        compressor.shrink();
+        assert!(compressor.packed.capacity() <= KEEP_AT_MOST);
     }
 }

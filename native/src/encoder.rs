@@ -282,6 +282,7 @@ mod tests {
     use crate::builder::{BatchBuilder, Limits};
     use crate::columns::Column;
     use crate::header::BatchHeader;
+    use crate::record::Record;
     use crate::record_set::RecordSet;
 
     /// A column's buffers.
@@ -396,7 +397,7 @@ mod tests {
         encoder.identify(Producer { id: 7, epoch: 0, transactional: true });
         assert_eq!(sequences(&mut encoder), [0, 0]);
         assert_eq!(sequences(&mut encoder), [1, 2]);
-        encoder.identify(Producer { id: 7, epoch: 1, transactional: true });
+        encoder.identify(Producer { id: 0, epoch: 1, transactional: true });
         assert_eq!(sequences(&mut encoder), [0, 0]);
     }
 
@@ -442,6 +443,49 @@ mod tests {
         }
     }
 
+    fn int32(values: &[i32]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn every_row_has_its_own_headers() {
+        let values = Buffers::of(&[Some(&b"v"[..]); 3]);
+        let keys = Buffers::of(&[Some(b"a"), Some(b"bb"), None]);
+        let contents = Buffers::of(&[Some(b"1"), None, Some(b"3")]);
+        let of = |lists: &[i32], rows_of: &Rows<'_>| {
+            let lists = int32(lists);
+            let headers = Headers::new(Validity(None), 0, &lists, keys.array(), contents.array());
+            let mut encoder = encoder(1000);
+            encoder.append(0, 1, &Rows { headers: Some(headers), ..*rows_of })?;
+            Ok(encoder.take(true).unwrap().remove(0).bytes)
+        };
+        let bytes = of(&[0, 2, 2, 1], &rows(2, &values, None)).unwrap();
+        let mut rest = &bytes[HEADER_LEN..];
+        let mut next = || Record::parse(&mut rest).unwrap().headers.iter().collect::<Vec<_>>();
+        assert_eq!(next(), [(&b"a"[..], Some(&b"1"[..])), (b"bb", None)]);
+        assert_eq!(next(), []);
+        assert!(rest.is_empty());
+        let reason = |lists: &[i32]| match of(lists, &rows(3, &values, None)).unwrap_err() {
+            Refusal::Malformed(reason) => reason,
+            other => panic!("{other}"),
+        };
+        assert!(reason(&[0, 1, 3, 3]).contains("row 1: a header has no key"));
+        assert!(reason(&[0, 1, 2, 1]).contains("row 2: headers are not"));
+        assert!(reason(&[0, 1, 2, 4]).contains("row 2: a header has no key"));
+    }
+
+    /// Headers without bytes take no memory in Arrow, so a list may be longer than any record.
+    #[test]
+    fn headers_are_read_up_to_the_limit_of_a_record() {
+        let values = Buffers::of(&[Some(b"v")]);
+        let (ends, lists) = (int32(&[&[0][..], &[1; 5000]].concat()), int32(&[0, 5000]));
+        let keys = Binary::new(Validity(None), 0, &ends, b"k");
+        let headers = Headers::new(Validity(None), 0, &lists, keys, keys);
+        let refused = encoder(1000).append(0, 1, &Rows { headers: Some(headers), ..rows(1, &values, None) });
+        let Err(Refusal::RecordTooLarge { size, .. }) = refused else { panic!("{refused:?}") };
+        assert!((1001..1100).contains(&size), "{size}");
+    }
+
     #[test]
     fn arguments_out_of_range_are_refused() {
         let values = Buffers::of(&[]);
@@ -450,6 +494,8 @@ mod tests {
         }
         assert!(encoder(100).append(0, 1, &rows(1, &values, None)).is_err());
         assert!(encoder(100).append(0, 1, &Rows { timestamp: -1, ..rows(0, &values, None) }).is_err());
+        assert!(encoder(100).append(0, MOST_PARTITIONS, &rows(0, &values, None)).is_ok());
+        assert!(encoder(100).append(0, 1, &Rows { timestamp: 0, ..rows(0, &values, None) }).is_ok());
         for (batch_bytes, record_bytes) in [(0, 1), (1, 0), (MOST_BYTES + 1, 1)] {
             assert!(Encoder::new(Settings { codec: Codec::None, batch_bytes, record_bytes, sticky: 0 }).is_err());
         }

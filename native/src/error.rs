@@ -56,3 +56,19 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_where_and_what() {
+        let of = |kind| {
+            Error { kind, topic: "topic".into(), partition: 3, offset: 42, reason: "because".into() }.to_string()
+        };
+        assert_eq!(of(Kind::Corrupt), "topic-3 at offset 42: corrupt records: because");
+        for (kind, what) in [(Kind::OldFormat, "old"), (Kind::Unreadable, "columns"), (Kind::TooLarge, "size limit")] {
+            assert!(of(kind).starts_with("topic-3 at offset 42: ") && of(kind).contains(what), "{}", of(kind));
+        }
+    }
+}

@@ -105,3 +105,45 @@ impl Filling {
         Ok((batch, rest))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compress::Codec;
+    use crate::header::BatchHeader;
+
+    #[test]
+    fn a_batch_counts_from_its_first_record_and_knows_its_newest() {
+        let mut filling = Filling::default();
+        let producer = Producer { id: 3, epoch: 2, transactional: true };
+        let mut compressor = Compressor::new(Codec::None);
+        // The second batch is like the first: nothing is left of what was sealed.
+        for _ in 0..2 {
+            assert_eq!((filling.count(), filling.size()), (0, 0));
+            for (timestamp, delta) in [(20, 0), (10, -10), (30, 10), (25, 5)] {
+                let content = Content { key: Some(b"k"), value: None, headers: Headers::default(), timestamp };
+                let (count, before) = (filling.count(), filling.size().max(HEADER_LEN));
+                let record = filling.record(&content);
+                assert_eq!((record.offset_delta, record.timestamp_delta), (count, delta));
+                filling.push(&record, timestamp, || vec![7; 100]);
+                assert_eq!((filling.count(), filling.size()), (count + 1, before + record.size()));
+            }
+            let (bytes, rest) = filling.seal(producer, 9, &mut compressor).unwrap();
+            let header = BatchHeader::parse(bytes.first_chunk().unwrap()).unwrap();
+            assert_eq!((header.count, header.size, header.base_sequence), (4, bytes.len(), 9));
+            assert_eq!((header.base_timestamp, header.max_timestamp), (20, 30));
+            assert_eq!((header.producer_id, header.producer_epoch, header.is_transactional()), (3, 2, true));
+            assert_eq!(rest, None);
+        }
+    }
+
+    #[test]
+    fn a_record_fits_up_to_the_limit_and_the_first_one_always() {
+        let mut filling = Filling::default();
+        assert!(filling.has_room(1000, 1));
+        let content = Content { key: None, value: Some(&[0; 91]), headers: Headers::default(), timestamp: 0 };
+        filling.push(&filling.record(&content), 0, Vec::new);
+        assert_eq!(filling.size(), HEADER_LEN + 100);
+        assert!(filling.has_room(100, 200) && !filling.has_room(101, 200) && !filling.has_room(100, 100));
+    }
+}

@@ -230,4 +230,19 @@ mod tests {
         assert_eq!(check_magic(3).unwrap_err().kind, Kind::Corrupt);
         assert_eq!(check_magic(-1).unwrap_err().kind, Kind::Corrupt);
     }
+
+    #[test]
+    fn every_flag_is_a_bit_of_its_own() {
+        let of = |attributes: i16| {
+            let mut bytes = header(0, 14, 0, 0);
+            bytes[21..23].copy_from_slice(&attributes.to_be_bytes());
+            let header = BatchHeader::parse(&bytes).unwrap();
+            (header.codec(), header.is_log_append_time(), header.is_transactional(), header.is_control())
+        };
+        assert_eq!(of(0), (0, false, false, false));
+        assert_eq!(of(0x08 | 1), (1, true, false, false));
+        assert_eq!(of(0x10 | 2), (2, false, true, false));
+        assert_eq!(of(0x20 | 7), (7, false, false, true));
+        assert_eq!(of(!0x38), (7, false, false, false));
+    }
 }

@@ -172,4 +172,15 @@ mod tests {
         assert_eq!(unpack(1).unwrap(), b"aaaaabcdef");
         assert_eq!(unpack(8).unwrap_err().kind, Kind::Corrupt);
     }
+
+    #[test]
+    fn a_block_is_no_larger_than_its_frame_allows() {
+        let info = FrameInfo::new().block_mode(BlockMode::Independent).block_size(BlockSize::Max256KB);
+        let mut frame = frame(info, &[7; 100_000]);
+        for (size, outcome) in [(3, Err(Kind::Corrupt)), (4, Err(Kind::Corrupt)), (5, Ok(100_000)), (7, Ok(100_000))] {
+            frame[5] = size << 4;
+            let unpacked = unpacked(&frame, vec![]);
+            assert_eq!(unpacked.map(|bytes| bytes.len()).map_err(|fault| fault.kind), outcome, "{size}");
+        }
+    }
 }

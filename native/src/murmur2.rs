@@ -50,4 +50,14 @@ mod tests {
         }
         assert_eq!(partition_of(b"", 1), 0);
     }
+
+    /// `Utils.toPositive` clears the sign, so that the partitions are those of Java's producer.
+    #[test]
+    fn the_partitions_are_those_of_java() {
+        for (key, hash) in [(&b"21"[..], -973_932_308i32), (b"foobar", -790_332_482), (b"abc", 479_470_107)] {
+            for partitions in [3, 1000] {
+                assert_eq!(partition_of(key, partitions), (hash & i32::MAX) as usize % partitions, "{key:?}");
+            }
+        }
+    }
 }

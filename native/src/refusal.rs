@@ -32,3 +32,21 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_its_row_and_its_numbers() {
+        let (topic, partitions, row) = (1, 3, 4);
+        for (refusal, text) in [
+            (Refusal::Malformed("a reason".into()), "a reason"),
+            (Refusal::UnknownPartition { topic, partition: -2, partitions, row }, "topic 1, row 4: partition -2"),
+            (Refusal::RecordTooLarge { topic, partition: 2, row, size: 5, limit: 6 }, "row 4: a record of 5 bytes"),
+            (Refusal::Codec("lz4".into()), "lz4"),
+        ] {
+            assert!(refusal.to_string().contains(text), "{refusal}");
+        }
+    }
+}

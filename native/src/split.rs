@@ -53,6 +53,8 @@ pub fn after(sequence: i32, count: i32) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compress::Codec;
+    use crate::record::Headers;
 
     #[test]
     fn a_sequence_goes_on_at_0_after_the_largest() {
@@ -60,5 +62,28 @@ mod tests {
         assert_eq!(after(i32::MAX - 5, 5), i32::MAX);
         assert_eq!(after(i32::MAX - 5, 6), 0);
         assert_eq!(after(i32::MAX, i32::MAX), i32::MAX - 1);
+    }
+
+    #[test]
+    fn the_second_half_has_the_sequence_after_the_first() {
+        let mut compressor = Compressor::new(Codec::None);
+        for (id, sequence, expected) in
+            [(-1, -1, [-1, -1]), (0, 0, [0, 1]), (0, 7, [7, 8]), (0, i32::MAX, [i32::MAX, 0])]
+        {
+            let mut filling = Filling::default();
+            // The second record is older than the first, and the third one newer.
+            for timestamp in [20, 10, 30] {
+                let content = Content { key: None, value: Some(b"v"), headers: Headers::default(), timestamp };
+                filling.push(&filling.record(&content), timestamp, Vec::new);
+            }
+            let producer = Producer { id, epoch: 0, transactional: false };
+            let (whole, _) = filling.seal(producer, sequence, &mut compressor).unwrap();
+            let (halves, size) = split(&whole, &mut compressor).unwrap();
+            let headers = halves.each_ref().map(|half| BatchHeader::parse(half.first_chunk().unwrap()).unwrap());
+            assert_eq!(size, halves[0].len());
+            assert_eq!(headers.map(|header| header.base_sequence), expected);
+            let times = headers.map(|header| (header.count, header.base_timestamp, header.max_timestamp));
+            assert_eq!(times, [(1, 20, 20), (2, 10, 30)]);
+        }
     }
 }
