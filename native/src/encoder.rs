@@ -11,7 +11,8 @@ use crate::record::HeaderWriter;
 use crate::refusal::Refusal;
 use crate::split::{after, split};
 
-/// The largest allowed sizes. A batch's length has 32 bits, and a codec may make a batch larger.
+/// The largest allowed sizes. A batch's length and its number of records have 32 bits, and a codec may make a batch
+/// larger.
 const MOST_BYTES: usize = 1 << 30;
 /// The largest allowed number of partitions. All partitions below the highest one that is used need memory.
 const MOST_PARTITIONS: usize = 1 << 20;

@@ -60,7 +60,7 @@ impl Filling {
     /// fits.
     #[inline(always)]
     pub fn has_room(&self, size: usize, most: usize) -> bool {
-        self.count == 0 || self.count < i32::MAX && self.bytes.len() - HEADER_LEN + size <= most
+        self.count == 0 || self.bytes.len() - HEADER_LEN + size <= most
     }
 
     /// Appends a record that [`Filling::record`] returned; `spare` returns the buffer for a new batch.
