@@ -465,7 +465,7 @@ mod tests {
 
     #[test]
     fn headers_take_no_more_than_is_counted() {
-        for (key, extra) in [(&b"key"[..], 0), (b"\xff\xfe", 2 * 2)] {
+        for (key, extra) in [(&b"key"[..], 0), (b"\xff\xfe\xfd", 2 * 3)] {
             let mut headers = HeaderWriter::default();
             headers.push(key, Some(b"value"));
             headers.push(key, None);
@@ -485,13 +485,16 @@ mod tests {
 
     #[test]
     fn a_row_that_cannot_be_represented_leaves_the_batch_as_it_was() {
-        let columns = [Column::Key { text: true }, Column::Value { text: true }, Column::Timestamp];
+        let (key, value) = (Column::Key { text: true }, Column::Value { text: true });
+        let columns = [key, value, Column::Timestamp, Column::TimestampType];
         let mut builder = BatchBuilder::new(&columns, LIMITS).unwrap();
         let late = Stamp { log_append_time: Some(i64::MAX / 1000), ..STAMP };
         let too_late = Stamp { log_append_time: Some(i64::MAX / 1000 + 1), ..STAMP };
         let overflowing = Stamp { base_timestamp: i64::MAX, ..STAMP };
         let after = Record { timestamp_delta: 2, ..record(None, Some(b"v")) };
+        builder.at_batch(STAMP);
         assert_eq!(builder.push(&after, 0, STAMP), Ok(true));
+        builder.at_batch(late);
         for (record, stamp) in [
             (record(Some(b"\xff"), None), STAMP),
             (record(None, Some(b"\xff")), STAMP),
@@ -503,9 +506,10 @@ mod tests {
         assert_eq!(builder.push(&after, 0, late), Ok(true));
         let batch = builder.take().unwrap();
         assert_eq!(batch.data.child_data()[2].buffer::<i64>(0)[..2], [7000, i64::MAX / 1000 * 1000]);
-        assert_eq!(batch.data.child_data().iter().map(ArrayData::len).collect::<Vec<_>>(), [2; 3]);
-        // Without the columns that cannot hold it, the row is there.
-        let mut builder = BatchBuilder::new(&[Column::Offset], LIMITS).unwrap();
+        assert_eq!(batch.data.child_data()[3].buffer::<i32>(0)[..2], [0, 1]);
+        assert_eq!(batch.data.child_data().iter().map(ArrayData::len).collect::<Vec<_>>(), [2; 4]);
+        // Columns that can hold it have the row.
+        let mut builder = BatchBuilder::new(&[Column::Key { text: false }], LIMITS).unwrap();
         assert_eq!(builder.push(&record(Some(b"\xff"), None), 0, too_late), Ok(true));
     }
 

@@ -488,6 +488,17 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_serves_again_unless_it_is_large() {
+        let values = Buffers::of(&[Some(b"v")]);
+        let mut encoder = encoder(1000);
+        for (capacity, serves) in [(SPARE_MOST, true), (SPARE_MOST + 1, false)] {
+            encoder.recycle(Vec::with_capacity(capacity));
+            encoder.append(0, 1, &rows(1, &values, None)).unwrap();
+            assert_eq!(encoder.take(true).unwrap()[0].bytes.capacity() >= SPARE_MOST, serves);
+        }
+    }
+
+    #[test]
     fn arguments_out_of_range_are_refused() {
         let values = Buffers::of(&[]);
         for partitions in [0, MOST_PARTITIONS + 1] {

@@ -95,6 +95,7 @@ mod tests {
         while used < limit {
             let mut out = LimitedBuffer { bytes: &mut bytes, used, limit };
             let len = out.space().unwrap().len().min(piece);
+            assert!(len > 0);
             used += len;
             if lengths.last() != Some(&bytes.len()) {
                 lengths.push(bytes.len());

@@ -419,8 +419,20 @@ mod tests {
                 let begun = [2, 6, 11].iter().filter(|&&base| from < to && base < to).count();
                 assert_eq!(records.consumed(), batches[..begun].concat().len(), "{from} to {to}");
                 assert_eq!((records.is_done(), records.partial_batch_bytes()), (true, None));
+                assert_eq!((records.topic(), records.partition()), ("topic", 4));
             }
         }
+    }
+
+    #[test]
+    fn what_follows_the_range_is_not_read() {
+        let one = batch(0, 0, -1, 2, b"");
+        let bytes = [&one[..], &[0xff; HEADER_LEN]].concat();
+        for to in [1, 2] {
+            let (offsets, error, records) = read(&bytes, 0, to, &[]);
+            assert_eq!((error, offsets.len(), records.next_offset()), (None, to as usize, to));
+        }
+        assert_eq!(read(&bytes, 0, 3, &[]).1.unwrap().offset, 2);
     }
 
     #[test]
@@ -449,6 +461,8 @@ mod tests {
                 (offsets, error.map(|error| (error.kind, error.offset))),
                 (vec![0, 1], Some((Kind::Corrupt, 2)))
             );
+            // Markers are parsed only where a transaction is aborted.
+            assert_eq!(read(&bytes, 0, 100, &[]).1, None);
         }
     }
 
@@ -474,9 +488,36 @@ mod tests {
             let error = read(&bytes, 0, 100, &[]).1.unwrap();
             assert!(error.reason.contains(&format!("{size} bytes, which is less than its header")), "{error}");
         }
-        let empty = batch(5, 0, -1, 1, b"")[..HEADER_LEN].to_vec();
-        let (offsets, error, _) = read(&whole(empty, 0), 0, 100, &[]);
-        assert_eq!((offsets, error), (vec![], None));
+    }
+
+    #[test]
+    fn a_batch_without_records_is_not_decompressed() {
+        for codec in 0..=4 {
+            let empty = batch(5, codec, -1, 1, b"")[..HEADER_LEN].to_vec();
+            let (offsets, error, records) = read(&whole(empty, 0), 0, 100, &[]);
+            assert_eq!((offsets, error, records.next_offset()), (vec![], None, 6));
+        }
+    }
+
+    #[test]
+    fn offsets_ascend_up_to_the_last_one_of_the_header() {
+        let three = batch(5, 0, -1, 3, b"");
+        let record = (three.len() - HEADER_LEN) / 3;
+        let two = &three[..HEADER_LEN + 2 * record];
+        // The second record once more.
+        let twice = [two, &two[HEADER_LEN + record..]].concat();
+        for (bytes, last_delta, rows, next_offset) in [
+            (&three, 1, 2, None),
+            (&three, 2, 3, Some(8)),
+            (&three, 9, 3, Some(15)), // Compaction has removed the last records.
+            (&twice, 9, 2, None),
+        ] {
+            let mut bytes = bytes.clone();
+            bytes[23..27].copy_from_slice(&i32::to_be_bytes(last_delta));
+            let (offsets, error, records) = read(&whole(bytes, 3), 0, 100, &[]);
+            assert_eq!(offsets.len(), rows, "{last_delta}");
+            assert_eq!(error.map_or(Ok(records.next_offset()), |error| Err(error.offset)), next_offset.ok_or(7));
+        }
     }
 
     /// Makes `bytes` a batch of `count` records, with a right length and CRC.

@@ -115,7 +115,10 @@ mod tests {
     fn batches_of_one_value_share_an_array() {
         let mut column = Runs::<i32>::default();
         let mut batch = |rows| {
+            // A partition without rows, and one whose rows come in two parts.
+            column.start(8, 0);
             column.start(7, 0);
+            column.start(7, 1);
             column.take_integers(rows).unwrap()
         };
         let (one, shorter, longer, empty) = (batch(3), batch(2), batch(5), batch(0));

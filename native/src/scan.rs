@@ -155,6 +155,7 @@ mod tests {
             assert_eq!(scan(&[&sound[..], &wrong, &sound].concat(), 0), after);
             assert_eq!(scan(&wrong, 4), none(4));
         }
+        assert_eq!(scan(&batch(5, 0, 0, 2, 0), 0).batches, 1);
         let last = batch(i64::MAX - 2, 1, 0, 2, 9);
         assert_eq!(scan(&last, 0).next_offset, i64::MAX);
     }

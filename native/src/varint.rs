@@ -159,8 +159,11 @@ mod tests {
     #[test]
     fn what_does_not_end_is_refused() {
         for len in 0..12 {
-            assert!(varint(&mut &vec![0x80u8; len][..]).is_err());
-            assert!(varlong(&mut &vec![0xffu8; len][..]).is_err());
+            let bytes = vec![0xffu8; len];
+            let reason = if len < 5 { ENDS_EARLY } else { "a varint is longer than its type allows" };
+            assert_eq!(varint(&mut &bytes[..]), Err(reason), "{len}");
+            let reason = if len < 10 { ENDS_EARLY } else { "a varint is longer than 64 bits" };
+            assert_eq!(varlong(&mut &bytes[..]), Err(reason), "{len}");
         }
         assert!(varlong(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02][..]).is_err());
     }
