@@ -470,16 +470,18 @@ mod tests {
             headers.push(key, Some(b"value"));
             headers.push(key, None);
             let mut builder = BatchBuilder::new(&[Column::Headers], LIMITS).unwrap();
-            let record = Record { headers: headers.headers(), ..record(None, None) };
-            assert_eq!(builder.push(&record, 0, STAMP), Ok(true));
-            // An end for the row and two for each header, the encoded headers, two more bytes for a byte that is no text.
-            let counted = 4 + 2 * (2 * 4 + 1 + key.len() + 1 + extra) + 5;
+            for headers in [headers.headers(), Headers::default()] {
+                assert_eq!(builder.push(&Record { headers, ..record(None, None) }, 0, STAMP), Ok(true));
+            }
+            // An end for each row and two for each header, the encoded headers, two more bytes for a byte that is no text.
+            let counted = 2 * 4 + 2 * (2 * 4 + 1 + key.len() + 1 + extra) + 5;
             let batch = builder.take().unwrap();
             assert_eq!(batch.bytes, counted);
             let lists = &batch.data.child_data()[0];
+            assert_eq!((lists.is_null(0), lists.is_null(1)), (false, true));
             let [keys, values] = lists.child_data()[0].child_data() else { panic!("two columns") };
             let texts = keys.buffers()[1].len() + values.buffers()[1].len();
-            assert!(4 + 2 * 2 * 4 + texts <= counted, "{texts}");
+            assert!(2 * 4 + 2 * 2 * 4 + texts <= counted, "{texts}");
         }
     }
 

@@ -480,8 +480,10 @@ mod tests {
     fn headers_are_read_up_to_the_limit_of_a_record() {
         let values = Buffers::of(&[Some(b"v")]);
         let (ends, lists) = (int32(&[&[0][..], &[1; 5000]].concat()), int32(&[0, 5000]));
+        let no_ends = int32(&[0; 5001]);
         let keys = Binary::new(Validity(None), 0, &ends, b"k");
-        let headers = Headers::new(Validity(None), 0, &lists, keys, keys);
+        let contents = Binary::new(Validity(None), 0, &no_ends, b"");
+        let headers = Headers::new(Validity(None), 0, &lists, keys, contents);
         let refused = encoder(1000).append(0, 1, &Rows { headers: Some(headers), ..rows(1, &values, None) });
         let Err(Refusal::RecordTooLarge { size, .. }) = refused else { panic!("{refused:?}") };
         assert!((1001..1100).contains(&size), "{size}");

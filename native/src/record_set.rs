@@ -399,7 +399,7 @@ mod tests {
             let rows = builder.take().unwrap().data;
             offsets.extend_from_slice(&rows.child_data()[0].buffer::<i64>(0)[..rows.len()]);
             match progress {
-                Ok(Progress::Full) => {}
+                Ok(Progress::Full) => assert!(!records.is_done()),
                 Ok(Progress::Done) => return (offsets, None, records),
                 Err(error) => return (offsets, Some(error), records),
             }
