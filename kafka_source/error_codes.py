@@ -309,6 +309,10 @@ ADVICE: dict[int, str] = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "Lower group.members, or raise group.max.size of the brokers",
     ErrorCode.FENCED_INSTANCE_ID: "Another process uses the same group.instance.id: give each query its own",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "Stop the members that subscribe to the topic first",
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: (
+        "A transaction over the group's offsets is open. If it stays open for minutes, a broker has lost its end: "
+        "stop the group, run kafkagroup offsets delete, and start again, from the checkpoints"
+    ),
     ErrorCode.INVALID_PRODUCER_EPOCH: _OTHER_OWNER,
     ErrorCode.PRODUCER_FENCED: _OTHER_OWNER,
     ErrorCode.LOCAL_FENCED: (
