@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -75,6 +75,8 @@ class Export:
         accept_loss: Whether to leave out records that retention has deleted; if false, they are an error.
         engine: See `read`.
         bar: Likewise.
+        is_interrupted: Whether to end with KeyboardInterrupt before the next batch. Python's own may be lost: pyarrow
+            imports pandas in the middle, and an import may drop it.
     """
 
     topic: str
@@ -87,6 +89,7 @@ class Export:
     accept_loss: bool = False
     engine: str = "auto"
     bar: bool | None = None
+    is_interrupted: Callable[[], bool] = field(default=lambda: False, repr=False)
 
     def to_file(self, path: Path, *, overwrite: bool = False) -> Exported:
         """Write a file, which is complete or not there.
@@ -120,7 +123,7 @@ class Export:
         exported = Exported(files=1)
         writer = batch_writer(self.form or FileFormat.PARQUET, stream.schema, file, pipe=pipe)
         try:
-            for batch in stream:
+            for batch in self._batches(stream):
                 writer.write(batch)
                 exported.add(batch)
             writer.finish()
@@ -128,6 +131,12 @@ class Export:
             writer.give_up()
             raise
         return exported
+
+    def _batches(self, stream: BoundedStream) -> Iterator[pa.RecordBatch]:
+        for batch in stream:
+            if self.is_interrupted():
+                raise KeyboardInterrupt
+            yield batch
 
     def to_folder(self, folder: Path) -> Exported:
         """Write what the folder does not have, and return it.
@@ -239,7 +248,7 @@ class Export:
                 parts = Parts(folder, begun, arrow_schema(columns), r.partition, positions[r.partition])
                 with parts, BoundedStream(options, with_offset, replace(pinned, ranges=(r,)), bar=False) as stream:
                     at = r.start
-                    for batch in stream:
+                    for batch in self._batches(stream):
                         end = batch["offset"][-1].as_py() + 1
                         batch = batch.select(names)
                         parts.write(batch)

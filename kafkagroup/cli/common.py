@@ -211,7 +211,7 @@ def as_csv(rows: Rows[object]) -> str:
 
 @contextmanager
 def ctrl_c() -> Iterator[threading.Event]:
-    """Yield whether Ctrl-C was pressed: Python drops a KeyboardInterrupt that is raised in a finalizer or callback."""
+    """Yield whether Ctrl-C was pressed: a KeyboardInterrupt is lost in a finalizer, a callback, and some imports."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield pressed

@@ -271,7 +271,7 @@ def export(
     if overwrite and (path is None or is_folder):
         raise typer.BadParameter("is only for a file", param_hint="--overwrite")
     first, last = None if start is None else _position_of(start, "--from"), _position_of(end, "--until")
-    with exit_on_error(_WORDS), _usage_of_arguments():
+    with exit_on_error(_WORDS), _usage_of_arguments(), ctrl_c() as pressed:
         # It loads pyarrow, which other commands do not need.
         from kafkagroup.arrow.export import DEFAULT_PART_BYTES, Export
 
@@ -285,6 +285,7 @@ def export(
             part_bytes=part_bytes or DEFAULT_PART_BYTES,
             accept_loss=accept_loss,
             engine=engine.value,
+            is_interrupted=pressed.is_set,
         )
         if path is None:
             exported = records.to_pipe(typer.get_binary_stream("stdout"))
