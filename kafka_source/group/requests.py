@@ -33,6 +33,7 @@ from kafka_source.kafka_client import (
     check_commits,
     check_coordinator,
     coordinator_call,
+    text_of_id,
     to_coordinator,
     topic_ids_to_commit,
 )
@@ -293,20 +294,53 @@ async def fetch_entries(
     return await _fetch(client, group, wanted, deadline, stable=stable) if wanted else {}
 
 
+async def fetch_by_ids(
+    client: KafkaClient,
+    group: str,
+    partitions: Iterable[TopicPartition],
+    ids: Mapping[str, UUID],
+    deadline: Deadline,
+) -> dict[TopicPartition, CommitOffset]:
+    """Return what is committed of topics with these ids now, also if open transactions will commit other offsets.
+
+    It is empty where the coordinator knows topics by name only (Kafka before 4.1). Raises as `fetch_committed`.
+
+    Args:
+        client: The cluster's client.
+        group: The group id.
+        partitions: The partitions to fetch.
+        ids: The id of each of their topics.
+        deadline: The time limit for all attempts.
+    """
+    found = await _fetch(client, group, partitions, deadline, stable=False, ids=ids)
+    return {tp: entry for tp, entry in found.items() if entry.topic_id is not None}
+
+
 async def _fetch(
-    client: KafkaClient, group: str, wanted: Iterable[TopicPartition] | None, deadline: Deadline, *, stable: bool
+    client: KafkaClient,
+    group: str,
+    wanted: Iterable[TopicPartition] | None,
+    deadline: Deadline,
+    *,
+    stable: bool,
+    ids: Mapping[str, UUID] | None = None,
 ) -> dict[TopicPartition, CommitOffset]:
     numbers = None if wanted is None else numbers_by_topic(sorted(wanted))
-    return await client.retrying(lambda: _fetch_once(client, group, numbers, deadline, stable=stable), deadline)
+    return await client.retrying(lambda: _fetch_once(client, group, numbers, deadline, stable, ids), deadline)
 
 
 async def _fetch_once(
-    client: KafkaClient, group: str, numbers: Mapping[str, Sequence[int]] | None, deadline: Deadline, *, stable: bool
+    client: KafkaClient,
+    group: str,
+    numbers: Mapping[str, Sequence[int]] | None,
+    deadline: Deadline,
+    stable: bool,
+    given: Mapping[str, UUID] | None,
 ) -> dict[TopicPartition, CommitOffset]:
-    """Ask once, by the ids that the last metadata have for all the topics, else by their names."""
+    """Ask once, by the given ids or those that the last metadata have for all the topics, else by their names."""
     what = f"Fetching the committed offsets of group {group} failed"
     topics = client.known.topics
-    ids = {name: topic.topic_id for name, topic in topics.items() if topic.topic_id is not None}
+    ids = given or {name: topic.topic_id for name, topic in topics.items() if topic.topic_id is not None}
     by_id = numbers is not None and all(name in ids for name in numbers)
     request = _fetch_request(group, numbers, ids, stable=stable)
     answer = await to_coordinator(client, GROUP, group, request, deadline, None if by_id else _BY_NAME)
@@ -321,12 +355,13 @@ async def _fetch_once(
     found, recreated = {}, set()
     for name, p in answers:
         if p.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-            recreated.add(name)
+            if given is None:
+                recreated.add(name)
             continue
         check_coordinator(client, GROUP, group, p.error_code, f"{what} for {name}-{p.partition_index}")
         if p.committed_offset >= 0:
             tp = TopicPartition(name, p.partition_index)
-            topic_id = topics[name].id_text if name in answered_by_id else None
+            topic_id = text_of_id(ids[name]) if name in answered_by_id else None
             found[tp] = CommitOffset(p.committed_offset, p.committed_leader_epoch, p.metadata or "", topic_id)
     if recreated:
         # Deleted, created again, or so new that the coordinator has not heard of it. The next try has the present ids.

@@ -20,7 +20,14 @@ from kafka_source.kafka_client.coordinator_requests import (
     topic_ids_to_commit,
 )
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
-from kafka_source.kafka_client.metadata import Broker, PartitionMetadata, Snapshot, TopicMetadata, topic_id_of
+from kafka_source.kafka_client.metadata import (
+    Broker,
+    PartitionMetadata,
+    Snapshot,
+    TopicMetadata,
+    text_of_id,
+    topic_id_of,
+)
 from kafka_source.kafka_client.rebootstrap import Recovery
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint, parse_servers
 from kafka_source.runtime.deadline import Deadline
@@ -54,6 +61,7 @@ __all__ = [
     "encode_request",
     "parse_servers",
     "poll_readable",
+    "text_of_id",
     "to_coordinator",
     "topic_id_of",
     "topic_ids_to_commit",

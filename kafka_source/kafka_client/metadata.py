@@ -42,12 +42,17 @@ class TopicMetadata:
 
     @property
     def id_text(self) -> str | None:
-        """The topic id in the form of Kafka's tools, which a stream's offsets use too: base64 without padding."""
-        return None if self.topic_id is None else base64.b64encode(self.topic_id.bytes).decode().rstrip("=")
+        """The topic id as text; see `text_of_id`."""
+        return None if self.topic_id is None else text_of_id(self.topic_id)
+
+
+def text_of_id(topic_id: uuid.UUID) -> str:
+    """Return a topic id in the form of Kafka's tools, which a stream's offsets use too: base64 without padding."""
+    return base64.b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def topic_id_of(text: str | None) -> uuid.UUID | None:
-    """Return the id that `TopicMetadata.id_text` gives as this text; None for a text of anything else."""
+    """Return the id that `text_of_id` gives as this text; None for a text of anything else."""
     if text is None:
         return None
     try:

@@ -26,6 +26,7 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, FencedError, KafkaGroupError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
+from kafka_source.group.requests import fetch_by_ids
 from kafka_source.group.slot import Renewal, SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset, with_notes
@@ -515,7 +516,7 @@ def _committer(session: SlotSession, query: Query, task: ReadTask) -> _Commit:
     # earlier one. In a replay the slot may own other partitions than those that it reads.
     owned = session.credentials.partitions or [r.topic_partition for r in task.ranges]
     name = transactional_id_of(session.credentials.group, owned)
-    committer = TransactionalCommitter(query.settings, name, timeout=patience, one_of_attempts=True)
+    committer = TransactionalCommitter(query.settings, name, timeout=patience, attempt=fetch_by_ids)
 
     def commit(ends: Mapping[TopicPartition, CommitOffset]) -> None:
         try:

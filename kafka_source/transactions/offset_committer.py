@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
+from uuid import UUID
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
@@ -27,15 +28,22 @@ from kafka_source.errors import (
     RetriableError,
     UnknownOutcomeError,
 )
-from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.kafka_client import Deadline, KafkaClient, cached_client, topic_ids_to_commit
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.partition_runs import format_partitions
 from kafka_source.runtime.logs import once
 from kafka_source.runtime.retry import retry_async
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in, commits_by_id
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 
 log = logging.getLogger(__name__)
+
+FetchByIds = Callable[
+    [KafkaClient, str, Iterable[TopicPartition], Mapping[str, UUID], Deadline],
+    Awaitable[Mapping[TopicPartition, CommitOffset]],
+]
+"""Returns what a group has committed of partitions whose topics have these ids."""
 
 # If this process dies in the middle of a commit, readers of the group's offsets wait until the coordinator aborts the
 # transaction. Our own tries end before that: the abort takes the epoch, which would look like another owner's work.
@@ -100,19 +108,20 @@ class TransactionalCommitter:
         transactional_id: The id to own, from now on. Brokers keep each id for 7 days, so use a bounded number of them;
             see `transactional_id_of`.
         timeout: Seconds for one commit, with all its tries.
-        one_of_attempts: It commits once, as one attempt of a task. A later attempt takes the id, and keeps it whatever
-            became of this commit. Any other committer repeats a commit of unknown outcome in an epoch that it takes
-            again, and takes the next epoch as soon as a transaction has ended, unless the coordinator has given it with
-            the end (KIP-890's second protocol).
+        attempt: It commits once, as one attempt of a task, and this is `group.requests.fetch_by_ids`. A later attempt
+            takes the id, and keeps it whatever became of this commit. An attempt that Spark no longer waits for may
+            take the id after a later micro-batch: what the group has from that stays. None: any other committer. It
+            repeats a commit of unknown outcome in an epoch that it takes again, and takes the next epoch as soon as a
+            transaction has ended, unless the coordinator has given it with the end (KIP-890's second protocol).
     """
 
     def __init__(
-        self, settings: Settings, transactional_id: str, *, timeout: float = 30.0, one_of_attempts: bool = False
+        self, settings: Settings, transactional_id: str, *, timeout: float = 30.0, attempt: FetchByIds | None = None
     ) -> None:
         self._client = cached_client(settings, "commit")
         self._transactional_id = transactional_id
         self._timeout = timeout
-        self._one_of_attempts = one_of_attempts
+        self._attempt = attempt
         # None after an error: then it is not known which transaction of the id was the last one.
         self._ended: OpenTransaction | None = None
         # Taken in the background, or given by the coordinator when it ended the last one. The first one fences an
@@ -183,6 +192,11 @@ class TransactionalCommitter:
     async def _commit_once(self, groups: Sequence[GroupOffsets], deadline: Deadline) -> None:
         transaction = await self._next_transaction(deadline)
         self._ended = None
+        if self._attempt is not None:
+            kept = [await self._without_passed(group, self._attempt, deadline) for group in groups]
+            groups = [group for group in kept if group.offsets]
+            if not groups:
+                return
         # Asked for each try: the feature of the cluster may have changed since the last one.
         second = await commits_by_id(self._client, self._transactional_id, groups[0].member.group, deadline)
         transaction = replace(transaction, second_protocol=second)
@@ -191,14 +205,37 @@ class TransactionalCommitter:
             given = await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)
         except UnknownOutcomeError:
             # If a later attempt has taken the id meanwhile, it has committed the same offsets or later ones.
-            self._ended = transaction if self._one_of_attempts else None
+            self._ended = transaction if self._attempt is not None else None
             raise
         self._ended = transaction
         if given is not None:
             self._ready = Future()
             self._ready.set_result(given)
-        elif not self._one_of_attempts:
+        elif self._attempt is None:
             self._ready = self._client.loop.spawn(self._initialise(Deadline(self._timeout)))
+
+    async def _without_passed(self, group: GroupOffsets, fetch: FetchByIds, deadline: Deadline) -> GroupOffsets:
+        """Leave out partitions in which the same stream has committed a later offset since, after the same rewind.
+
+        Nobody else of the id can commit between this look and the commit, whose epoch is the last one. Where topics
+        have no ids nothing is left out: the later offset could be one of a deleted topic.
+        """
+        name, offsets = group.member.group, group.offsets
+        ids = topic_ids_to_commit(offsets)
+        committed = await fetch(self._client, name, offsets, ids, deadline) if ids else {}
+        passed = [
+            tp
+            for tp, entry in committed.items()
+            if entry.metadata == offsets[tp].metadata and entry.offset > offsets[tp].offset
+        ]
+        if not passed:
+            return group
+        log.warning(
+            "commit group=%s without %s: a later micro-batch has been committed",
+            name,
+            format_partitions(sorted(passed)),
+        )
+        return replace(group, offsets={tp: entry for tp, entry in offsets.items() if tp not in passed})
 
     async def _next_transaction(self, deadline: Deadline) -> OpenTransaction:
         ready, self._ready = self._ready, None
@@ -218,7 +255,7 @@ class TransactionalCommitter:
             self._ended = None
             raise
         except UnknownOutcomeError as error:
-            if self._one_of_attempts:
+            if self._attempt is not None:
                 raise
             # Most likely the epoch is ours, and its response was lost with a broker. If another process has taken the
             # id after all, that process is fenced at its next commit, and says so.

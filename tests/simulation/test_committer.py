@@ -12,11 +12,12 @@ from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, UnknownTopicError
-from kafka_source.kafka_client import TRANSACTION, TopicMetadata
+from kafka_source.group.requests import fetch_by_ids
+from kafka_source.kafka_client import TRANSACTION, text_of_id
 from kafka_source.kafka_client.messages.transaction import EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.transactions.offset_committer import TransactionalCommitter
+from kafka_source.transactions.offset_committer import FetchByIds, TransactionalCommitter
 from tests.support.native import kernel
 
 # The simulated world has the native producer.
@@ -61,15 +62,21 @@ class Brokers:
 
         return handles
 
-    def committer(self, *, one_of_attempts: bool = False) -> TransactionalCommitter:
+    def committer(self, attempt: FetchByIds | None = None) -> TransactionalCommitter:
         settings = Settings({"bootstrap.servers": self.cluster.bootstrap_servers})
-        return TransactionalCommitter(settings, NAME, one_of_attempts=one_of_attempts)
+        return TransactionalCommitter(settings, NAME, attempt=attempt)
 
-    def commit(self, committer: TransactionalCommitter, offset: int, topic_id: uuid.UUID | None = None) -> None:
+    def commit(
+        self, committer: TransactionalCommitter, offset: int, topic_id: uuid.UUID | None = None, *, note: str = ""
+    ) -> None:
+        self.ask(committer, offset, topic_id, note=note)
+        assert self.group.uncertain or self.committed() == offset
+
+    def ask(
+        self, committer: TransactionalCommitter, offset: int, topic_id: uuid.UUID | None = None, *, note: str = ""
+    ) -> None:
         known = self.cluster.topics[TP.topic].id if topic_id is None else topic_id
-        text = TopicMetadata(TP.topic, known, {}).id_text
-        committer.commit(MEMBER, {TP: CommitOffset(offset, topic_id=text)})
-        assert self.group.uncertain or self.group.offsets[TP.topic, TP.partition].offset == offset
+        committer.commit(MEMBER, {TP: CommitOffset(offset, metadata=note, topic_id=text_of_id(known))})
 
     def settle(self) -> None:
         """Let markers be written, and what is done in the background."""
@@ -253,14 +260,14 @@ def test_an_attempt_whose_commit_is_not_answered_leaves_what_later_attempts_have
     end = brokers.cluster.handlers[EndTxnRequest]
 
     def commits() -> None:
-        first = brokers.committer(one_of_attempts=True)
+        first = brokers.committer(fetch_by_ids)
         brokers.cluster.handlers[EndTxnRequest] = lambda *_: None
         process = brokers.world.process("later attempts")
 
         def later() -> None:
             brokers.cluster.handlers[EndTxnRequest] = end
             for offset in (2, 3):
-                brokers.commit(brokers.committer(one_of_attempts=True), offset)
+                brokers.commit(brokers.committer(fetch_by_ids), offset)
                 brokers.settle()
 
         brokers.world.after(5.0, lambda: process.start(later))
@@ -272,12 +279,29 @@ def test_an_attempt_whose_commit_is_not_answered_leaves_what_later_attempts_have
 
 
 @pytest.mark.parametrize("version", [1, 2])
+def test_an_attempt_that_takes_the_id_after_a_later_micro_batch_does_not_set_the_group_back(version: int) -> None:
+    brokers = Brokers(version)
+
+    def commits() -> None:
+        brokers.commit(brokers.committer(fetch_by_ids), 3, note="stream")
+        brokers.ask(brokers.committer(fetch_by_ids), 1, note="stream")
+        brokers.settle()
+        assert brokers.committed() == 3
+        # The stream was rewound: this is no attempt of before.
+        brokers.commit(brokers.committer(fetch_by_ids), 1, note="stream kafkagroup:rewound:r")
+        brokers.commit(brokers.committer(fetch_by_ids), 2, note="stream kafkagroup:rewound:r")
+        brokers.settle()
+
+    brokers.play(commits)
+
+
+@pytest.mark.parametrize("version", [1, 2])
 def test_an_attempt_whose_commit_is_not_answered_repeats_it_where_nobody_has_taken_its_id(version: int) -> None:
     brokers = Brokers(version)
     end = brokers.cluster.handlers[EndTxnRequest]
 
     def commits() -> None:
-        committer = brokers.committer(one_of_attempts=True)
+        committer = brokers.committer(fetch_by_ids)
         brokers.cluster.handlers[EndTxnRequest] = lambda *_: None
         brokers.world.after(9.0, lambda: brokers.cluster.handlers.update({EndTxnRequest: end}))
         brokers.commit(committer, 1)

@@ -26,11 +26,13 @@ from kafka_source.errors import (
     RetriableError,
     error_for_code,
 )
+from kafka_source.group.requests import fetch_by_ids
 from kafka_source.kafka_client import cached_client
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.transactions import Transaction, TransactionalProducers, run_transaction
-from kafka_source.transactions.offset_committer import TransactionalCommitter
+from kafka_source.transactions.offset_committer import FetchByIds, TransactionalCommitter
 from kafka_source.transactions.offset_transaction import commits_by_id
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.waiting import wait_until
@@ -123,9 +125,9 @@ def test_every_transaction_has_an_epoch_of_its_own(kafka: EmbeddedKafka, topic: 
     assert epochs == sorted(epochs)
 
 
-@pytest.mark.parametrize("one_of_attempts", [False, True])
+@pytest.mark.parametrize("attempt", [None, fetch_by_ids])
 def test_every_commit_has_an_epoch_of_its_own(
-    kafka: EmbeddedKafka, topic: Callable[..., str], one_of_attempts: bool
+    kafka: EmbeddedKafka, topic: Callable[..., str], attempt: FetchByIds | None
 ) -> None:
     name = topic("commit-epochs", partitions=1)
     admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
@@ -136,12 +138,12 @@ def test_every_commit_has_an_epoch_of_its_own(
     with member(kafka, name, name) as (consumer, credentials):
         client = cached_client(settings(kafka))
         second = client.run(commits_by_id(client, name, name, Deadline(30)))
-        committer = TransactionalCommitter(settings(kafka), name, one_of_attempts=one_of_attempts)
+        committer = TransactionalCommitter(settings(kafka), name, attempt=attempt)
         for number in range(3):
             committer.commit(credentials, {TopicPartition(name, 0): number})
             # Number 0 has epoch 0. A committer that keeps the next one ready has taken that as well, or does so soon.
             # In KIP-890's second protocol every one has got it.
-            wait_until(partial(epoch_is, number + (not one_of_attempts or second)), "the epoch")
+            wait_until(partial(epoch_is, number + (attempt is None or second)), "the epoch")
         assert committed(consumer, name, 1) == [2]
     admin.close()
 
@@ -198,13 +200,31 @@ def test_an_owner_that_was_closed_at_once_does_not_fence_the_next_one(
     with member(kafka, name, name) as (consumer, credentials):
         for round_ in range(10):
             # The coordinator is still finishing this one, and has the next owners wait.
-            committer = TransactionalCommitter(settings(kafka), name, one_of_attempts=True)
+            committer = TransactionalCommitter(settings(kafka), name, attempt=fetch_by_ids)
             committer.commit(credentials, {tp: 2 * round_ + 1})
             TransactionalCommitter(settings(kafka), name).close()
-            TransactionalCommitter(settings(kafka), name, one_of_attempts=True).commit(
+            TransactionalCommitter(settings(kafka), name, attempt=fetch_by_ids).commit(
                 credentials, {tp: 2 * round_ + 2}
             )
         assert committed(consumer, name, 1) == [20]
+
+
+def test_an_attempt_that_takes_the_id_after_a_later_micro_batch_does_not_set_the_group_back(
+    kafka: EmbeddedKafka, topic: Callable[..., str]
+) -> None:
+    name = topic("passed", partitions=1)
+    client = cached_client(settings(kafka))
+    known = client.run(client.metadata([name], Deadline(30))).topics[name].id_text
+
+    def attempt(offset: int) -> None:
+        committer = TransactionalCommitter(settings(kafka), name, attempt=fetch_by_ids)
+        offsets = {TopicPartition(name, 0): CommitOffset(offset, metadata="stream", topic_id=known)}
+        committer.commit(credentials, offsets)
+
+    with member(kafka, name, name) as (consumer, credentials):
+        for offset, expected in ((3, 3), (1, 3), (4, 4)):
+            attempt(offset)
+            assert committed(consumer, name, 1) == [expected]
 
 
 def test_no_broker_is_told_within_the_deadline() -> None:
