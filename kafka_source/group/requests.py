@@ -21,6 +21,7 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AuthenticationError,
     InvalidConfigurationError,
+    KafkaGroupError,
     RetriableError,
     UnknownOutcomeError,
     error_for_code,
@@ -303,71 +304,100 @@ async def fetch_by_ids(
 ) -> dict[TopicPartition, CommitOffset]:
     """Return what is committed of topics with these ids now, also if open transactions will commit other offsets.
 
-    It is empty where the coordinator knows topics by name only (Kafka before 4.1). Raises as `fetch_committed`.
-
     Args:
         client: The cluster's client.
         group: The group id.
         partitions: The partitions to fetch.
         ids: The id of each of their topics.
         deadline: The time limit for all attempts.
+
+    Raises:
+        UnknownTopicError: A topic was deleted or created again, or the coordinator has not heard of it yet, or it knows
+            topics by name only (Kafka before 4.1).
+        KafkaGroupError: As `fetch_committed`.
     """
-    found = await _fetch(client, group, partitions, deadline, stable=False, ids=ids)
-    return {tp: entry for tp, entry in found.items() if entry.topic_id is not None}
+    numbers = numbers_by_topic(sorted(partitions))
+    found = await client.retrying(lambda: _ask(client, group, numbers, ids, deadline, stable=False), deadline)
+    if not found.by_id or found.unknown:
+        raise _unknown_ids(group, found.unknown or numbers)
+    return found.offsets
 
 
 async def _fetch(
-    client: KafkaClient,
-    group: str,
-    wanted: Iterable[TopicPartition] | None,
-    deadline: Deadline,
-    *,
-    stable: bool,
-    ids: Mapping[str, UUID] | None = None,
+    client: KafkaClient, group: str, wanted: Iterable[TopicPartition] | None, deadline: Deadline, *, stable: bool
 ) -> dict[TopicPartition, CommitOffset]:
+    """Fetch by the ids that the last metadata have for all the topics, else by their names."""
     numbers = None if wanted is None else numbers_by_topic(sorted(wanted))
-    return await client.retrying(lambda: _fetch_once(client, group, numbers, deadline, stable, ids), deadline)
+
+    async def attempt() -> dict[TopicPartition, CommitOffset]:
+        ids = {name: topic.topic_id for name, topic in client.known.topics.items() if topic.topic_id is not None}
+        found = await _ask(client, group, numbers, ids, deadline, stable=stable)
+        if found.unknown:
+            # Deleted, created again, or so new that the coordinator has not heard of it. The next try has the present
+            # ids.
+            await client.metadata(found.unknown, deadline)
+            raise _unknown_ids(group, found.unknown)
+        return found.offsets
+
+    return await client.retrying(attempt, deadline)
 
 
-async def _fetch_once(
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """An answer to OffsetFetch.
+
+    Attributes:
+        offsets: The committed offsets.
+        unknown: The topics whose ids the coordinator does not know.
+        by_id: Whether it was asked for topics by their ids.
+    """
+
+    offsets: dict[TopicPartition, CommitOffset]
+    unknown: frozenset[str]
+    by_id: bool
+
+
+async def _ask(
     client: KafkaClient,
     group: str,
     numbers: Mapping[str, Sequence[int]] | None,
+    ids: Mapping[str, UUID],
     deadline: Deadline,
+    *,
     stable: bool,
-    given: Mapping[str, UUID] | None,
-) -> dict[TopicPartition, CommitOffset]:
-    """Ask once, by the given ids or those that the last metadata have for all the topics, else by their names."""
-    what = f"Fetching the committed offsets of group {group} failed"
-    topics = client.known.topics
-    ids = given or {name: topic.topic_id for name, topic in topics.items() if topic.topic_id is not None}
+) -> _Fetched:
+    """Ask once: by ids if all the topics have one and the coordinator takes them, else by names."""
     by_id = numbers is not None and all(name in ids for name in numbers)
     request = _fetch_request(group, numbers, ids, stable=stable)
     answer = await to_coordinator(client, GROUP, group, request, deadline, None if by_id else _BY_NAME)
     names = {ids[name]: name for name in numbers or () if name in ids}
     # One group was asked for; brokers before 3.0 answer without a list of groups.
     code = answer.groups[0].error_code if answer.groups else answer.error_code
-    check_coordinator(client, GROUP, group, code, what)
+    check_coordinator(client, GROUP, group, code, _fetching(group))
     answers: list[tuple[str, _Committed]] = [(t.name, p) for t in answer.topics for p in t.partitions]
     for of_group in answer.groups:
         answers += [(t.name or names[t.topic_id], p) for t in of_group.topics for p in t.partitions]
     answered_by_id = {names[t.topic_id] for of_group in answer.groups for t in of_group.topics if t.topic_id in names}
-    found, recreated = {}, set()
+    found, unknown = {}, set()
     for name, p in answers:
         if p.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-            if given is None:
-                recreated.add(name)
+            unknown.add(name)
             continue
-        check_coordinator(client, GROUP, group, p.error_code, f"{what} for {name}-{p.partition_index}")
+        check_coordinator(client, GROUP, group, p.error_code, f"{_fetching(group)} for {name}-{p.partition_index}")
         if p.committed_offset >= 0:
             tp = TopicPartition(name, p.partition_index)
             topic_id = text_of_id(ids[name]) if name in answered_by_id else None
             found[tp] = CommitOffset(p.committed_offset, p.committed_leader_epoch, p.metadata or "", topic_id)
-    if recreated:
-        # Deleted, created again, or so new that the coordinator has not heard of it. The next try has the present ids.
-        await client.metadata(recreated, deadline)
-        raise error_for_code(ErrorCode.UNKNOWN_TOPIC_ID, f"{what} for {first_names(sorted(recreated), _MAX_NAMED)}")
-    return found
+    return _Fetched(found, frozenset(unknown), bool(answered_by_id))
+
+
+def _fetching(group: str) -> str:
+    return f"Fetching the committed offsets of group {group} failed"
+
+
+def _unknown_ids(group: str, topics: Iterable[str]) -> KafkaGroupError:
+    names = first_names(sorted(topics), _MAX_NAMED)
+    return error_for_code(ErrorCode.UNKNOWN_TOPIC_ID, f"{_fetching(group)} for {names}")
 
 
 def _fetch_request(

@@ -12,7 +12,7 @@ from concurrent import futures
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -23,7 +23,13 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.engine_selection import engine_of_tasks
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import AuthenticationError, FencedError, KafkaGroupError, RetriableError
+from kafka_source.errors import (
+    AuthenticationError,
+    FencedError,
+    KafkaGroupError,
+    RetriableError,
+    UnknownTopicError,
+)
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.group.requests import fetch_by_ids
@@ -58,7 +64,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_Commit = Callable[[Mapping[TopicPartition, CommitOffset]], None]
+
+class _Commit(Protocol):
+    """Commits offsets; raises UnknownTopicError if somebody has to look whether the topics are those of the plan."""
+
+    def __call__(self, ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None: ...
+
+
 # Waits for the sessions of a task's slots.
 _Sessions = Callable[[], Sequence[SlotSession]]
 # Seconds in which a coordinator of good health answers a heartbeat, also if the task finds it anew.
@@ -341,19 +353,37 @@ def read(task: ReadTask, query: Query, readers: Readers | None = None) -> Iterat
         yield from _while_held(sessions, _batches(task, query, pacer, readers))
         # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
         counting = [r for r in task.ranges if r.replica == 0 and r.topic_partition not in task.uncommitted]
-        done = StreamOffset({r.topic_partition: Span(r.start, r.end, 0) for r in counting}, topics=task.topics)
-        if committers:
-            cluster = Cluster.of(query.options, cached_client(query.settings))
-            done = without_lost_topics(query.options, cluster, done)
-        ends, epochs = done.ends, {r.topic_partition: r.epoch for r in counting}
-        for commit in committers if ends else ():
-            try:
-                commit(with_notes(ends, task.rewinds, task.committed_by, epochs, task.topics))
-            except FencedError as error:
-                if error.code not in _OTHER_OWNER:
-                    raise
-                raise _read_twice(ends, error) from error
-            failpoint("task-committed")
+        for commit in committers if counting else ():
+            _commit_read(commit, counting, task, query)
+
+
+def _commit_read(commit: _Commit, ranges: Sequence[Range], task: ReadTask, query: Query) -> None:
+    """Commit the ends of these ranges, without topics that were deleted or created again since the plan.
+
+    Where the coordinator says that the topics have the ids of the plan, nobody else is asked.
+
+    Raises:
+        DataLossError: There are such topics, and `failOnDataLoss` is set.
+    """
+    done = StreamOffset({r.topic_partition: Span(r.start, r.end, 0) for r in ranges}, topics=task.topics)
+    epochs = {r.topic_partition: r.epoch for r in ranges}
+
+    def offsets() -> dict[TopicPartition, CommitOffset]:
+        return with_notes(done.ends, task.rewinds, task.committed_by, epochs, task.topics)
+
+    try:
+        try:
+            commit(offsets(), has_looked=False)
+        except UnknownTopicError:
+            done = without_lost_topics(query.options, Cluster.of(query.options, cached_client(query.settings)), done)
+            if not done.ends:
+                return
+            commit(offsets(), has_looked=True)
+    except FencedError as error:
+        if error.code not in _OTHER_OWNER:
+            raise
+        raise _read_twice(done.ends, error) from error
+    failpoint("task-committed")
 
 
 def _read_twice(ends: Mapping[TopicPartition, int], error: FencedError) -> FencedError:
@@ -510,21 +540,27 @@ def _committer(session: SlotSession, query: Query, task: ReadTask) -> _Commit:
     """Return the function that commits at the end."""
     patience = _patience(query, commits=True)
     transactional = query.options.commit_transactional
+
+    def commit_plainly(ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None:
+        if not has_looked:
+            raise UnknownTopicError("No coordinator was asked for the topics")
+        session.commit(ends, patience)
+
     if transactional is False:
-        return lambda ends: session.commit(ends, patience)
+        return commit_plainly
     # The same for all attempts, and for all batches of a generation, so that a later one fences what is left of an
     # earlier one. In a replay the slot may own other partitions than those that it reads.
     owned = session.credentials.partitions or [r.topic_partition for r in task.ranges]
     name = transactional_id_of(session.credentials.group, owned)
     committer = TransactionalCommitter(query.settings, name, timeout=patience, attempt=fetch_by_ids)
 
-    def commit(ends: Mapping[TopicPartition, CommitOffset]) -> None:
+    def commit(ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None:
         try:
-            session.commit_by(committer.commit_as, ends, patience)
+            session.commit_by(partial(committer.commit_as, has_looked=has_looked), ends, patience)
         except AuthenticationError as error:
             if not commits_plainly_after(error, session.credentials.group, transactional):
                 raise
-            session.commit(ends, patience)
+            commit_plainly(ends, has_looked=has_looked)
 
     return commit
 

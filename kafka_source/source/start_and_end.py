@@ -377,7 +377,7 @@ def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffs
 
     The offset of a deleted topic would be that of the new one, and whoever reads next would leave its records out.
     Coordinators with topic ids refuse such a commit too, but in words that a topic which is new to them gets as well,
-    and with all other topics of the transaction. So this asks any broker first; see docs/design/transactions.md.
+    and with all other topics of the transaction. So this asks any broker; see docs/design/transactions.md.
 
     Raises:
         DataLossError: There are such topics, and `failOnDataLoss` is set.

@@ -27,6 +27,7 @@ from kafka_source.errors import (
     FencedError,
     RetriableError,
     UnknownOutcomeError,
+    UnknownTopicError,
 )
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client, topic_ids_to_commit
 from kafka_source.model.commits import CommitOffset
@@ -43,7 +44,7 @@ FetchByIds = Callable[
     [KafkaClient, str, Iterable[TopicPartition], Mapping[str, UUID], Deadline],
     Awaitable[Mapping[TopicPartition, CommitOffset]],
 ]
-"""Returns what a group has committed of partitions whose topics have these ids."""
+"""Returns what a group has committed of topics with these ids; raises UnknownTopicError as `fetch_by_ids`."""
 
 # If this process dies in the middle of a commit, readers of the group's offsets wait until the coordinator aborts the
 # transaction. Our own tries end before that: the abort takes the epoch, which would look like another owner's work.
@@ -137,11 +138,19 @@ class TransactionalCommitter:
         """
         self.commit_as([(credentials, offsets)])
 
-    def commit_as(self, parts: Sequence[tuple[SlotCredentials, Mapping[TopicPartition, int | CommitOffset]]]) -> None:
+    def commit_as(
+        self,
+        parts: Sequence[tuple[SlotCredentials, Mapping[TopicPartition, int | CommitOffset]]],
+        *,
+        has_looked: bool = True,
+    ) -> None:
         """Commit the offsets of several members in one transaction: all of them, or none.
 
         Args:
             parts: For each member its credentials and the next offsets to read, by partition.
+            has_looked: Whether the caller has looked that the topics are those whose ids the offsets have. Else an
+                attempt of a task gets UnknownTopicError where the group coordinator does not say so; it looks then, and
+                calls again.
 
         Raises:
             ValueError: The member has not joined. The broker would check nothing, even in a group with members.
@@ -160,7 +169,7 @@ class TransactionalCommitter:
                 raise ValueError(f"member of group {credentials.group} has not joined: commits must be fenced")
             groups.append(GroupOffsets(credentials, {tp: _full(offset) for tp, offset in offsets.items()}))
         if groups:
-            self._client.run(self._commit(groups, Deadline(self._timeout)))
+            self._client.run(self._commit(groups, Deadline(self._timeout), has_looked=has_looked))
 
     def close(self) -> None:
         """Take the id no more: an epoch that is still being taken in the background would fence the next owner."""
@@ -168,10 +177,10 @@ class TransactionalCommitter:
         if ready is not None:
             ready.cancel()
 
-    async def _commit(self, groups: Sequence[GroupOffsets], deadline: Deadline) -> None:
+    async def _commit(self, groups: Sequence[GroupOffsets], deadline: Deadline, *, has_looked: bool) -> None:
         try:
             await retry_async(
-                lambda: self._commit_once(groups, deadline),
+                lambda: self._commit_once(groups, deadline, has_looked=has_looked),
                 self._client.settings.retry,
                 on=(AbortableError, ApplicationRecoverableError),
                 deadline=deadline,
@@ -189,11 +198,18 @@ class TransactionalCommitter:
         log.info("commit transactional_id=%s failures=%d: %s", self._transactional_id, failures + 1, error)
         return True
 
-    async def _commit_once(self, groups: Sequence[GroupOffsets], deadline: Deadline) -> None:
+    async def _commit_once(self, groups: Sequence[GroupOffsets], deadline: Deadline, *, has_looked: bool) -> None:
         transaction = await self._next_transaction(deadline)
         self._ended = None
         if self._attempt is not None:
-            kept = [await self._without_passed(group, self._attempt, deadline) for group in groups]
+            try:
+                kept = [await self._without_passed(group, self._attempt, deadline) for group in groups]
+            except UnknownTopicError:
+                if not has_looked:
+                    # Nothing is in the transaction yet: the next call commits in it.
+                    self._set_ready(transaction)
+                    raise
+                kept = list(groups)
             groups = [group for group in kept if group.offsets]
             if not groups:
                 return
@@ -203,26 +219,30 @@ class TransactionalCommitter:
         within = Deadline(min(_TRY_SECONDS, deadline.left))
         try:
             given = await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)
-        except UnknownOutcomeError:
+        except (UnknownOutcomeError, UnknownTopicError):
             # If a later attempt has taken the id meanwhile, it has committed the same offsets or later ones.
             self._ended = transaction if self._attempt is not None else None
             raise
         self._ended = transaction
         if given is not None:
-            self._ready = Future()
-            self._ready.set_result(given)
+            self._set_ready(given)
         elif self._attempt is None:
             self._ready = self._client.loop.spawn(self._initialise(Deadline(self._timeout)))
 
     async def _without_passed(self, group: GroupOffsets, fetch: FetchByIds, deadline: Deadline) -> GroupOffsets:
         """Leave out partitions in which the same stream has committed a later offset since, after the same rewind.
 
-        Nobody else of the id can commit between this look and the commit, whose epoch is the last one. Where topics
-        have no ids nothing is left out: the later offset could be one of a deleted topic.
+        Nobody else of the id can commit between this look and the commit, whose epoch is the last one.
+
+        Raises:
+            UnknownTopicError: The offsets are not known to be of these topics: they have no ids, or see `fetch_by_ids`.
+                The later offset could be one of a deleted topic.
         """
         name, offsets = group.member.group, group.offsets
         ids = topic_ids_to_commit(offsets)
-        committed = await fetch(self._client, name, offsets, ids, deadline) if ids else {}
+        if not ids:
+            raise UnknownTopicError(f"Topics of {format_partitions(sorted(offsets))} have no ids")
+        committed = await fetch(self._client, name, offsets, ids, deadline)
         passed = [
             tp
             for tp, entry in committed.items()
@@ -236,6 +256,10 @@ class TransactionalCommitter:
             format_partitions(sorted(passed)),
         )
         return replace(group, offsets={tp: entry for tp, entry in offsets.items() if tp not in passed})
+
+    def _set_ready(self, transaction: OpenTransaction) -> None:
+        self._ready = Future()
+        self._ready.set_result(transaction)
 
     async def _next_transaction(self, deadline: Deadline) -> OpenTransaction:
         ready, self._ready = self._ready, None

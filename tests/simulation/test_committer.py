@@ -295,6 +295,25 @@ def test_an_attempt_that_takes_the_id_after_a_later_micro_batch_does_not_set_the
     brokers.play(commits)
 
 
+@pytest.mark.parametrize("known", [None, text_of_id(uuid.UUID(int=9))])
+def test_an_attempt_has_its_caller_look_at_topics_and_commits_the_rest_in_the_same_transaction(
+    known: str | None,
+) -> None:
+    brokers = Brokers(1)
+
+    def commits() -> None:
+        committer = brokers.committer(fetch_by_ids)
+        with pytest.raises(UnknownTopicError):
+            committer.commit_as([(MEMBER, {TP: CommitOffset(1, topic_id=known)})], has_looked=False)
+        assert (TP.topic, TP.partition) not in brokers.group.offsets
+        committer.commit_as([(MEMBER, {TP: CommitOffset(1)})])
+        brokers.settle()
+        assert brokers.committed() == 1
+        assert [name for name, _ in brokers.versions] == ["InitProducerId", "TxnOffsetCommit", "EndTxn"]
+
+    brokers.play(commits)
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_an_attempt_whose_commit_is_not_answered_repeats_it_where_nobody_has_taken_its_id(version: int) -> None:
     brokers = Brokers(version)

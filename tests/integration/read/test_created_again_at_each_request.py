@@ -39,6 +39,7 @@ class Incarnations:
         proxy: Between stream and broker.
         kafka: The broker.
         held: The API key of the request that is held, and which of them, from 0; None: nothing is held.
+        commit: Who commits: `batch`, the driver, or `task`.
         transactional: Whether offsets are committed in transactions, which name topics by id from Kafka 4.4 on.
 
     Attributes:
@@ -48,11 +49,11 @@ class Incarnations:
     """
 
     def __init__(
-        self, proxy: TcpProxy, kafka: EmbeddedKafka, held: tuple[int, int] | None, *, transactional: bool
+        self, proxy: TcpProxy, kafka: EmbeddedKafka, held: tuple[int, int] | None, commit: str, *, transactional: bool
     ) -> None:
         self.api_key, self.left = (-1, 0) if held is None else held
         self.proxy, self.kafka = proxy, kafka
-        self.name = f"incarnations-{self.api_key}-{self.left}-{transactional}"
+        self.name = f"incarnations-{self.api_key}-{self.left}-{commit}-{transactional}"
         self.tp = TopicPartition(self.name, 0)
         self.is_held = False
         self.seen: set[int] = set()
@@ -68,6 +69,7 @@ class Incarnations:
             "kafka.metadata.max.age.ms": "300",
             "data.loss.patience.ms": "1000",
             "failOnDataLoss": "false",
+            "commit": commit,
             "commit.transactional": str(transactional).lower(),
         }
         kafka.create_topic(self.name, 1)
@@ -131,16 +133,16 @@ class Incarnations:
 @pytest.mark.long
 @pytest.mark.requires_native
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize(("commit", "transactional"), [("batch", False), ("batch", True), ("task", True)])
 def test_no_record_of_another_incarnation_is_read_or_committed(
-    proxy: tuple[TcpProxy, EmbeddedKafka], transactional: bool
+    proxy: tuple[TcpProxy, EmbeddedKafka], commit: str, transactional: bool
 ) -> None:
-    plain = Incarnations(*proxy, None, transactional=transactional)
+    plain = Incarnations(*proxy, None, commit, transactional=transactional)
     plain.play()
     held: Counter[int] = Counter()
     for api_key in sorted(plain.seen):
         while True:
-            made = Incarnations(*proxy, (api_key, held[api_key]), transactional=transactional)
+            made = Incarnations(*proxy, (api_key, held[api_key]), commit, transactional=transactional)
             made.play()
             if not made.is_held:
                 break
