@@ -365,24 +365,24 @@ def _commit_read(commit: _Commit, ranges: Sequence[Range], task: ReadTask, query
     Raises:
         DataLossError: There are such topics, and `failOnDataLoss` is set.
     """
-    done = StreamOffset({r.topic_partition: Span(r.start, r.end, 0) for r in ranges}, topics=task.topics)
     epochs = {r.topic_partition: r.epoch for r in ranges}
 
-    def offsets() -> dict[TopicPartition, CommitOffset]:
-        return with_notes(done.ends, task.rewinds, task.committed_by, epochs, task.topics)
-
-    try:
+    def commit_ends(read: StreamOffset, *, has_looked: bool) -> None:
         try:
-            commit(offsets(), has_looked=False)
-        except UnknownTopicError:
-            done = without_lost_topics(query.options, Cluster.of(query.options, cached_client(query.settings)), done)
-            if not done.ends:
-                return
-            commit(offsets(), has_looked=True)
-    except FencedError as error:
-        if error.code not in _OTHER_OWNER:
-            raise
-        raise _read_twice(done.ends, error) from error
+            commit(with_notes(read.ends, task.rewinds, task.committed_by, epochs, task.topics), has_looked=has_looked)
+        except FencedError as error:
+            if error.code not in _OTHER_OWNER:
+                raise
+            raise _read_twice(read.ends, error) from error
+
+    done = StreamOffset({r.topic_partition: Span(r.start, r.end, 0) for r in ranges}, topics=task.topics)
+    try:
+        commit_ends(done, has_looked=False)
+    except UnknownTopicError:
+        done = without_lost_topics(query.options, Cluster.of(query.options, cached_client(query.settings)), done)
+        if not done.ends:
+            return
+        commit_ends(done, has_looked=True)
     failpoint("task-committed")
 
 
