@@ -1,8 +1,9 @@
 """Commit a group's offsets in transactions: their transactional id, retries, and users without the right to them.
 
-All partitions of a commit become the group's offsets at once or not at all. A member that the group has replaced
-commits nothing, because the group coordinator checks its generation, member id and instance id. A process that another
-one has replaced commits nothing either, because the transaction coordinator checks its producer epoch.
+All partitions of a commit become the group's offsets at once or not at all. The group says who may commit: its
+coordinator checks generation, member id and instance id in the transaction. The producer epoch orders the commits of
+one transactional id: nothing of an earlier one is written after a later one. Attempts of a task are one member, so
+there the epoch says who may commit, too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from uuid import UUID
 
@@ -36,7 +36,7 @@ from kafka_source.model.partition_runs import format_partitions
 from kafka_source.runtime.logs import once
 from kafka_source.runtime.retry import retry_async
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in, commits_by_id
-from kafka_source.transactions.open_transaction import OpenTransaction, initialise
+from kafka_source.transactions.open_transaction import OpenTransaction, initialise, is_gone
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ FetchByIds = Callable[
 """Returns what a group has committed of topics with these ids; raises UnknownTopicError as `fetch_by_ids`."""
 
 # If this process dies in the middle of a commit, readers of the group's offsets wait until the coordinator aborts the
-# transaction. Our own tries end before that: the abort takes the epoch, which would look like another owner's work.
+# transaction. Our own tries end before that: the abort takes the epoch, which would look like a later attempt's work.
 _TRANSACTION_TIMEOUT_MS = 10_000
 _TRY_SECONDS = 8.0
 
@@ -100,20 +100,20 @@ def commits_plainly_after(error: AuthenticationError, group: str, transactional:
 class TransactionalCommitter:
     """Commits a group's offsets in transactions of one transactional id. From one thread at a time.
 
-    There is one owner of a transactional id: a second committer fences the first one. The process keeps one client for
-    the commits of all committers with the same settings, `client.id` with `-commit` behind it. It is not the members'
-    client, because a heartbeat that is not answered closes its connection.
+    The process keeps one client for the commits of all committers with the same settings, `client.id` with `-commit`
+    behind it. It is not the members' client, because a heartbeat that is not answered closes its connection.
 
     Args:
         settings: Of the Kafka clients.
-        transactional_id: The id to own, from now on. Brokers keep each id for 7 days, so use a bounded number of them;
+        transactional_id: The id to take, from now on. Brokers keep each id for 7 days, so use a bounded number of them;
             see `transactional_id_of`.
         timeout: Seconds for one commit, with all its tries.
         attempt: It commits once, as one attempt of a task, and this is `group.requests.fetch_by_ids`. A later attempt
             takes the id, and keeps it whatever became of this commit. An attempt that Spark no longer waits for may
             take the id after a later micro-batch: what the group has from that stays. None: any other committer. It
-            repeats a commit of unknown outcome in an epoch that it takes again, and takes the next epoch as soon as a
-            transaction has ended, unless the coordinator has given it with the end (KIP-890's second protocol).
+            commits again where the id was taken from it, as a request of its predecessor or of its own may do that was
+            late, and the group decides. It takes the next epoch as soon as a transaction has ended, unless the
+            coordinator has given it with the end (KIP-890's second protocol).
     """
 
     def __init__(
@@ -123,8 +123,8 @@ class TransactionalCommitter:
         self._transactional_id = transactional_id
         self._timeout = timeout
         self._attempt = attempt
-        # None after an error: then it is not known which transaction of the id was the last one.
-        self._ended: OpenTransaction | None = None
+        # Of an attempt: the transaction whose outcome is unknown, or that lacks a part of the offsets.
+        self._unfinished: OpenTransaction | None = None
         # Taken in the background, or given by the coordinator when it ended the last one. The first one fences an
         # earlier owner and opens the connections.
         self._ready: Future[OpenTransaction] | None = self._client.loop.spawn(self._initialise(Deadline(timeout)))
@@ -154,7 +154,8 @@ class TransactionalCommitter:
 
         Raises:
             ValueError: The member has not joined. The broker would check nothing, even in a group with members.
-            FencedError: The member is no longer in the group, or another process has taken the transactional id.
+            FencedError: The member is no longer in the group, or another attempt of the task has taken the
+                transactional id.
             UnknownTopicError: A topic was deleted; nothing is committed.
             UnknownOutcomeError: The coordinator did not say in time whether the transaction is committed; the group's
                 committed offsets tell.
@@ -178,21 +179,16 @@ class TransactionalCommitter:
             ready.cancel()
 
     async def _commit(self, groups: Sequence[GroupOffsets], deadline: Deadline, *, has_looked: bool) -> None:
-        try:
-            await retry_async(
-                lambda: self._commit_once(groups, deadline, has_looked=has_looked),
-                self._client.settings.retry,
-                on=(AbortableError, ApplicationRecoverableError),
-                deadline=deadline,
-                again=self._may_commit_again,
-            )
-        except FencedError:
-            # Whether to commit again, and so to take the id back, is the caller's decision.
-            self._ended = None
-            raise
+        await retry_async(
+            lambda: self._commit_once(groups, deadline, has_looked=has_looked),
+            self._client.settings.retry,
+            on=(AbortableError, ApplicationRecoverableError),
+            deadline=deadline,
+            again=self._may_commit_again,
+        )
 
     def _may_commit_again(self, error: Exception, failures: int, pause: float) -> bool:
-        if isinstance(error, FencedError):
+        if isinstance(error, FencedError) and (self._attempt is not None or not is_gone(error)):
             return False
         # Offsets are absolute, so a commit of unknown outcome may be repeated as well.
         log.info("commit transactional_id=%s failures=%d: %s", self._transactional_id, failures + 1, error)
@@ -200,7 +196,7 @@ class TransactionalCommitter:
 
     async def _commit_once(self, groups: Sequence[GroupOffsets], deadline: Deadline, *, has_looked: bool) -> None:
         transaction = await self._next_transaction(deadline)
-        self._ended = None
+        self._unfinished = None
         if self._attempt is not None:
             try:
                 kept = [await self._without_passed(group, self._attempt, deadline) for group in groups]
@@ -221,9 +217,8 @@ class TransactionalCommitter:
             given = await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)
         except (UnknownOutcomeError, UnknownTopicError):
             # If a later attempt has taken the id meanwhile, it has committed the same offsets or later ones.
-            self._ended = transaction if self._attempt is not None else None
+            self._unfinished = transaction if self._attempt is not None else None
             raise
-        self._ended = transaction
         if given is not None:
             self._set_ready(given)
         elif self._attempt is None:
@@ -270,21 +265,10 @@ class TransactionalCommitter:
         return await self._initialise(deadline)
 
     async def _initialise(self, deadline: Deadline) -> OpenTransaction:
-        """Take the id's next epoch; an id that another process has taken since `_ended` is not taken back (KIP-360)."""
-        take = partial(initialise, self._client, self._transactional_id, _TRANSACTION_TIMEOUT_MS, deadline)
-        try:
-            return await take(ended=self._ended)
-        except RetriableError:
-            # The coordinator may have given the next epoch. A later call must not take that for another process's.
-            self._ended = None
-            raise
-        except UnknownOutcomeError as error:
-            if self._attempt is not None:
-                raise
-            # Most likely the epoch is ours, and its response was lost with a broker. If another process has taken the
-            # id after all, that process is fenced at its next commit, and says so.
-            log.info("commit transactional_id=%s takes the id again: %s", self._transactional_id, error)
-            return await take()
+        """Take the id's next epoch. An attempt whose transaction is unfinished takes it from no later one (KIP-360)."""
+        return await initialise(
+            self._client, self._transactional_id, _TRANSACTION_TIMEOUT_MS, deadline, ended=self._unfinished
+        )
 
 
 def _full(offset: int | CommitOffset) -> CommitOffset:

@@ -172,14 +172,17 @@ class Link:
     def _arrive(self, data: bytes) -> None:
         if self.closed:
             if self.broker.up and self._world.random.random() < _HANDLED_LATE:
-                # The bytes were in the broker's socket when the connection ended: it handles them, perhaps late.
-                self._world.after(self._world.random.uniform(0, 3.0), lambda: self.broker.serve(data, self, late=True))
+                self.handle_late(data)
             return
         if self.broker.cluster.loses_request():
             self.cut()
             return
         self._inbox.append(data)
         self._next()
+
+    def handle_late(self, data: bytes) -> None:
+        """Let the broker handle, perhaps late, what was in its socket when the connection ended."""
+        self._world.after(self._world.random.uniform(0, 3.0), lambda: self.broker.serve(data, self, late=True))
 
     def _next(self) -> None:
         if self._busy or not self._inbox or self.closed:
@@ -270,6 +273,8 @@ class Broker:
         cluster.requests[_NAMES[key]] += 1
         if cluster.loses_once(request, None):
             link.cut()
+            if isinstance(request, InitProducerIdRequest):
+                link.handle_late(data)
             return
         cluster.handles_late, cluster.client, cluster.version = late, link.process, version
         cluster.handlers[request_type](self, request, reply)
@@ -466,8 +471,8 @@ class Cluster:
     def lose_once(self, api_key: int) -> None:
         """Lose one request or answer at the moment in which it matters most.
 
-        A SyncGroup is lost that brings the assignment; the answer to an InitProducerId that names the last epoch, and
-        with it what its coordinator has in memory only; the answer to a heartbeat that raises a member's epoch.
+        A SyncGroup is lost that brings the assignment; an InitProducerId, which is handled later, when the client has
+        sent it again over another connection; the answer to a heartbeat that raises a member's epoch.
         """
         self._loses_once = api_key
 
@@ -478,14 +483,11 @@ class Cluster:
         if isinstance(request, SyncGroupRequest):
             lost = response is None and bool(request.assignments)
         elif isinstance(request, InitProducerIdRequest):
-            lost = response is not None and request.producer_epoch >= 0 and response.error_code == 0
+            lost = response is None
         else:
             lost = response is not None and 0 < request.member_epoch < response.member_epoch
         if lost:
             self._loses_once = None
-            if isinstance(request, InitProducerIdRequest):
-                name = request.transactional_id or ""
-                self.world.after(0, lambda: self.move_coordinator(TRANSACTION, name))
         return lost
 
     def stop_broker(self, node: int) -> None:

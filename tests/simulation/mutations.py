@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 from assignors import Assignment
-from kafka_source.errors import FencedError, UnknownOutcomeError
+from kafka_source.errors import FencedError
 from kafka_source.group import background, leader, membership, model, requests, topics
 from kafka_source.group.consumer_protocol import membership as consumer_membership
 from kafka_source.group.consumer_protocol import slot as consumer_slot
@@ -89,21 +89,11 @@ def _only_lost_slots_rejoin(right: Any) -> Any:
     return reason
 
 
-def _one_id_for_the_group(right: Any) -> Any:
-    return lambda group, partitions: f"{group}-commits"
+def _every_refusal_ends_the_commit(right: Any) -> Any:
+    def may_commit_again(self: Any, error: Exception, failures: int, pause: float) -> bool:
+        return not isinstance(error, FencedError) and bool(right(self, error, failures, pause))
 
-
-def _initialise_once(right: Any) -> Any:
-    async def initialise(self: Any, deadline: Any) -> Any:
-        timeout_ms = offset_committer._TRANSACTION_TIMEOUT_MS
-        try:
-            return await open_transaction.initialise(
-                self._client, self._transactional_id, timeout_ms, deadline, ended=self._ended
-            )
-        except UnknownOutcomeError as error:
-            raise FencedError(str(error), code=error.code) from error
-
-    return initialise
+    return may_commit_again
 
 
 def _every_fence_is_a_fence(right: Any) -> Any:
@@ -123,14 +113,6 @@ def _repeated_sync_is_empty(right: Any) -> Any:
         return await right(self, {} if again else states, deadline)
 
     return send
-
-
-def _keep_the_epoch(right: Any) -> Any:
-    async def end(client: Any, transaction: Any, *, commit: bool, deadline: Any) -> Any:
-        await right(client, transaction, commit=commit, deadline=deadline)
-        return transaction
-
-    return end
 
 
 def _commit_as_nobody(right: Any) -> Any:
@@ -341,14 +323,9 @@ MUTATIONS = (
     ),
     Mutation("do not rejoin when others wait", (membership, "rebalance_reason"), _only_lost_slots_rejoin),
     Mutation(
-        "share a transactional id between members",
-        (group_member_owner, "transactional_id_of"),
-        _one_id_for_the_group,
-    ),
-    Mutation(
-        "take a repeated InitProducerId for another process",
-        (offset_committer.TransactionalCommitter, "_initialise"),
-        _initialise_once,
+        "take a late InitProducerId for another owner",
+        (offset_committer.TransactionalCommitter, "_may_commit_again"),
+        _every_refusal_ends_the_commit,
     ),
     Mutation(
         "take a coordinator that lost a member id for a second process",
@@ -361,7 +338,6 @@ MUTATIONS = (
         lambda _: lambda self, key, kind=0: None,
     ),
     Mutation("send an empty assignment in a repeated SyncGroup", (Member, "_send_sync"), _repeated_sync_is_empty),
-    Mutation("keep the epoch for the next transaction", (offset_transaction, "end"), _keep_the_epoch),
     Mutation("commit as nobody in a transaction", (offset_transaction, "add_offsets"), _commit_as_nobody),
     Mutation("give up after the first error", (KafkaClient, "retrying"), _no_second_try),
     Mutation(
@@ -399,12 +375,10 @@ FOUND_BY = {
     "keep positions of before a rebalance": 1,
     "set the group back": 3,
     "do not rejoin when others wait": 77,
-    "share a transactional id between members": 3,
-    "take a repeated InitProducerId for another process": 254,
+    "take a late InitProducerId for another owner": 710,
     "take a coordinator that lost a member id for a second process": 962,
     "ask the coordinator of before for ever": 1,
     "send an empty assignment in a repeated SyncGroup": 56,
-    "keep the epoch for the next transaction": 15,
     "commit as nobody in a transaction": 48,
     "give up after the first error": 9,
     "rejoin without a commit of the last batch": 4,

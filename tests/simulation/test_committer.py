@@ -234,7 +234,7 @@ def test_no_request_of_the_second_protocol_is_sent_in_an_earlier_version(monkeyp
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_earlier_owner_is_fenced_when_a_new_one_is_created(version: int) -> None:
+def test_a_member_commits_though_a_late_request_has_taken_its_id(version: int) -> None:
     brokers = Brokers(version)
 
     def commits() -> None:
@@ -243,13 +243,29 @@ def test_an_earlier_owner_is_fenced_when_a_new_one_is_created(version: int) -> N
         brokers.settle()
         second = brokers.committer()
         brokers.settle()
-        with pytest.raises(FencedError, match="transactional id"):
+        for offset, committer in enumerate((first, second, second, first), 2):
+            brokers.commit(committer, offset)
+            brokers.settle()
+            assert brokers.committed() == offset
+
+    brokers.play(commits)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_committer_whose_member_the_group_has_replaced_commits_nothing(version: int) -> None:
+    brokers = Brokers(version)
+
+    def commits() -> None:
+        first = brokers.committer()
+        brokers.commit(first, 1)
+        brokers.settle()
+        brokers.committer()
+        brokers.settle()
+        brokers.group.generation += 1
+        with pytest.raises(FencedError, match="ILLEGAL_GENERATION"):
             brokers.commit(first, 2)
         brokers.settle()
         assert brokers.committed() == 1
-        brokers.commit(second, 3)
-        brokers.settle()
-        assert brokers.committed() == 3
 
     brokers.play(commits)
 

@@ -173,25 +173,6 @@ def test_a_member_that_was_replaced_commits_nothing(
         assert committed(consumer, name) == [6, 5, 5, 5]
 
 
-def test_two_owners_of_a_transactional_id_do_not_both_go_on(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
-    name = topic("owners", partitions=1)
-    with member(kafka, name, "owners") as (consumer, credentials):
-        owners = [TransactionalCommitter(settings(kafka), "owners") for _ in range(2)]
-        last, fenced, wait = 0, None, Deadline(30)
-        while fenced is None:
-            assert not wait.over
-            for owner in owners:
-                try:
-                    owner.commit(credentials, {TopicPartition(name, 0): last + 1})
-                    last += 1
-                except FencedError as error:
-                    fenced = error
-                    break
-        assert fenced.code_name in ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED")
-        assert "transactional id" in str(fenced)
-        assert committed(consumer, name, 1) == [last or -1001]
-
-
 def test_an_owner_that_was_closed_at_once_does_not_fence_the_next_one(
     kafka: EmbeddedKafka, topic: Callable[..., str]
 ) -> None:
