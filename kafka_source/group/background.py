@@ -450,21 +450,17 @@ class BackgroundRejoiner:
 
     # ---- progress
 
-    @property
-    def is_overdue(self) -> bool:
-        """Whether no call has come for longer than `max.poll.interval.ms`."""
-        limit = self._settings.rebalance_timeout_ms / 1000
-        return self._called_at is not None and time.monotonic() - self._called_at > limit
-
     async def leave_if_overdue(self) -> None:
         """Leave if nobody has called for longer than `max.poll.interval.ms` and other members want the partitions.
 
         A query that is alone in its group stays: nobody gets anything by a rebalance, and its triggers may be further
-        apart.
+        apart. A keeper of slots never calls, and leaves by itself.
         """
-        if self._called_at is None or self._calls or self._busy is not None or not self.is_overdue:
+        if self._called_at is None or self._calls or self._busy is not None:
             return
         silent = time.monotonic() - self._called_at
+        if silent <= self._settings.rebalance_timeout_ms / 1000:
+            return
         if not any(slot.member.membership.is_member for slot in self._slots):
             return
         if not self._is_rebalancing and not (self.in_flight.ends and await self._has_other_members()):

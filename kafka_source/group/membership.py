@@ -360,11 +360,6 @@ class GroupMembership:
         self._run(self._detach(leaving, "slot has no task"), _CLOSE_SECONDS)
         self._closed = True
 
-    @property
-    def is_overdue(self) -> bool:
-        """Whether no call has come for longer than `max.poll.interval.ms`."""
-        return self._background.is_overdue
-
     def is_renewal_asked(self) -> bool:
         """Return whether a task of the batch in flight has asked for new credentials since the slots last joined."""
         batch, since = self._background.in_flight, self.assignment.generation

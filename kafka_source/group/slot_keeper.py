@@ -87,6 +87,7 @@ class SlotKeeper:
         before: What the group had committed when the batch was planned. With `group.start=starting` it may have been
             further than the end of the batch.
         driver_runs: Whether the Spark driver still runs.
+        patience: After how many seconds without a commit the slots leave until a task asks for them.
     """
 
     def __init__(
@@ -96,14 +97,16 @@ class SlotKeeper:
         ends: Mapping[TopicPartition, int],
         before: Mapping[TopicPartition, CommitOffset],
         driver_runs: Callable[[], bool],
+        patience: float,
     ) -> None:
         self._membership = membership
         self._slots = slots
         self._publisher = slots[0].renewed_by
         self._missing = dict(ends)
         self._before = before
-        self._driver_runs = driver_runs
+        self._driver_runs, self._patience = driver_runs, patience
         self._has_left = False
+        self._progress_at = 0.0
 
     def run(self) -> str:
         """Keep the slots until the batch is over, then leave with them; return why it is over."""
@@ -146,7 +149,7 @@ class SlotKeeper:
                 self._membership.renew_credentials()
                 self._has_left = False
                 self._note_progress()
-        elif self._publisher is not None and self._membership.is_overdue:
+        elif self._publisher is not None and time.monotonic() - self._progress_at > self._patience:
             log.warning(
                 "keeper %r: no task of the batch has committed for longer than kafka.max.poll.interval.ms. Its slots "
                 "leave the group until a task commits.",
@@ -156,9 +159,8 @@ class SlotKeeper:
             self._has_left = True
 
     def _note_progress(self) -> None:
-        # As a call of the membership, with which the time without progress begins again.
-        with self._membership.rebalance_paused():
-            self._membership.set_batch_in_flight(BatchInFlight(self._missing, publisher=self._publisher))
+        self._progress_at = time.monotonic()
+        self._membership.set_batch_in_flight(BatchInFlight(self._missing, publisher=self._publisher))
 
 
 def still_missing(
@@ -191,7 +193,8 @@ def main(driver: str) -> None:
     )
     siblings = Siblings.find(settings.group, servers, int(driver))
     membership = GroupMembership(config, settings, subscription, assignors, siblings)
-    SlotKeeper(membership, slots, ends, before, lambda: is_alive(int(driver))).run()
+    patience = settings.rebalance_timeout_ms / 1000
+    SlotKeeper(membership, slots, ends, before, lambda: is_alive(int(driver)), patience).run()
 
 
 if __name__ == "__main__":

@@ -190,7 +190,8 @@ def kept(members, name, *, siblings=None, strategy=None, **settings):
     strategies = [load("range") if strategy is None else strategy]
     membership = members.make(name, app="batch", rewinds=False, siblings=siblings, strategies=strategies, **settings)
     ends = dict.fromkeys((tp for slot in slots for tp in slot.partitions), 1)
-    keeper = SlotKeeper(membership, slots, ends, {}, lambda: not over.is_set())
+    patience = settings.get("rebalance_timeout_ms", 60_000) / 1000
+    keeper = SlotKeeper(membership, slots, ends, {}, lambda: not over.is_set(), patience)
     with ThreadPoolExecutor(1) as pool:
         try:
             yield slots, pool.submit(keeper.run)
@@ -244,6 +245,20 @@ def test_slots_of_a_batch_that_is_not_run_leave_until_a_task_commits(members, to
     assert groups.committed(group) == dict.fromkeys(everything(name, 2), 1)
 
 
+def test_slots_that_have_left_a_group_of_others_join_again_for_a_task(kafka, members, topic, group, groups):
+    name = topic("orders", partitions=2)
+    ours, theirs = (Siblings.find(group, kafka.bootstrap_servers, os.getpid()) for _ in range(2))
+    with kept(members, name, siblings=ours, slots=2, rebalance_timeout_ms=2_000, heartbeat_interval_ms=100) as (
+        slots,
+        keeping,
+    ):
+        members.make(topic("other"), app="other", slots=1, rewinds=False, siblings=theirs).join(20)
+        wait_until(lambda: len(groups.describe(group).members) == 1, "the slots to leave")
+        commit_as_tasks(members, group, slots)
+        assert keeping.result(20) == "the batch is committed"
+    assert groups.committed(group) == dict.fromkeys(everything(name, 2), 1)
+
+
 def test_a_batch_that_is_run_too_late_leaves_the_partitions_to_their_new_owner(members, topic, group, groups):
     name = topic("orders", partitions=2)
     with kept(members, name, slots=2, rebalance_timeout_ms=1_000) as (slots, keeping):
@@ -285,7 +300,7 @@ def test_slots_that_never_join_again_leave_if_their_tasks_were_faster_than_the_k
     ends = dict.fromkeys(everything(name, 2), 1)
     looks = iter(range(20))
     keeper = SlotKeeper(
-        members.make(name, app="batch", rewinds=False), slots, ends, {}, lambda: next(looks, None) is not None
+        members.make(name, app="batch", rewinds=False), slots, ends, {}, lambda: next(looks, None) is not None, 60
     )
     assert keeper.run() == "the batch is committed"
 
@@ -304,6 +319,7 @@ def test_slots_stay_until_the_batch_is_committed_also_if_their_group_was_further
         dict.fromkeys(everything(name, 2), 1),
         before,
         lambda: next(looks, None) is not None,
+        60,
     )
     assert keeper.run() == "the Spark driver has ended"
 
