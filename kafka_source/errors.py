@@ -100,6 +100,11 @@ class BootstrapError(RefreshRetriableError):
 class UnknownTopicError(RefreshRetriableError):
     """A topic or partition does not exist, or this user may not describe it."""
 
+    @staticmethod
+    def of_names_only() -> UnknownTopicError:
+        """Return the error of a commit by names before which nobody has looked what the topics are now."""
+        return UnknownTopicError("This commit names topics by names, and they may have been created again.")
+
 
 class AbortableError(KafkaGroupError):
     """The transaction must be aborted. The producer remains usable, and the work can be repeated."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.options.declaration import declared_in
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.positions import Positions
-from kafka_source.source.start_and_end import resolve_batch, without_lost_topics
+from kafka_source.source.start_and_end import commit_existing, resolve_batch
 
 # A block may take as long as a batch: so long the group's other members wait for it when they rebalance.
 _REBALANCE_TIMEOUT_MS = 1_800_000
@@ -107,9 +108,9 @@ def pinned_ranges(options: Mapping[str, str]) -> Iterator[tuple[Range, ...]]:
             positions.learn(read)
             positions.note_rewinds(positions.unfollowed_rewinds(members.committed([r.topic_partition for r in ranges])))
         yield ranges
-        with closing(Cluster.of(parsed)) as cluster:
-            read = without_lost_topics(parsed, cluster, read)
-        _commit(members, group.group, read.ends)
+        if read.partitions:
+            with closing(Cluster.of(parsed)) as cluster:
+                commit_existing(parsed, cluster, read, partial(_commit, members, group.group))
 
 
 def _read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -166,11 +167,9 @@ def exact_options(given: Mapping[str, str], ranges: tuple[Range, ...]) -> dict[s
     return {**kept, **exactly}
 
 
-def _commit(members: GroupMemberOwner, group: str, ends: Mapping[TopicPartition, int]) -> None:
-    if not ends:
-        return
+def _commit(members: GroupMemberOwner, group: str, read: StreamOffset, *, has_looked: bool) -> None:
     try:
-        members.commit(ends)
+        members.commit(read.ends, has_looked=has_looked)
     except FencedError as error:
         raise FencedError(
             f"Nothing of this block was committed: group {group} has given its members' places to others, because the "

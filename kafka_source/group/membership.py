@@ -318,12 +318,15 @@ class GroupMembership:
         self,
         offsets: Mapping[int, Mapping[TopicPartition, int | CommitOffset]],
         timeout_s: float = _REQUEST_SECONDS,
+        *,
+        has_looked: bool = True,
     ) -> None:
         """Commit without a transaction; each slot commits its own partitions.
 
         Args:
             offsets: The next offset to read for each partition, by slot number.
             timeout_s: The time limit for all commits.
+            has_looked: As in `commit_offsets`.
 
         Raises:
             FencedError: A slot is no longer a member of this generation; its offsets were not committed.
@@ -335,7 +338,9 @@ class GroupMembership:
 
         async def commit() -> list[BaseException | None]:
             commits = (
-                commit_offsets(self._commits, used[number], of_slot, deadline, fail_on_unknown_topic=True)
+                commit_offsets(
+                    self._commits, used[number], of_slot, deadline, fail_on_unknown_topic=True, has_looked=has_looked
+                )
                 for number, of_slot in offsets.items()
             )
             return await asyncio.gather(*commits, return_exceptions=True)

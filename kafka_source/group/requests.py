@@ -24,6 +24,7 @@ from kafka_source.errors import (
     KafkaGroupError,
     RetriableError,
     UnknownOutcomeError,
+    UnknownTopicError,
     error_for_code,
 )
 from kafka_source.group.model import CONSUMER, GroupMember
@@ -34,6 +35,7 @@ from kafka_source.kafka_client import (
     check_commits,
     check_coordinator,
     coordinator_call,
+    coordinator_versions,
     text_of_id,
     to_coordinator,
     topic_ids_to_commit,
@@ -422,6 +424,7 @@ async def commit_offsets(
     deadline: Deadline,
     *,
     fail_on_unknown_topic: bool = False,
+    has_looked: bool = True,
 ) -> None:
     """Commit the next offsets to read, as the member with these credentials.
 
@@ -435,6 +438,8 @@ async def commit_offsets(
         deadline: The time limit for all attempts.
         fail_on_unknown_topic: Whether to fail at once if the coordinator does not know a topic. If false, the commit is
             retried until the deadline: the coordinator may not know yet of a topic that was just created.
+        has_looked: Whether the caller has looked that the topics are those whose ids the offsets have. Else it gets
+            UnknownTopicError where the coordinator does not say so, and nothing is committed.
 
     Raises:
         FencedError: The coordinator rejects the credentials; what it has not accepted before is not committed.
@@ -443,12 +448,25 @@ async def commit_offsets(
     """
     entries = {tp: CommitOffset(value) if isinstance(value, int) else value for tp, value in offsets.items()}
     what = f"Committing offsets of group {credentials.group} as {credentials.instance_id or credentials.member_id}"
+    if not has_looked and not await _takes_ids(client, credentials.group, entries, deadline):
+        raise UnknownTopicError.of_names_only()
+    min_version = 0 if has_looked else _BY_NAME + 1
     unknown: list[str] = []
     for part in chunks(credentials.group, entries):
-        unknown += await _commit_part(client, credentials, part, deadline, what, skip_unknown=fail_on_unknown_topic)
+        unknown += await _commit_part(
+            client, credentials, part, deadline, what, skip_unknown=fail_on_unknown_topic, min_version=min_version
+        )
     if unknown:
         named = first_names(unknown, _MAX_NAMED)
         raise error_for_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{what} failed for {named}")
+
+
+async def _takes_ids(
+    client: KafkaClient, group: str, offsets: Mapping[TopicPartition, CommitOffset], deadline: Deadline
+) -> bool:
+    """Return whether the coordinator compares the ids of all topics of a commit. No request is sent to find out."""
+    versions = await coordinator_versions(client, GROUP, group, deadline)
+    return bool(topic_ids_to_commit(offsets)) and versions.version_for(OffsetCommitRequest) > _BY_NAME
 
 
 async def _commit_part(
@@ -459,6 +477,7 @@ async def _commit_part(
     what: str,
     *,
     skip_unknown: bool,
+    min_version: int,
 ) -> list[str]:
     """Commit what one request can hold; return the partitions of unknown topics, as `check_commits` does."""
     unanswered = False
@@ -501,6 +520,7 @@ async def _commit_part(
             deadline,
             read,
             max_version=None if ids else _BY_NAME,
+            min_version=min_version,
             on_lost=note_lost,
         )
     except RetriableError as error:

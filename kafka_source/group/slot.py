@@ -510,18 +510,28 @@ class SlotSession:
         """Raise FencedError if this task is known to have lost the slot; sends no request."""
         self._raise_if_lost()
 
-    def commit(self, offsets: Mapping[TopicPartition, int | CommitOffset], timeout_s: float = _TASK_SECONDS) -> None:
-        """Commit the next offsets to read, without a transaction.
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int | CommitOffset],
+        timeout_s: float = _TASK_SECONDS,
+        *,
+        has_looked: bool = True,
+    ) -> None:
+        """Commit the next offsets to read, without a transaction; `has_looked` is that of `commit_offsets`.
 
         Raises:
             FencedError: This task has lost the slot; nothing is committed.
+            UnknownTopicError: Nobody `has_looked`, and the coordinator does not say that the topics are the same.
             UnknownOutcomeError: The coordinator has not answered in time.
         """
         deadline = Deadline(timeout_s)
 
         def commit(parts: Parts) -> None:
             for used, part in parts:
-                self._client.run(commit_offsets(self._client, used, part, deadline), timeout_s + 1)
+                work = commit_offsets(
+                    self._client, used, part, deadline, fail_on_unknown_topic=not has_looked, has_looked=has_looked
+                )
+                self._client.run(work, timeout_s + 1)
 
         self.commit_by(commit, offsets, timeout_s)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from assignors.model import TopicPartition
@@ -29,6 +29,11 @@ class CommitOffset:
     leader_epoch: int = -1
     metadata: str = ""
     topic_id: str | None = field(default=None, compare=False)
+
+
+def has_one_topic(offsets: Iterable[TopicPartition]) -> bool:
+    """Return whether a commit without a transaction is refused as a whole if a topic of it was created again."""
+    return len({tp.topic for tp in offsets}) == 1
 
 
 _REWOUND = "kafkagroup:rewound:"

@@ -29,7 +29,7 @@ from kafka_source.group.consumer_protocol.membership import ConsumerMembership
 from kafka_source.group.member import RebalanceTimeout
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
-from kafka_source.model.commits import CommitOffset
+from kafka_source.model.commits import CommitOffset, has_one_topic
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import format_partitions
 from kafka_source.model.topic_selection import TopicSelection
@@ -295,12 +295,12 @@ class GroupMemberOwner(CommittingOwner):
             self._compared_generation = generation
         return missing
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these offsets as the group's.
+    def commit(self, offsets: Mapping[TopicPartition, int], *, has_looked: bool = True) -> None:
+        """Commit these offsets as the group's; arguments as in `PartitionOwner`.
 
         Raises:
             FencedError: The members are no longer the group's.
-            UnknownTopicError: A topic was deleted; nothing is committed.
+            UnknownTopicError: A topic was deleted, or nobody `has_looked`; nothing is committed.
             KafkaGroupError: Any other category.
         """
         lost = self._membership.lost()
@@ -325,7 +325,7 @@ class GroupMemberOwner(CommittingOwner):
         while True:
             used = self._membership.credentials
             try:
-                self._commit_as(used, marked, by_slot)
+                self._commit_as(used, marked, by_slot, has_looked=has_looked)
                 return
             except FencedError:
                 if not self._membership.ask_for_newer_credentials(used):
@@ -336,30 +336,26 @@ class GroupMemberOwner(CommittingOwner):
         slots: Sequence[SlotCredentials],
         offsets: Mapping[TopicPartition, CommitOffset],
         by_slot: Mapping[int, Mapping[TopicPartition, CommitOffset]],
+        *,
+        has_looked: bool,
     ) -> None:
         if self._committer is not None:
+            # In a classic group the coordinator checks that a member of this generation commits, not that it owns each
+            # partition.
+            parts = [(slots[number], part) for number, part in sorted(by_slot.items())]
             try:
-                self._commit_in_transaction(self._committer, slots, offsets, by_slot)
+                self._committer.commit_as(
+                    parts if slots[0].per_member_epoch else [(slots[0], offsets)], has_looked=has_looked
+                )
                 return
             except AuthenticationError as error:
                 if not commits_plainly_after(error, self._group.group, self._commit_transactional):
                     raise
             self._close_committer()
             self._committer, self._transactional = None, False
-        self._membership.commit(by_slot)
-
-    def _commit_in_transaction(
-        self,
-        committer: TransactionalCommitter,
-        slots: Sequence[SlotCredentials],
-        offsets: Mapping[TopicPartition, CommitOffset],
-        by_slot: Mapping[int, Mapping[TopicPartition, CommitOffset]],
-    ) -> None:
-        if slots[0].per_member_epoch:
-            committer.commit_as([(slots[number], part) for number, part in sorted(by_slot.items())])
-        else:
-            # The coordinator checks that a member of this generation commits, not that it owns each partition.
-            committer.commit(slots[0], offsets)
+        if not has_looked and not has_one_topic(offsets):
+            raise UnknownTopicError.of_names_only()
+        self._membership.commit(by_slot, has_looked=has_looked)
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
         """Set the group's offsets back where this query commits; see `PartitionOwner.rewind_committed`."""

@@ -122,8 +122,14 @@ class PartitionOwner:
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
         """Commit `finished`; everything before these offsets is durable."""
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these offsets now, or raise the error; without a group there is nothing to commit."""
+    def commit(self, offsets: Mapping[TopicPartition, int], *, has_looked: bool = True) -> None:
+        """Commit these offsets now, or raise the error; without a group there is nothing to commit.
+
+        Args:
+            offsets: The next offset to read, by partition.
+            has_looked: Whether the caller has looked that the topics are still those that were read. Else it gets
+                UnknownTopicError where no coordinator says so; nothing is committed, and it looks.
+        """
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit starting offsets, so that others of the group which get the partitions start there too."""
@@ -330,12 +336,15 @@ class StaticPartitions(CommittingOwner):
         unknown = [tp for tp in self._positions.comparable(missing) if not self._positions.has_compared(tp)]
         return self.committed(unknown) if unknown else {}
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int], *, has_looked: bool = True) -> None:
         """Commit these offsets.
 
         Raises:
             FencedError: The group has members.
+            UnknownTopicError: Nobody `has_looked`.
         """
+        if not has_looked:
+            raise UnknownTopicError.of_names_only()
         self._commit(offsets, _COMMIT_SECONDS)
 
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:

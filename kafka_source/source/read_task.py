@@ -35,7 +35,7 @@ from kafka_source.fetch.select import engine_for
 from kafka_source.group.requests import fetch_by_ids
 from kafka_source.group.slot import Renewal, SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.model.commits import CommitOffset, with_notes
+from kafka_source.model.commits import CommitOffset, has_one_topic, with_notes
 from kafka_source.model.credentials import SlotCredentials, representative_slots
 from kafka_source.model.identity import check_same_cluster, ids_of_ranges
 from kafka_source.model.partition_runs import format_partitions
@@ -50,7 +50,7 @@ from kafka_source.schema import Column, columns_of
 from kafka_source.source.plan import PlannedInput, bundles
 from kafka_source.source.replay import handoffs_of
 from kafka_source.source.row_columns import columns_to_fetch, rows_of
-from kafka_source.source.start_and_end import start_after_end, without_lost_topics
+from kafka_source.source.start_and_end import commit_existing, start_after_end
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
 from kafka_source.transactions.offset_committer import (
     TransactionalCommitter,
@@ -360,8 +360,6 @@ def read(task: ReadTask, query: Query, readers: Readers | None = None) -> Iterat
 def _commit_read(commit: _Commit, ranges: Sequence[Range], task: ReadTask, query: Query) -> None:
     """Commit the ends of these ranges, without topics that were deleted or created again since the plan.
 
-    Where the coordinator says that the topics have the ids of the plan, nobody else is asked.
-
     Raises:
         DataLossError: There are such topics, and `failOnDataLoss` is set.
     """
@@ -376,13 +374,7 @@ def _commit_read(commit: _Commit, ranges: Sequence[Range], task: ReadTask, query
             raise _read_twice(read.ends, error) from error
 
     done = StreamOffset({r.topic_partition: Span(r.start, r.end, 0) for r in ranges}, topics=task.topics)
-    try:
-        commit_ends(done, has_looked=False)
-    except UnknownTopicError:
-        done = without_lost_topics(query.options, Cluster.of(query.options, cached_client(query.settings)), done)
-        if not done.ends:
-            return
-        commit_ends(done, has_looked=True)
+    commit_existing(query.options, Cluster.of(query.options, cached_client(query.settings)), done, commit_ends)
     failpoint("task-committed")
 
 
@@ -542,9 +534,9 @@ def _committer(session: SlotSession, query: Query, task: ReadTask) -> _Commit:
     transactional = query.options.commit_transactional
 
     def commit_plainly(ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None:
-        if not has_looked:
-            raise UnknownTopicError("No coordinator was asked for the topics")
-        session.commit(ends, patience)
+        if not has_looked and not has_one_topic(ends):
+            raise UnknownTopicError.of_names_only()
+        session.commit(ends, patience, has_looked=has_looked)
 
     if transactional is False:
         return commit_plainly

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST, ListedOffset
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import DataLossError, InvalidConfigurationError, OptionError
+from kafka_source.errors import DataLossError, InvalidConfigurationError, OptionError, UnknownTopicError
 from kafka_source.model.identity import is_recreated, lost_topic
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
@@ -370,6 +370,29 @@ def raise_or_warn(options: ReadOptions, error: DataLossError) -> None:
     if options.fail_on_data_loss:
         raise error
     log.warning("%s (failOnDataLoss is false: the query continues)", error)
+
+
+class _CommitRead(Protocol):
+    """Commits the ends of what was read; `has_looked` is that of `TransactionalCommitter.commit_as`."""
+
+    def __call__(self, read: StreamOffset, /, *, has_looked: bool) -> None: ...
+
+
+def commit_existing(options: ReadOptions, cluster: Cluster, read: StreamOffset, commit: _CommitRead) -> None:
+    """Commit what was read, without topics that were deleted or created again since the plan.
+
+    Where the group's coordinator compares the topics' ids in the commit, nobody else is asked about them.
+
+    Raises:
+        DataLossError: There are such topics, and `failOnDataLoss` is set; nothing is committed.
+        KafkaGroupError: As `commit`.
+    """
+    try:
+        commit(read, has_looked=False)
+    except UnknownTopicError:
+        existing = without_lost_topics(options, cluster, read)
+        if existing.partitions:
+            commit(existing, has_looked=True)
 
 
 def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffset) -> StreamOffset:

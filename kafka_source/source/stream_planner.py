@@ -211,18 +211,19 @@ class StreamPlanner:
     def _check_sink(self, start: StreamOffset, *, has_new: bool) -> None:
         """Look whether the sink commits, before another batch is planned; for streams with `commit=sink`."""
 
-    def commit(self, end: StreamOffset) -> None:
-        """Commit everything before `end` now, whatever the options say who commits.
+    def commit(self, end: StreamOffset, *, has_looked: bool) -> None:
+        """Commit everything before `end` now, whatever the options say who commits; arguments as in `PartitionOwner`.
 
         Raises:
             FencedError: The group has removed this member, or has given a partition to another one. Nothing is
                 committed.
+            UnknownTopicError: A topic was deleted, or nobody `has_looked`; nothing is committed.
             KafkaGroupError: The commit has failed. `UnknownOutcomeError`: it may be done.
         """
         self._check_cluster(end)
         self._learn(end)
         with self._owner.rebalance_paused():
-            self._owner.commit(self._positions.current_ends(end))
+            self._owner.commit(self._positions.current_ends(end), has_looked=has_looked)
 
     def offsets_of_member(self, end: StreamOffset) -> GroupOffsets:
         """Return what to commit in a transaction for everything before `end`, as the member of this stream.

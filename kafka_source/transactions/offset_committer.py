@@ -148,9 +148,8 @@ class TransactionalCommitter:
 
         Args:
             parts: For each member its credentials and the next offsets to read, by partition.
-            has_looked: Whether the caller has looked that the topics are those whose ids the offsets have. Else an
-                attempt of a task gets UnknownTopicError where the group coordinator does not say so; it looks then, and
-                calls again.
+            has_looked: Whether the caller has looked that the topics are those whose ids the offsets have. Else it
+                gets UnknownTopicError where the group coordinator does not say so; it looks then, and calls again.
 
         Raises:
             ValueError: The member has not joined. The broker would check nothing, even in a group with members.
@@ -197,21 +196,22 @@ class TransactionalCommitter:
     async def _commit_once(self, groups: Sequence[GroupOffsets], deadline: Deadline, *, has_looked: bool) -> None:
         transaction = await self._next_transaction(deadline)
         self._unfinished = None
-        if self._attempt is not None:
-            try:
-                kept = [await self._without_passed(group, self._attempt, deadline) for group in groups]
-            except UnknownTopicError:
-                if not has_looked:
-                    # Nothing is in the transaction yet: the next call commits in it.
-                    self._set_ready(transaction)
-                    raise
-                kept = list(groups)
-            groups = [group for group in kept if group.offsets]
-            if not groups:
-                return
         # Asked for each try: the feature of the cluster may have changed since the last one.
         second = await commits_by_id(self._client, self._transactional_id, groups[0].member.group, deadline)
         transaction = replace(transaction, second_protocol=second)
+        try:
+            if self._attempt is not None:
+                kept = [await self._without_passed(group, self._attempt, deadline) for group in groups]
+                groups = [group for group in kept if group.offsets]
+                if not groups:
+                    return
+            elif not (second and all(topic_ids_to_commit(group.offsets) for group in groups)):
+                raise UnknownTopicError.of_names_only()
+        except UnknownTopicError:
+            if not has_looked:
+                # Nothing is in the transaction yet: the next call commits in it.
+                self._set_ready(transaction)
+                raise
         within = Deadline(min(_TRY_SECONDS, deadline.left))
         try:
             given = await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)

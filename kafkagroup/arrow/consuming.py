@@ -28,7 +28,7 @@ from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.retry import RetryPolicy
 from kafka_source.source.plan import plan
-from kafka_source.source.start_and_end import without_lost_topics
+from kafka_source.source.start_and_end import commit_existing, without_lost_topics
 from kafka_source.source.stream_planner import StreamPlanner
 from kafka_source.transactions.offset_committer import transactional_id_of
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -205,10 +205,10 @@ class GroupStream(Stream):
             KafkaGroupError: Any other failure; nothing is committed.
         """
         self._check_open()
-        handed = self._to_commit()
+        handed = self._uncommitted()
         if handed.partitions:
             try:
-                self._planner.commit(handed)
+                commit_existing(self._options, self._cluster, handed, self._planner.commit)
             except FencedError:
                 self._goes_back = True
                 raise
@@ -252,7 +252,7 @@ class GroupStream(Stream):
     def _offsets(self) -> tuple[GroupOffsets, ...]:
         if self._is_interrupted:
             raise self._refusal("the group has rebalanced, or they are handed out again")
-        handed = self._to_commit()
+        handed = without_lost_topics(self._options, self._cluster, self._uncommitted())
         if not handed.partitions:
             return ()
         if self._goes_back and self._committed_ahead():
@@ -267,10 +267,6 @@ class GroupStream(Stream):
             "Go on: what is still this member's is handed out again.",
             code=ErrorCode.ILLEGAL_GENERATION,
         )
-
-    def _to_commit(self) -> StreamOffset:
-        """Return what was handed out, is not committed, and may be; raises as `without_lost_topics`."""
-        return without_lost_topics(self._options, self._cluster, self._uncommitted())
 
     def _committed(self) -> None:
         """Note that the caller has committed what was handed out."""
@@ -394,7 +390,7 @@ class GroupStream(Stream):
             return
         try:
             without_records = replace(self._handed, partitions=passed)
-            self._planner.commit(without_lost_topics(self._options, self._cluster, without_records))
+            commit_existing(self._options, self._cluster, without_records, self._planner.commit)
         except KafkaGroupError as error:
             # They are part of the caller's next commit.
             log.info("group=%s: offsets without records are not committed yet: %s", self._options.group_id, error)

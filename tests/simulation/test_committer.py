@@ -31,6 +31,7 @@ from tests.simulation.world import World  # noqa: E402
 
 GROUP_ID, NAME, TP = "billing", "billing-orders-0", TopicPartition("orders", 0)
 MEMBER = SlotCredentials(GROUP_ID, 1, "m", None)
+OTHER = uuid.UUID(int=9)
 
 
 class Brokers:
@@ -311,7 +312,7 @@ def test_an_attempt_that_takes_the_id_after_a_later_micro_batch_does_not_set_the
     brokers.play(commits)
 
 
-@pytest.mark.parametrize("known", [None, text_of_id(uuid.UUID(int=9))])
+@pytest.mark.parametrize("known", [None, text_of_id(OTHER)])
 def test_an_attempt_has_its_caller_look_at_topics_and_commits_the_rest_in_the_same_transaction(
     known: str | None,
 ) -> None:
@@ -326,6 +327,29 @@ def test_an_attempt_has_its_caller_look_at_topics_and_commits_the_rest_in_the_sa
         brokers.settle()
         assert brokers.committed() == 1
         assert [name for name, _ in brokers.versions] == ["InitProducerId", "TxnOffsetCommit", "EndTxn"]
+
+    brokers.play(commits)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_member_looks_at_topics_only_where_its_commit_names_them_by_names(version: int) -> None:
+    brokers = Brokers(version)
+    known = text_of_id(brokers.cluster.topics[TP.topic].id)
+
+    def commits() -> None:
+        committer = brokers.committer()
+        if version == 1:
+            with pytest.raises(UnknownTopicError, match="by names"):
+                committer.commit_as([(MEMBER, {TP: CommitOffset(1, topic_id=known)})], has_looked=False)
+            assert (TP.topic, TP.partition) not in brokers.group.offsets
+        committer.commit_as([(MEMBER, {TP: CommitOffset(1, topic_id=known)})], has_looked=version == 1)
+        assert [name for name, _ in brokers.versions] == ["InitProducerId", "TxnOffsetCommit", "EndTxn"]
+        brokers.settle()
+        assert brokers.committed() == 1
+        with pytest.raises(UnknownTopicError):
+            committer.commit_as([(MEMBER, {TP: CommitOffset(2, topic_id=text_of_id(OTHER))})], has_looked=False)
+        brokers.settle()
+        assert brokers.committed() == 1
 
     brokers.play(commits)
 
@@ -353,7 +377,7 @@ def test_the_offset_of_a_deleted_topic_is_refused_for_the_one_that_was_created_a
         committer = brokers.committer()
         brokers.commit(committer, 1)
         with pytest.raises(UnknownTopicError, match=f"for {TP.topic}-{TP.partition}"):
-            brokers.commit(committer, 2, uuid.UUID(int=9))
+            brokers.commit(committer, 2, OTHER)
         brokers.settle()
         assert brokers.committed() == 1
         brokers.commit(committer, 3)

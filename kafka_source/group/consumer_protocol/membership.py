@@ -288,13 +288,17 @@ class ConsumerMembership:
         self,
         offsets: Mapping[int, Mapping[TopicPartition, int | CommitOffset]],
         timeout_s: float = _REQUEST_SECONDS,
+        *,
+        has_looked: bool = True,
     ) -> None:
         """Commit without a transaction; each slot commits its own partitions, as `GroupMembership.commit`."""
         used, deadline = self._credentials(), Deadline(timeout_s)
 
         async def commit() -> list[BaseException | None]:
             works = (
-                commit_offsets(self._commits, used[number], of_slot, deadline, fail_on_unknown_topic=True)
+                commit_offsets(
+                    self._commits, used[number], of_slot, deadline, fail_on_unknown_topic=True, has_looked=has_looked
+                )
                 for number, of_slot in offsets.items()
             )
             return await asyncio.gather(*works, return_exceptions=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 
 import pytest
 
@@ -12,16 +13,18 @@ from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
+from kafka_source.pinned_read import pinned_ranges
 from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query, read_bundle
+from kafkagroup import arrow
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import Frame, TcpProxy, pass_on
 from tests.support.records import create_again, produce
 from tests.support.waiting import wait_until
 
-HEARTBEAT = 12
+METADATA, OFFSET_COMMIT, HEARTBEAT, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 3, 8, 12, 25, 26, 28
 READ, UNREAD, NEW = range(10), range(10, 15), range(100, 120)
 
 
@@ -133,7 +136,8 @@ class Incarnations:
 @pytest.mark.long
 @pytest.mark.requires_native
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("commit", "transactional"), [("batch", False), ("batch", True), ("task", True)])
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("commit", ["batch", "task"])
 def test_no_record_of_another_incarnation_is_read_or_committed(
     proxy: tuple[TcpProxy, EmbeddedKafka], commit: str, transactional: bool
 ) -> None:
@@ -150,3 +154,88 @@ def test_no_record_of_another_incarnation_is_read_or_committed(
     print(held)
     commits = {26, 28} if transactional else {8}
     assert {1, 2, 3} | commits <= held.keys(), "Fetch, ListOffsets, Metadata and the requests of a commit"
+
+
+@contextmanager
+def consumed(brokers: str, name: str) -> Iterator[None]:
+    """Read a topic as `arrow.consume` does; the end commits."""
+    settings = {"bootstrap.servers": brokers, "group.id": name}
+    with arrow.consume(name, settings, max_wait=0, fail_on_data_loss=False) as stream:
+        assert sum(batch.num_rows for batch in stream) == len(READ)
+        yield
+        stream.commit()
+
+
+def pinned(transactional: str) -> Callable[[str, str], AbstractContextManager[None]]:
+    """Return a function that reads a topic as `pinned` does; the end commits."""
+
+    @contextmanager
+    def read(brokers: str, name: str) -> Iterator[None]:
+        options = {
+            "kafka.bootstrap.servers": brokers,
+            "subscribe": name,
+            "kafka.group.id": name,
+            "commit.transactional": transactional,
+            "failOnDataLoss": "false",
+        }
+        with pinned_ranges(options) as ranges:
+            assert sum(r.size for r in ranges) == len(READ)
+            yield
+
+    return read
+
+
+@pytest.mark.long
+@pytest.mark.requires_native
+@pytest.mark.parametrize(
+    ("read", "requests"),
+    [
+        pytest.param(consumed, [OFFSET_COMMIT], id="arrow.consume"),
+        pytest.param(pinned("false"), [OFFSET_COMMIT], id="pinned"),
+        pytest.param(pinned("true"), [TXN_OFFSET_COMMIT, END_TXN], id="pinned in a transaction"),
+    ],
+)
+def test_a_commit_names_the_topic_by_its_id_and_looks_at_nothing(
+    proxy: tuple[TcpProxy, EmbeddedKafka],
+    read: Callable[[str, str], AbstractContextManager[None]],
+    requests: list[int],
+    request: pytest.FixtureRequest,
+) -> None:
+    made, kafka = proxy
+    groups = Groups(Settings({"bootstrap.servers": kafka.internal_bootstrap_servers}))
+
+    def commit(name: str, held: int | None) -> list[int]:
+        """Commit, and create the topic again while one of the requests is on its way; return their API keys."""
+        seen: list[int] = []
+
+        def hold(frame: Frame) -> Iterable[bytes]:
+            # A client that opens its first connection asks for the brokers, and for no topic.
+            looks = frame.api_key == METADATA and name.encode() in frame.payload
+            if looks or frame.api_key in (OFFSET_COMMIT, ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN):
+                seen.append(frame.api_key)
+                if len(seen) - 1 == held:
+                    kafka.delete_topic(name)
+                    create_again(kafka, name, 1)
+            return [frame.payload]
+
+        kafka.create_topic(name, 1)
+        produce(kafka.internal_bootstrap_servers, name, len(READ))
+        try:
+            with read(f"127.0.0.1:{made.port}", name):
+                made.on_request = hold
+        finally:
+            made.on_request = pass_on
+        return seen
+
+    def has_no_offset(name: str) -> bool:
+        return groups.committed(name).get(TopicPartition(name, 0)) is None
+
+    name = f"commit-{request.node.callspec.id.replace(' ', '-')}"
+    tp = TopicPartition(name, 0)
+    assert commit(name, None) == requests
+    wait_until(lambda: groups.committed(name).get(tp) == len(READ), "the commit")
+    for held in range(len(requests)):
+        again = f"{name}-{held}"
+        seen = commit(again, held)
+        assert METADATA in seen or requests[held] == END_TXN, "whoever is refused looks"
+        wait_until(partial(has_no_offset, again), "no offset of the deleted topic")

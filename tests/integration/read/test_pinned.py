@@ -142,11 +142,11 @@ def test_wrong_options_are_named_before_anything_is_read(spark, options, wrong, 
     assert caught.value.option == named
 
 
-@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize(("fails", "transactional"), [(True, "true"), (False, "true"), (True, "false")])
 def test_a_topic_that_was_created_again_in_the_block_is_read_from_its_first_record(
-    kafka, orders, options, group, groups, fails
+    kafka, orders, options, group, groups, fails, transactional
 ):
-    options = {**options, "failOnDataLoss": str(fails).lower()}
+    options = {**options, "failOnDataLoss": str(fails).lower(), "commit.transactional": transactional}
     with pytest.raises(DataLossError, match=f"{orders}-0.*created again") if fails else nullcontext():
         with pinned_ranges(options) as ranges:
             assert sum(r.size for r in ranges) == 90

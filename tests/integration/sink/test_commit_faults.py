@@ -28,14 +28,15 @@ from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.positions import Positions
 from kafka_source.transactions import offset_transaction
 from kafka_source.transactions.offset_committer import TransactionalCommitter
+from kafkagroup import arrow
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from tests.support.memberships import Memberships, everything
-from tests.support.records import create_again
+from tests.support.records import create_again, produce
 from tests.support.two_phase import set_transaction_version
 from tests.support.waiting import wait_until
 
-METADATA, FIND_COORDINATOR, API_VERSIONS = 3, 10, 18
+METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS = 3, 8, 9, 10, 18
 INIT_PRODUCER_ID, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 22, 25, 26, 28
 PARTITIONS = 4
 
@@ -153,6 +154,17 @@ def test_a_second_commit_is_three_requests_or_two_over_connections_that_are_open
     assert len({frame.connection for frame in mine}) == 1
     # A connection begins with ApiVersions, whatever client opens it.
     assert [frame for frame in seen if frame.api_key == API_VERSIONS] == []
+
+
+def test_a_commit_without_a_transaction_is_one_request(behind: Behind, group: str) -> None:
+    name = behind.kafka.create_topic(f"{group}-topic", PARTITIONS)
+    produce(behind.kafka.bootstrap_servers, name, 10)
+    settings = {"bootstrap.servers": behind.kafka.bootstrap_servers, "group.id": group}
+    with arrow.consume(name, settings, max_wait=0) as stream:
+        assert sum(batch.num_rows for batch in stream) == 10
+        seen = behind.watch(METADATA, FIND_COORDINATOR, API_VERSIONS, OFFSET_COMMIT, OFFSET_FETCH)
+        stream.commit()
+        assert [frame.api_key for frame in seen] == [OFFSET_COMMIT]
 
 
 @pytest.mark.parametrize("side", ["on_request", "on_response"])
