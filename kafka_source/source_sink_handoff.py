@@ -19,6 +19,7 @@ metadata holds the topic's id too, and neither side hands over or commits anythi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections import Counter
@@ -28,8 +29,8 @@ from typing import NamedTuple
 
 from assignors.model import TopicPartition
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
-from kafka_source.group.requests import commit_offsets, fetch_all_committed
-from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_by_ids, fetch_entries
+from kafka_source.kafka_client import Deadline, KafkaClient, topic_id_of
 from kafka_source.model.commits import BEYOND_ALL_LOGS, CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.identity import is_recreated
@@ -108,6 +109,7 @@ class Published:
     Attributes:
         handoffs: Those of the batch, one for each member; none if it has no new data.
         taken: The marks to commit with the batch's decision.
+        committed: What the source's group has committed of the partitions of `handoffs`.
         late: The topics of which another batch has published ranges since the last decision, and this one none; sorted.
         unread: What a decision about this batch has taken, and this run of it has not read: offsets that tell each
             source so, see `ranges_to_read_again`.
@@ -115,6 +117,7 @@ class Published:
 
     handoffs: tuple[Handoff, ...]
     taken: GroupOffsets
+    committed: Mapping[TopicPartition, CommitOffset]
     late: tuple[str, ...]
     unread: tuple[GroupOffsets, ...] = ()
 
@@ -174,8 +177,8 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
     no_member = SlotCredentials.without_membership(_group(handoffs[0].member.group, batch.query))
     counts = Counter(tp.topic for handoff in handoffs for tp in handoff.ranges)
     ids = {tp.topic: handoff.topic_ids.get(tp.topic) for handoff in handoffs for tp in handoff.ranges}
+    lost: list[str] | None = None
     while True:
-        lost = await _lost_topics(client, ids, deadline)
         entries = {
             tp: handoff.published_end_of(
                 tp,
@@ -196,17 +199,21 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
             )
             for handoff in handoffs
             for tp, (start, _) in handoff.ranges.items()
-            if tp.topic not in lost
+            if tp.topic not in (lost or ())
         }
         try:
             if entries:
-                await commit_offsets(client, no_member, entries, deadline, fail_on_unknown_topic=True)
+                await commit_offsets(
+                    client, no_member, entries, deadline, fail_on_unknown_topic=True, has_looked=lost is not None
+                )
             return
         except UnknownTopicError:
-            # It was deleted a moment ago, or was created a moment ago and the coordinator has not heard of it yet.
+            # It was deleted, or was created a moment ago and the coordinator has not heard of it yet.
             if deadline.over:
                 raise
-            await asyncio.sleep(_PAUSE_SECONDS)
+            if lost is not None:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            lost = await _lost_topics(client, ids, deadline)
 
 
 async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> Published | None:
@@ -239,7 +246,7 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
                 "visible. Stop that program, delete this group, and restart the query: its source publishes there anew."
             ) from None
         (own if (entry.run, entry.number) == (batch.run, batch.number) else others)[tp] = entry
-    lost = await _lost_topics(client, {tp.topic: entry.topic_id for tp, entry in (others | own).items()}, deadline)
+    committed, lost = await _committed(client, group, others | own, deadline)
     if lost_own := sorted({tp.topic for tp in own}.intersection(lost)):
         log.warning("batch %d commits no offsets of %s: deleted or created again", batch.number, ", ".join(lost_own))
     own, others = ({tp: entry for tp, entry in one.items() if tp.topic not in lost} for one in (own, others))
@@ -257,6 +264,7 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
         GroupOffsets(
             no_member, {tp: CommitOffset(published[tp].offset, metadata=json.dumps(mark)) for tp, mark in marks.items()}
         ),
+        committed,
         late,
         tuple(
             GroupOffsets(SlotCredentials.without_membership(_group(group, stream)), offsets)
@@ -311,6 +319,23 @@ def _check_complete(batch: BatchOfRun, group: str, own: Mapping[TopicPartition, 
                 f"{group} names {count} of them: another run of this query has published there too. No record of the "
                 "batch is visible. Make sure that the query runs only once, and restart it."
             )
+
+
+async def _committed(
+    client: KafkaClient, group: str, entries: Mapping[TopicPartition, _Entry], deadline: Deadline
+) -> tuple[dict[TopicPartition, CommitOffset], list[str]]:
+    """Return what a group has committed, and which topics were deleted or created again.
+
+    A coordinator that compares the ids of topics says both. Else metadata are asked for, too.
+    """
+    ids = {tp.topic: entry.topic_id for tp, entry in entries.items()}
+    known = {name: found for name, topic_id in ids.items() if (found := topic_id_of(topic_id)) is not None}
+    if known.keys() == ids.keys():
+        with contextlib.suppress(UnknownTopicError):
+            return await fetch_by_ids(client, group, entries, known, deadline, stable=True), []
+    lost = await _lost_topics(client, ids, deadline)
+    kept = [tp for tp in entries if tp.topic not in lost]
+    return await fetch_entries(client, group, kept, deadline), lost
 
 
 async def _lost_topics(client: KafkaClient, ids: Mapping[str, str | None], deadline: Deadline) -> list[str]:

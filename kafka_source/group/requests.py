@@ -303,8 +303,10 @@ async def fetch_by_ids(
     partitions: Iterable[TopicPartition],
     ids: Mapping[str, UUID],
     deadline: Deadline,
+    *,
+    stable: bool = False,
 ) -> dict[TopicPartition, CommitOffset]:
-    """Return what is committed of topics with these ids now, also if open transactions will commit other offsets.
+    """Return what is committed of topics with these ids.
 
     Args:
         client: The cluster's client.
@@ -312,6 +314,7 @@ async def fetch_by_ids(
         partitions: The partitions to fetch.
         ids: The id of each of their topics.
         deadline: The time limit for all attempts.
+        stable: As in `fetch_committed`.
 
     Raises:
         UnknownTopicError: A topic was deleted or created again, or the coordinator has not heard of it yet, or it knows
@@ -319,7 +322,7 @@ async def fetch_by_ids(
         KafkaGroupError: As `fetch_committed`.
     """
     numbers = numbers_by_topic(sorted(partitions))
-    found = await client.retrying(lambda: _ask(client, group, numbers, ids, deadline, stable=False), deadline)
+    found = await client.retrying(lambda: _ask(client, group, numbers, ids, deadline, stable=stable), deadline)
     if not found.by_id or found.unknown:
         raise _unknown_ids(group, found.unknown or numbers)
     return found.offsets

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
+from assignors.model import TopicPartition
 from kafka_source.errors import FencedError, InvalidConfigurationError
-from kafka_source.group.requests import describe, fetch_all_committed, fetch_committed
+from kafka_source.group.requests import describe
 from kafka_source.group.slot import Renewal, group_by_owner
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commits import OffsetNote
+from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.sink.two_phase.committer import SourceOffsets
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, Published, collect
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -44,12 +45,12 @@ async def offsets_of_sources(
     taken = (found.taken,) if found.taken.offsets else ()
     if decided:
         for handoff in found.handoffs:
-            await _check_is_replay(client, batch, handoff, deadline)
+            _check_is_replay(batch, handoff, found.committed)
         return SourceOffsets(taken=taken, unread=found.unread)
     if found.late and (wrote or found.handoffs):
         return SourceOffsets(taken=taken, refusal=_refusal(batch, found))
     for handoff in found.handoffs:
-        await _check_not_read_by_others(client, handoff, deadline)
+        _check_not_read_by_others(handoff, found.committed)
     offsets = (
         GroupOffsets(handoff.member, {tp: handoff.end_of(tp, handoff.stream) for tp in handoff.ranges})
         for handoff in found.handoffs
@@ -132,15 +133,13 @@ async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, 
     )
 
 
-async def _check_is_replay(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, deadline: Deadline) -> None:
+def _check_is_replay(batch: BatchOfRun, handoff: Handoff, committed: Mapping[TopicPartition, CommitOffset]) -> None:
     """Raise an error if a decided batch was planned again with records that the decision does not contain.
 
     The decision has committed the ends of its ranges with the stream's mark. If a mark is below the end of a range,
     the records behind it are not in the output. An offset without the mark tells nothing: somebody else has committed
     it since, for example to rewind the group.
     """
-    group = handoff.member.group
-    committed = await fetch_all_committed(client, group, deadline)
     for tp, (_, end) in handoff.ranges.items():
         entry = committed.get(tp)
         if entry is not None and OffsetNote.parse(entry.metadata).stream == handoff.stream and entry.offset < end:
@@ -152,15 +151,13 @@ async def _check_is_replay(client: KafkaClient, batch: BatchOfRun, handoff: Hand
             )
 
 
-async def _check_not_read_by_others(client: KafkaClient, handoff: Handoff, deadline: Deadline) -> None:
+def _check_not_read_by_others(handoff: Handoff, committed: Mapping[TopicPartition, CommitOffset]) -> None:
     # A member that commits after this check belongs to a newer generation, and then the broker refuses our commit.
-    group = handoff.member.group
-    committed = await fetch_committed(client, group, handoff.ranges, deadline)
     for tp, (start, _) in handoff.ranges.items():
-        offset = committed[tp]
-        if offset is not None and offset > start:
+        entry = committed.get(tp)
+        if entry is not None and entry.offset > start:
             raise FencedError(
-                f"The batch begins at offset {start} of {tp.topic}-{tp.partition}, but group {group} has committed "
-                f"offset {offset}: another member has read the records in between. No record of the batch is visible. "
-                "Restart the query; it continues from the group's offsets."
+                f"The batch begins at offset {start} of {tp.topic}-{tp.partition}, but group {handoff.member.group} "
+                f"has committed offset {entry.offset}: another member has read the records in between. No record of "
+                "the batch is visible. Restart the query; it continues from the group's offsets."
             )

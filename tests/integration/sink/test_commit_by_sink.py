@@ -17,7 +17,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError, LostTransactionsError
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_committed
-from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import StreamOffset
@@ -477,6 +477,20 @@ def test_offsets_that_are_larger_than_one_record_batch_are_handed_over_and_commi
     client.run(commit_in(client, transaction, [*sources.offsets, *sources.taken], Deadline(60)))
     at = client.run(fetch_committed(client, group, ranges, Deadline(60)))
     assert at == {tp: end for tp, (_, end) in ranges.items()}
+
+
+def test_nobody_is_asked_about_topics_whose_ids_the_coordinator_knows(kafka, topics, group, monkeypatch):
+    def look(_, names, deadline):
+        raise AssertionError(f"metadata of {names} are asked for")
+
+    client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    batch, no_member = BatchOfRun("query", "run", 0), SlotCredentials.without_membership(group)
+    known = client.run(client.metadata([topics[0]], Deadline(30))).topics[topics[0]].id_text or ""
+    ranges = {TopicPartition(topics[0], number): (0, 5) for number in range(PARTITIONS)}
+    monkeypatch.setattr(KafkaClient, "metadata", look)
+    client.run(publish(client, batch, [Handoff(no_member, ranges, "stream", {topics[0]: known})], Deadline(60)))
+    sources = client.run(offsets_of_sources(client, group, batch, Deadline(60), wrote=True, decided=False))
+    assert [one.offsets.keys() for one in sources.offsets] == [ranges.keys()]
 
 
 @pytest.mark.parametrize("whole", [True, False])
