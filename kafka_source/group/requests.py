@@ -442,7 +442,7 @@ async def commit_offsets(
         fail_on_unknown_topic: Whether to fail at once if the coordinator does not know a topic. If false, the commit is
             retried until the deadline: the coordinator may not know yet of a topic that was just created.
         has_looked: Whether the caller has looked that the topics are those whose ids the offsets have. Else it gets
-            UnknownTopicError where the coordinator does not say so, and nothing is committed.
+            UnknownTopicError at once where the coordinator does not say so, or says that a topic is another one.
 
     Raises:
         FencedError: The coordinator rejects the credentials; what it has not accepted before is not committed.
@@ -453,11 +453,11 @@ async def commit_offsets(
     what = f"Committing offsets of group {credentials.group} as {credentials.instance_id or credentials.member_id}"
     if not has_looked and not await _takes_ids(client, credentials.group, entries, deadline):
         raise UnknownTopicError.of_names_only()
-    min_version = 0 if has_looked else _BY_NAME + 1
+    fails_at_once, min_version = (fail_on_unknown_topic, 0) if has_looked else (True, _BY_NAME + 1)
     unknown: list[str] = []
     for part in chunks(credentials.group, entries):
         unknown += await _commit_part(
-            client, credentials, part, deadline, what, skip_unknown=fail_on_unknown_topic, min_version=min_version
+            client, credentials, part, deadline, what, skip_unknown=fails_at_once, min_version=min_version
         )
     if unknown:
         named = first_names(unknown, _MAX_NAMED)

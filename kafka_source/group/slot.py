@@ -528,9 +528,7 @@ class SlotSession:
 
         def commit(parts: Parts) -> None:
             for used, part in parts:
-                work = commit_offsets(
-                    self._client, used, part, deadline, fail_on_unknown_topic=not has_looked, has_looked=has_looked
-                )
+                work = commit_offsets(self._client, used, part, deadline, has_looked=has_looked)
                 self._client.run(work, timeout_s + 1)
 
         self.commit_by(commit, offsets, timeout_s)

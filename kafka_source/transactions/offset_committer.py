@@ -200,18 +200,14 @@ class TransactionalCommitter:
         second = await commits_by_id(self._client, self._transactional_id, groups[0].member.group, deadline)
         transaction = replace(transaction, second_protocol=second)
         try:
-            if self._attempt is not None:
-                kept = [await self._without_passed(group, self._attempt, deadline) for group in groups]
-                groups = [group for group in kept if group.offsets]
-                if not groups:
-                    return
-            elif not (second and all(topic_ids_to_commit(group.offsets) for group in groups)):
-                raise UnknownTopicError.of_names_only()
+            groups = await self._checked(groups, deadline, by_id=second)
         except UnknownTopicError:
             if not has_looked:
                 # Nothing is in the transaction yet: the next call commits in it.
                 self._set_ready(transaction)
                 raise
+        if not groups:
+            return
         within = Deadline(min(_TRY_SECONDS, deadline.left))
         try:
             given = await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)
@@ -223,6 +219,22 @@ class TransactionalCommitter:
             self._set_ready(given)
         elif self._attempt is None:
             self._ready = self._client.loop.spawn(self._initialise(Deadline(self._timeout)))
+
+    async def _checked(
+        self, groups: Sequence[GroupOffsets], deadline: Deadline, *, by_id: bool
+    ) -> Sequence[GroupOffsets]:
+        """Return what to commit: of an attempt, what no later micro-batch has passed.
+
+        Raises:
+            UnknownTopicError: The coordinator does not say that the topics are those whose ids the offsets have, and
+                will not say so in the commit, either.
+        """
+        if self._attempt is not None:
+            kept = [await self._without_passed(group, self._attempt, deadline) for group in groups]
+            return [group for group in kept if group.offsets]
+        if by_id and all(topic_ids_to_commit(group.offsets) for group in groups):
+            return groups
+        raise UnknownTopicError.of_names_only()
 
     async def _without_passed(self, group: GroupOffsets, fetch: FetchByIds, deadline: Deadline) -> GroupOffsets:
         """Leave out partitions in which the same stream has committed a later offset since, after the same rewind.
