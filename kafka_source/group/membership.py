@@ -311,7 +311,8 @@ class GroupMembership:
         If `stable`, it waits for open transactions.
         """
         timeout_s = self._settings.coordinator_timeout_ms / 1000
-        work = fetch_entries(self._client, self._settings.group, partitions, Deadline(timeout_s), stable=stable)
+        deadline = Deadline(timeout_s)
+        work = fetch_entries(self._client, self._settings.group, partitions, deadline, stable=stable, learns_ids=True)
         return self._run(work, timeout_s)
 
     def commit(

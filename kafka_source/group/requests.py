@@ -291,10 +291,21 @@ async def fetch_entries(
     deadline: Deadline,
     *,
     stable: bool = True,
+    learns_ids: bool = False,
 ) -> dict[TopicPartition, CommitOffset]:
-    """Return the committed offsets of these partitions, with their metadata; waits and raises as `fetch_committed`."""
+    """Return the committed offsets of these partitions, with their metadata; waits and raises as `fetch_committed`.
+
+    Args:
+        client: The cluster's client.
+        group: The group id.
+        partitions: The partitions to fetch.
+        deadline: The time limit for all attempts.
+        stable: As in `fetch_committed`.
+        learns_ids: Whether the client asks for metadata of topics that it has not seen, or not since it has
+            rebootstrapped. Else their offsets have no topic id, so nobody can tell whether they are of a topic before.
+    """
     wanted = sorted(set(partitions))
-    return await _fetch(client, group, wanted, deadline, stable=stable) if wanted else {}
+    return await _fetch(client, group, wanted, deadline, stable=stable, learns_ids=learns_ids) if wanted else {}
 
 
 async def fetch_by_ids(
@@ -329,12 +340,20 @@ async def fetch_by_ids(
 
 
 async def _fetch(
-    client: KafkaClient, group: str, wanted: Iterable[TopicPartition] | None, deadline: Deadline, *, stable: bool
+    client: KafkaClient,
+    group: str,
+    wanted: Iterable[TopicPartition] | None,
+    deadline: Deadline,
+    *,
+    stable: bool,
+    learns_ids: bool = False,
 ) -> dict[TopicPartition, CommitOffset]:
     """Fetch by the ids that the last metadata have for all the topics, else by their names."""
     numbers = None if wanted is None else numbers_by_topic(sorted(wanted))
 
     async def attempt() -> dict[TopicPartition, CommitOffset]:
+        if learns_ids and (unseen := (numbers or {}).keys() - client.known.topics.keys()):
+            await client.metadata(unseen, deadline)
         ids = {name: topic.topic_id for name, topic in client.known.topics.items() if topic.topic_id is not None}
         found = await _ask(client, group, numbers, ids, deadline, stable=stable)
         if found.unknown:

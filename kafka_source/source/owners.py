@@ -278,7 +278,8 @@ class StaticPartitions(CommittingOwner):
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         """Return what the group has committed; open transactions over it are waited for."""
-        return self._client.run(fetch_entries(self._client, self._group, partitions, Deadline(self._patience)))
+        deadline = Deadline(self._patience)
+        return self._client.run(fetch_entries(self._client, self._group, partitions, deadline, learns_ids=True))
 
     def _check_has_no_members(self) -> None:
         if self._has_checked or not self._commits:

@@ -74,6 +74,18 @@ def test_offsets_are_committed_and_read_back(members, topic):
     assert membership.committed(everything(orders, 4)) == dict.fromkeys(everything(orders, 4), 7)
 
 
+@pytest.mark.skipif(broker_version() < "4.1", reason="these brokers keep no topic ids with offsets")
+def test_offsets_have_topic_ids_also_where_the_client_has_not_seen_the_topic(members, topic):
+    name = topic("orders", partitions=2)
+    membership = members.make(name, slots=1)
+    membership.join(60)
+    membership.commit({0: dict.fromkeys(everything(name, 2), 1)})
+    # Its client is as one that has rebootstrapped: it knows nothing yet.
+    new = members.make(name, slots=1)
+    (topic_id,) = {entry.topic_id for entry in new.committed_entries(everything(name, 2)).values()}
+    assert topic_id is not None
+
+
 def test_offsets_that_are_larger_than_one_record_batch_are_committed(members, topic):
     """As those of about 9,500 partitions or more: a coordinator refuses a request above the size of a record batch.
 
