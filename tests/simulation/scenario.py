@@ -512,12 +512,10 @@ class _Checks(Watch):
             reached = self.set_back.pop(tp, 0 if before is None else before.offset)
             if before is None or entry.offset >= before.offset:
                 continue
-            if lost_from is not None and entry.offset >= lost_from:
-                # The group follows a query that has found records lost.
-                continue
             if is_late:
                 self.set_back[tp], self.has_set_back = reached, True
-            else:
+            elif lost_from is None or entry.offset < lost_from:
+                # Else the group follows a query that has found records lost.
                 self._verdict.problems.append(
                     f"at {self._world.now:.3f} the offset of {name} goes back from {before.offset} to {entry.offset}"
                 )
