@@ -328,6 +328,8 @@ async def _committed(
 
     A coordinator that compares the ids of topics says both. Else metadata are asked for, too.
     """
+    if not entries:
+        return {}, []
     ids = {tp.topic: entry.topic_id for tp, entry in entries.items()}
     known = {name: found for name, topic_id in ids.items() if (found := topic_id_of(topic_id)) is not None}
     if known.keys() == ids.keys():
