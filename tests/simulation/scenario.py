@@ -983,10 +983,10 @@ class Run:
         if opened := output.open_batches():
             problems.append(f"{opened} transactions are open in the output")
         # What was lost of a decided batch is written again after what other members have read on since.
-        told = any(
-            isinstance(one, LostTransactionsError) and one.unread for query in self.queries for one in query.errors
+        again = any(
+            isinstance(one, LostTransactionsError) and one.decided for query in self.queries for one in query.errors
         )
-        if (late := output.out_of_order()) and not told and not self._may_repeat():
+        if (late := output.out_of_order()) and not again and not self._may_repeat():
             problems.append(f"out of order in the output: {late[:3]}")
 
     def _may_repeat(self) -> bool:
