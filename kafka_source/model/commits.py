@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from assignors.model import TopicPartition
+from kafka_source.errors import UnknownTopicError
 
 BEYOND_ALL_LOGS = 10**15
 """Added to offsets of groups that keep state and that nobody reads by, so that lag monitors see no lag there.
@@ -31,9 +32,14 @@ class CommitOffset:
     topic_id: str | None = field(default=None, compare=False)
 
 
-def has_one_topic(offsets: Iterable[TopicPartition]) -> bool:
-    """Return whether a commit without a transaction is refused as a whole if a topic of it was created again."""
-    return len({tp.topic for tp in offsets}) == 1
+def check_one_topic(offsets: Iterable[TopicPartition]) -> None:
+    """Check before a commit without a transaction that it is refused as a whole if a topic was created again.
+
+    Raises:
+        UnknownTopicError: It has several topics: of these the others would be committed.
+    """
+    if len({tp.topic for tp in offsets}) > 1:
+        raise UnknownTopicError.of_names_only()
 
 
 _REWOUND = "kafkagroup:rewound:"

@@ -29,7 +29,7 @@ from kafka_source.group.consumer_protocol.membership import ConsumerMembership
 from kafka_source.group.member import RebalanceTimeout
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
-from kafka_source.model.commits import CommitOffset, has_one_topic
+from kafka_source.model.commits import CommitOffset, check_one_topic
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import format_partitions
 from kafka_source.model.topic_selection import TopicSelection
@@ -353,8 +353,8 @@ class GroupMemberOwner(CommittingOwner):
                     raise
             self._close_committer()
             self._committer, self._transactional = None, False
-        if not has_looked and not has_one_topic(offsets):
-            raise UnknownTopicError.of_names_only()
+        if not has_looked:
+            check_one_topic(offsets)
         self._membership.commit(by_slot, has_looked=has_looked)
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:

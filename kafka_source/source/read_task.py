@@ -28,14 +28,13 @@ from kafka_source.errors import (
     FencedError,
     KafkaGroupError,
     RetriableError,
-    UnknownTopicError,
 )
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.group.requests import fetch_by_ids
 from kafka_source.group.slot import Renewal, SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.model.commits import CommitOffset, has_one_topic, with_notes
+from kafka_source.model.commits import CommitOffset, check_one_topic, with_notes
 from kafka_source.model.credentials import SlotCredentials, representative_slots
 from kafka_source.model.identity import check_same_cluster, ids_of_ranges
 from kafka_source.model.partition_runs import format_partitions
@@ -534,8 +533,8 @@ def _committer(session: SlotSession, query: Query, task: ReadTask) -> _Commit:
     transactional = query.options.commit_transactional
 
     def commit_plainly(ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None:
-        if not has_looked and not has_one_topic(ends):
-            raise UnknownTopicError.of_names_only()
+        if not has_looked:
+            check_one_topic(ends)
         session.commit(ends, patience, has_looked=has_looked)
 
     if transactional is False:
