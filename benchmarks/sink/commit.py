@@ -28,7 +28,7 @@ def measure(kafka: EmbeddedKafka) -> None:
     committer = TransactionalCommitter(settings, "bench-commits")
 
     def commit(number: int) -> None:
-        committer.commit(credentials, {TopicPartition(topic, p): number for p in range(PARTITIONS)})
+        committer.commit_as([(credentials, {TopicPartition(topic, p): number for p in range(PARTITIONS)})])
 
     first = _times(commit, TIMES, BETWEEN_SECONDS)
     _times(commit, WARM_UP, 0)

@@ -129,15 +129,6 @@ class TransactionalCommitter:
         # earlier owner and opens the connections.
         self._ready: Future[OpenTransaction] | None = self._client.loop.spawn(self._initialise(Deadline(timeout)))
 
-    def commit(self, credentials: SlotCredentials, offsets: Mapping[TopicPartition, int | CommitOffset]) -> None:
-        """Commit offsets of any number of partitions in one transaction, as one member; raises as `commit_as`.
-
-        Args:
-            credentials: Of a member of the group; in a classic group one member vouches for its whole generation.
-            offsets: The next offset to read, by partition.
-        """
-        self.commit_as([(credentials, offsets)])
-
     def commit_as(
         self,
         parts: Sequence[tuple[SlotCredentials, Mapping[TopicPartition, int | CommitOffset]]],

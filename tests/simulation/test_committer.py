@@ -77,7 +77,7 @@ class Brokers:
         self, committer: TransactionalCommitter, offset: int, topic_id: uuid.UUID | None = None, *, note: str = ""
     ) -> None:
         known = self.cluster.topics[TP.topic].id if topic_id is None else topic_id
-        committer.commit(MEMBER, {TP: CommitOffset(offset, metadata=note, topic_id=text_of_id(known))})
+        committer.commit_as([(MEMBER, {TP: CommitOffset(offset, metadata=note, topic_id=text_of_id(known))})])
 
     def settle(self) -> None:
         """Let markers be written, and what is done in the background."""

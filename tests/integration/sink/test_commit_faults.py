@@ -89,7 +89,7 @@ class Query:
 
     def commit(self, offset: int, committer: TransactionalCommitter | None = None) -> None:
         offsets = dict.fromkeys(everything(self.topic, PARTITIONS), offset)
-        (committer or self.committer).commit(self.credentials, offsets)
+        (committer or self.committer).commit_as([(self.credentials, offsets)])
 
     def committed(self) -> set[int | None]:
         """The group's offsets; waits until no transaction over them is open."""
@@ -382,7 +382,7 @@ def test_a_deleted_topic_is_told_at_once(behind: Behind, group: str) -> None:
         behind.kafka.delete_topic(gone)
         began = time.monotonic()
         with pytest.raises(UnknownTopicError, match=f"failed for {gone}-0: UNKNOWN_TOPIC_OR_PARTITION"):
-            one.committer.commit(one.credentials, {TopicPartition(kept, 0): 5, TopicPartition(gone, 0): 5})
+            one.committer.commit_as([(one.credentials, {TopicPartition(kept, 0): 5, TopicPartition(gone, 0): 5})])
         assert time.monotonic() - began < 15
         assert not one.is_open()
         one.commit(2)

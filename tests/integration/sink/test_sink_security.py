@@ -61,7 +61,7 @@ def test_a_wrong_password_is_told_at_once_and_not_shown(
     with pytest.raises(AuthenticationError) as written:
         deliver(settings, [RECORDS], engine)
     with pytest.raises(AuthenticationError) as committed:
-        committer.commit(SlotCredentials("g", 1, "m", None), {TopicPartition("orders", 0): 1})
+        committer.commit_as([(SlotCredentials("g", 1, "m", None), {TopicPartition("orders", 0): 1})])
     assert time.monotonic() - began < 40
     for caught in (written, committed):
         assert re.search(r"kafka\.sasl\.(mechanism and the credentials|jaas\.config)", str(caught.value))

@@ -90,7 +90,7 @@ def test_a_commit_that_no_broker_would_fence_is_never_sent(wrong: dict[str, obje
     credentials = replace(SlotCredentials("g", 3, "m", None), **wrong)  # type: ignore[arg-type]
     committer = TransactionalCommitter(Settings({"bootstrap.servers": "127.0.0.1:1"}), "unfenced", timeout=1)
     with pytest.raises(ValueError, match="has not joined"):
-        committer.commit(credentials, {TopicPartition("t", 0): 1})
+        committer.commit_as([(credentials, {TopicPartition("t", 0): 1})])
 
 
 @pytest.mark.parametrize("instance", [None, "commits-0"])
@@ -101,9 +101,9 @@ def test_a_commit_becomes_the_groups_offsets(
     with member(kafka, name, group, instance) as (consumer, credentials):
         committer = TransactionalCommitter(settings(kafka, **{"request.timeout.ms": "30000", "acks": "1"}), group)
         for offset in range(5):
-            committer.commit(credentials, {TopicPartition(name, p): offset * 10 + p for p in range(4)})
+            committer.commit_as([(credentials, {TopicPartition(name, p): offset * 10 + p for p in range(4)})])
             assert committed(consumer, name) == [offset * 10 + p for p in range(4)]
-        committer.commit(credentials, {})
+        committer.commit_as([(credentials, {})])
         assert committed(consumer, name) == [40, 41, 42, 43]
 
 
@@ -140,7 +140,7 @@ def test_every_commit_has_an_epoch_of_its_own(
         second = client.run(commits_by_id(client, name, name, Deadline(30)))
         committer = TransactionalCommitter(settings(kafka), name, attempt=attempt)
         for number in range(3):
-            committer.commit(credentials, {TopicPartition(name, 0): number})
+            committer.commit_as([(credentials, {TopicPartition(name, 0): number})])
             # Number 0 has epoch 0. A committer that keeps the next one ready has taken that as well, or does so soon.
             # In KIP-890's second protocol every one has got it.
             wait_until(partial(epoch_is, number + (attempt is None or second)), "the epoch")
@@ -163,13 +163,13 @@ def test_a_member_that_was_replaced_commits_nothing(
     group = f"fenced-{code_name}"
     with member(kafka, name, group, f"{group}-0") as (consumer, credentials):
         committer = TransactionalCommitter(settings(kafka), group)
-        committer.commit(credentials, {TopicPartition(name, p): 5 for p in range(4)})
+        committer.commit_as([(credentials, {TopicPartition(name, p): 5 for p in range(4)})])
         with pytest.raises(FencedError) as caught:
             other = replace(credentials, **wrong)  # type: ignore[arg-type]
-            committer.commit(other, {TopicPartition(name, p): 9 for p in range(4)})
+            committer.commit_as([(other, {TopicPartition(name, p): 9 for p in range(4)})])
         assert caught.value.code_name == code_name
         assert committed(consumer, name) == [5] * 4
-        committer.commit(credentials, {TopicPartition(name, 0): 6})
+        committer.commit_as([(credentials, {TopicPartition(name, 0): 6})])
         assert committed(consumer, name) == [6, 5, 5, 5]
 
 
@@ -182,11 +182,10 @@ def test_an_owner_that_was_closed_at_once_does_not_fence_the_next_one(
         for round_ in range(10):
             # The coordinator is still finishing this one, and has the next owners wait.
             committer = TransactionalCommitter(settings(kafka), name, attempt=fetch_by_ids)
-            committer.commit(credentials, {tp: 2 * round_ + 1})
+            committer.commit_as([(credentials, {tp: 2 * round_ + 1})])
             TransactionalCommitter(settings(kafka), name).close()
-            TransactionalCommitter(settings(kafka), name, attempt=fetch_by_ids).commit(
-                credentials, {tp: 2 * round_ + 2}
-            )
+            next_one = TransactionalCommitter(settings(kafka), name, attempt=fetch_by_ids)
+            next_one.commit_as([(credentials, {tp: 2 * round_ + 2})])
         assert committed(consumer, name, 1) == [20]
 
 
@@ -200,7 +199,7 @@ def test_an_attempt_that_takes_the_id_after_a_later_micro_batch_does_not_set_the
     def attempt(offset: int) -> None:
         committer = TransactionalCommitter(settings(kafka), name, attempt=fetch_by_ids)
         offsets = {TopicPartition(name, 0): CommitOffset(offset, metadata="stream", topic_id=known)}
-        committer.commit(credentials, offsets)
+        committer.commit_as([(credentials, offsets)])
 
     with member(kafka, name, name) as (consumer, credentials):
         for offset, expected in ((3, 3), (1, 3), (4, 4)):
@@ -211,7 +210,7 @@ def test_an_attempt_that_takes_the_id_after_a_later_micro_batch_does_not_set_the
 def test_no_broker_is_told_within_the_deadline() -> None:
     committer = TransactionalCommitter(Settings({"bootstrap.servers": "127.0.0.1:1"}), "nobody", timeout=2)
     with pytest.raises(RetriableError, match=r"127\.0\.0\.1:1"):
-        committer.commit(SlotCredentials("g", 1, "m", None), {TopicPartition("t", 0): 1})
+        committer.commit_as([(SlotCredentials("g", 1, "m", None), {TopicPartition("t", 0): 1})])
 
 
 def test_a_broker_that_does_not_answer_holds_nobody_for_long(topic: Callable[..., str]) -> None:
@@ -219,18 +218,18 @@ def test_a_broker_that_does_not_answer_holds_nobody_for_long(topic: Callable[...
         name = own.create_topic("frozen", partitions=1)
         with member(own, name, "frozen") as (consumer, credentials):
             committer = TransactionalCommitter(settings(own), "frozen", timeout=4)
-            committer.commit(credentials, {TopicPartition(name, 0): 1})
+            committer.commit_as([(credentials, {TopicPartition(name, 0): 1})])
             own.pause()
             began = time.monotonic()
             with pytest.raises(KafkaGroupError) as caught:
-                committer.commit(credentials, {TopicPartition(name, 0): 2})
+                committer.commit_as([(credentials, {TopicPartition(name, 0): 2})])
             assert time.monotonic() - began < 30
             assert isinstance(caught.value, (AbortableError, RetriableError, ApplicationRecoverableError))
             own.resume()
             again = Deadline(60)
             while True:
                 try:
-                    committer.commit(credentials, {TopicPartition(name, 0): 3})
+                    committer.commit_as([(credentials, {TopicPartition(name, 0): 3})])
                     break
                 except KafkaGroupError as error:
                     if again.over or isinstance(error, FencedError):
