@@ -405,4 +405,4 @@ FOUND_BY = {
     "decide in a new epoch": 275,
     "do not look whether the transactions are open": 3962,
 }
-"""A seed that finds each of the mutations that are found in 2,200 seeds; below 300 it is the first one."""
+"""A seed that finds each of the mutations that are found; below 300 it is the first one."""
