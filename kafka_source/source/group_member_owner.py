@@ -90,7 +90,9 @@ class GroupMemberOwner(CommittingOwner):
         self._membership = _membership_of(options, subscription, group, siblings)
         self._pace = Pace()
         self._settings = options.settings
-        self._transactional = commits and options.commit_transactional is not False
+        # Also where tasks or the sink commit: a commit of where reading starts, handled after one of theirs, would set
+        # the group back. A program without Spark commits in one request.
+        self._transactional = keeps and not program_commits and options.commit_transactional is not False
         self._commit_transactional = options.commit_transactional
         self._committer: TransactionalCommitter | None = None
         # Tasks of a batch commit with this id, by which their keeper knows them, also if they are not to be renewed.
@@ -211,11 +213,16 @@ class GroupMemberOwner(CommittingOwner):
             commits = [tp for tp in (*self._owned.slots, *assignment.held) if self._commits_of(tp)]
             self._close_committer()
             self._committer = (
-                TransactionalCommitter(self._settings, transactional_id_of(self._group.group, commits))
+                TransactionalCommitter(self._settings, self._transactional_id(commits))
                 if self._transactional and commits
                 else None
             )
         return self._owned
+
+    def _transactional_id(self, partitions: Collection[TopicPartition]) -> str:
+        name = transactional_id_of(self._group.group, partitions)
+        # With `commit=task` the tasks take the id itself.
+        return name if self._commits else f"{name}-driver"
 
     def _close_committer(self) -> None:
         if self._committer is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -389,12 +391,15 @@ def test_a_deleted_topic_is_told_at_once(behind: Behind, group: str) -> None:
         assert one.committed() == {2}
 
 
-def _reads(kafka: EmbeddedKafka, group: str, *topics: str, transactional: str) -> ReadOptions:
+def _reads(
+    kafka: EmbeddedKafka, group: str, *topics: str, transactional: str = "true", commit: str = "batch"
+) -> ReadOptions:
     given = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "subscribe": ",".join(topics),
         "kafka.group.id": group,
         "commit.transactional": transactional,
+        "commit": commit,
     }
     return read_options(given, Where.STREAM)
 
@@ -416,6 +421,39 @@ def test_a_deleted_topic_does_not_keep_the_others_from_being_committed(
         assert time.monotonic() - began < 15
         committed = {tp: entry.offset for tp, entry in owner.committed(everything(kept, 2)).items()}
         assert committed == dict.fromkeys(everything(kept, 2), 2)
+
+
+@IN_BOTH_PROTOCOLS
+@pytest.mark.usefixtures("protocol")
+@pytest.mark.parametrize("commit", ["task", "sink"])
+def test_a_commit_of_where_reading_starts_that_is_handled_late_sets_nothing_back(
+    behind: Behind, group: str, commit: str
+) -> None:
+    late: list[bytes] = []
+
+    def hook(frame: Frame) -> Iterable[bytes]:
+        if frame.api_key in (OFFSET_COMMIT, TXN_OFFSET_COMMIT) and not late:
+            late.append(frame.payload)
+            raise CutConnection
+        return [frame.payload]
+
+    name = behind.kafka.create_topic(f"{group}-topic", PARTITIONS)
+    partitions = everything(name, PARTITIONS)
+    options = _reads(behind.kafka, group, name, commit=commit)
+    settings = group_settings(options, partitions=PARTITIONS, stream=True)
+    with closing(GroupMemberOwner(options, subscription_of(options), settings, commits=False)) as owner:
+        owner.commit_and_rejoin({})
+        behind.proxy.on_request = hook
+        owner.remember(dict.fromkeys(partitions, 0))
+        member = owner.credentials(0)
+        assert member is not None
+        TransactionalCommitter(options.settings, f"{group}-decision").commit_as(
+            [(member, dict.fromkeys(partitions, 5))]
+        )
+        with socket.create_connection(("127.0.0.1", behind.kafka.port(1)), 30) as again:
+            again.sendall(struct.pack(">i", len(late[0])) + late[0])
+            assert len(again.recv(4)) == 4
+        assert {entry.offset for entry in owner.committed(partitions).values()} == {5}
 
 
 @pytest.mark.long
