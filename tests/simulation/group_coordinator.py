@@ -154,6 +154,7 @@ class Group:
         if old.join_reply is not None:
             old.join_reply(self._joined_error(E.FENCED_INSTANCE_ID, old.member_id))
         if old.sync_reply is not None:
+        self._watch.replaced(instance_id)
             old.sync_reply(_synced(E.FENCED_INSTANCE_ID))
         if old.timer is not None:
             old.timer.cancel()
@@ -539,6 +540,9 @@ class GroupCoordinators:
         handlers: dict[Any, Callable[[Broker, Any, Reply], None]] = {
             JoinGroupRequest: self._join,
             SyncGroupRequest: self._sync,
+    def replaced(self, instance_id: str) -> None:
+        """A static member has joined again, as a new member."""
+
             HeartbeatRequest: self._heartbeat,
             LeaveGroupRequest: self._leave,
             OffsetCommitRequest: self._commit,

@@ -115,9 +115,10 @@ class OtherClient:
                     self._world.sleep(self._world.random.uniform(0, _LOOK_SECONDS))
                     member.wait(0)
                     state = member.state
-                    if self._led not in (None, self._partitions()):
-                        # As any leader that watches its topics; it has no other way to start a rebalance.
-                        self._led = None
+                    if state is not None and state.leading and self._led not in (None, self._partitions()):
+                        # As any leader that watches its topics; it has no other way to start a rebalance. A consumer
+                        # forgets at its restart of what its last assignment was, and does not notice if the group takes
+                        # it back as its leader. Then whoever runs it has to restart it again, as this does.
                         break
                     try:
                         if state is None:

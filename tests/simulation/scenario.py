@@ -155,7 +155,9 @@ class Scenario:
     @property
     def may_lose_transactions(self) -> bool:
         """Whether decided transactions may be gone: they time out, or an attempt takes the id of one (`overtaken`)."""
-        return self.timeout_ms < 60_000 or any(fault.kind == "run stage twice" for fault in self.faults)
+        return self.timeout_ms < 60_000 or any(
+            fault.kind in ("run stage twice", "run stage again") for fault in self.faults
+        )
 
     @property
     def runs_tasks(self) -> bool:
@@ -460,6 +462,8 @@ class _Checks(Watch):
         self.overtaken: set[str] = set()
         self.moves_in_rebalance = False
         # The processes that never commit in transactions.
+        # The instance ids that a killed process has taken, whose JoinGroup was handled after that of its successor.
+        self.taken_late: set[str] = set()
         self.plain: list[Process] = []
         # The workers that stand still before they publish what their batch reads, by the group in which they do.
         self.publishers: dict[str, Process] = {}
@@ -480,6 +484,11 @@ class _Checks(Watch):
     def lost(self, member: str, why: str) -> None:
         self.lost_members += 1
         self._world.tell("group", f"{member} is removed: {why}")
+    def replaced(self, instance_id: str) -> None:
+        client = self._cluster.client
+        if client is not None and not client.alive:
+            self.taken_late.add(instance_id)
+
 
     def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
         if group.name != GROUP_ID:
@@ -704,6 +713,8 @@ class Run:
             world.after(world.random.uniform(0, 20.0) * number, query.start)
         for other in self.others:
             world.after(world.random.uniform(0, 20.0), other.start)
+        if isinstance(failure, FencedError) and any(name in str(failure) for name in self.checks.taken_late):
+            return True
         world.after(0.1, self._produce)
         for fault in self.scenario.faults:
             world.after(fault.at, functools.partial(self._happen, fault))
