@@ -7,6 +7,7 @@ leader has sent an assignment. A coordinator that takes the group over knows wha
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -75,11 +76,12 @@ class Stored:
 
 @dataclass
 class Committed:
-    """A committed offset."""
+    """A committed offset, and its place among what was written to the log of offsets."""
 
     offset: int
     epoch: int
     metadata: str
+    place: int
 
 
 class Group:
@@ -97,6 +99,7 @@ class Group:
         # The offsets of open transactions, by producer id, and the newest epoch that a marker or commit has had.
         self.uncertain: dict[int, dict[Key, Committed]] = {}
         self.epochs: dict[int, int] = {}
+        self._places = itertools.count()
         # What decides about commits in a group of the consumer protocol: returns the error code.
         self.refuses_commit: Callable[[Any, int, bool], int] | None = None
 
@@ -151,10 +154,10 @@ class Group:
         if old is None:
             return self._add_and_rebalance(member, reply)
         # A static member that comes back: whoever has its place is fenced (KIP-345).
+        self._watch.replaced(instance_id)
         if old.join_reply is not None:
             old.join_reply(self._joined_error(E.FENCED_INSTANCE_ID, old.member_id))
         if old.sync_reply is not None:
-        self._watch.replaced(instance_id)
             old.sync_reply(_synced(E.FENCED_INSTANCE_ID))
         if old.timer is not None:
             old.timer.cancel()
@@ -406,7 +409,7 @@ class Group:
         if self.refuses_commit is not None:
             problem = self.refuses_commit(request, request.generation_id_or_member_epoch, False)
             if not problem:
-                self._apply(_entries(request))
+                self._apply(self._written(request))
             return problem
         problem = self._commit_problem(request)
         if not problem and request.generation_id_or_member_epoch < 0 and self.state != EMPTY:
@@ -414,7 +417,7 @@ class Group:
         if not problem and self.state == COMPLETING:
             problem = int(E.REBALANCE_IN_PROGRESS)
         if not problem:
-            self._apply(_entries(request))
+            self._apply(self._written(request))
             if request.member_id in self.members and self.members[request.member_id].join_reply is None:
                 self._touch(self.members[request.member_id])
         return problem
@@ -440,7 +443,7 @@ class Group:
         if request.producer_epoch < known:
             return int(E.INVALID_PRODUCER_EPOCH)
         self.epochs[request.producer_id] = request.producer_epoch
-        self.uncertain.setdefault(request.producer_id, {}).update(_entries(request))
+        self.uncertain.setdefault(request.producer_id, {}).update(self._written(request))
         return 0
 
     def mark(self, producer_id: int, epoch: int, *, commit: bool) -> None:
@@ -448,7 +451,22 @@ class Group:
         self.epochs[producer_id] = max(epoch, self.epochs.get(producer_id, -1))
         entries = self.uncertain.pop(producer_id, {})
         if commit:
-            self._apply(entries)
+            # What was written later, without a transaction, stays.
+            known = self.offsets
+            self._apply({tp: one for tp, one in entries.items() if tp not in known or known[tp].place < one.place})
+
+    def commit_as_any(self, tp: Key, offset: int) -> None:
+        """Commit an offset as some member of this generation, which may be one that does not own the partition."""
+        self._apply({tp: Committed(offset, -1, "", next(self._places))})
+
+    def _written(self, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> dict[Key, Committed]:
+        return {
+            (topic.name, one.partition_index): Committed(
+                one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", next(self._places)
+            )
+            for topic in request.topics
+            for one in topic.partitions
+        }
 
     def _apply(self, entries: dict[Key, Committed]) -> None:
         self._watch.committed(self, entries)
@@ -522,6 +540,9 @@ class Watch:
     def assigned(self, assignments: dict[str, bytes]) -> None:
         """Look at the assignments that a leader has sent, by member id."""
 
+    def replaced(self, instance_id: str) -> None:
+        """A static member has joined again, as a new member."""
+
     def lost(self, member: str, why: str) -> None:
         """Hear of a member that a group removes though it has not left."""
 
@@ -540,9 +561,6 @@ class GroupCoordinators:
         handlers: dict[Any, Callable[[Broker, Any, Reply], None]] = {
             JoinGroupRequest: self._join,
             SyncGroupRequest: self._sync,
-    def replaced(self, instance_id: str) -> None:
-        """A static member has joined again, as a new member."""
-
             HeartbeatRequest: self._heartbeat,
             LeaveGroupRequest: self._leave,
             OffsetCommitRequest: self._commit,
@@ -730,16 +748,6 @@ def _synced(code: int, assignment: bytes = b"") -> Any:
     return SyncGroupResponse(
         throttle_time_ms=0, error_code=int(code), protocol_type=None, protocol_name=None, assignment=assignment
     )
-
-
-def _entries(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> dict[Key, Committed]:
-    return {
-        (topic.name, one.partition_index): Committed(
-            one.committed_offset, one.committed_leader_epoch, one.committed_metadata or ""
-        )
-        for topic in request.topics
-        for one in topic.partitions
-    }
 
 
 def _committed(response: Any, request: Any, code: int, cluster: Cluster, api: str) -> Any:

@@ -10,7 +10,7 @@ import functools
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from kafka_source.errors import (
@@ -41,7 +41,8 @@ from kafka_source.kafka_client.messages.transaction import (
     ListTransactionsRequest,
     TxnOffsetCommitRequest,
 )
-from kafka_source.sink.two_phase.ledger import read_decision
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.sink.two_phase.ledger import Decision, read_decision
 from tests.simulation import other_client
 from tests.simulation.batches import BatchApplication
 from tests.simulation.cluster import Cluster
@@ -365,7 +366,7 @@ def _aimed(scenario: Scenario) -> Scenario:
     if scenario.sink and scenario.exactly_once:
         kinds += ["freeze to the end", "run stage twice"]
     if scenario.sink and scenario.commit == "sink":
-        kinds += ["publish late"]
+        kinds += ["publish late", "read by another"]
     if not scenario.runs_tasks and scenario.brokers > 1:
         kinds += ["lose once"]
         if scenario.static and scenario.strategy != CONSUMER:
@@ -461,12 +462,14 @@ class _Checks(Watch):
         # Those which an attempt has initialised again, although another attempt's transaction may be decided.
         self.overtaken: set[str] = set()
         self.moves_in_rebalance = False
-        # The processes that never commit in transactions.
         # The instance ids that a killed process has taken, whose JoinGroup was handled after that of its successor.
         self.taken_late: set[str] = set()
+        # The processes that never commit in transactions.
         self.plain: list[Process] = []
         # The workers that stand still before they publish what their batch reads, by the group in which they do.
         self.publishers: dict[str, Process] = {}
+        # The newest decision of each sink, if it fits into one offset.
+        self.decided: dict[str, Decision] = {}
         # See `TransactionCoordinators`.
         self.seen: dict[str, tuple[int, int, str]] = {}
 
@@ -481,19 +484,21 @@ class _Checks(Watch):
         if not any(assignments.values()):
             self._verdict.problems.append(f"at {self._world.now:.3f} a leader assigns nothing to any member")
 
-    def lost(self, member: str, why: str) -> None:
-        self.lost_members += 1
-        self._world.tell("group", f"{member} is removed: {why}")
     def replaced(self, instance_id: str) -> None:
         client = self._cluster.client
         if client is not None and not client.alive:
             self.taken_late.add(instance_id)
 
+    def lost(self, member: str, why: str) -> None:
+        self.lost_members += 1
+        self._world.tell("group", f"{member} is removed: {why}")
 
     def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
         if group.name != GROUP_ID:
             if group.name.endswith("-ledger"):
                 self._decided(group.name.removesuffix("-ledger"), next(iter(entries.values())))
+            elif group.name.endswith("-finished"):
+                self._finished(group.name.removesuffix("-finished"), {entry.offset for entry in entries.values()})
             self._published(group.name)
             return
         durable = self._output.durable()
@@ -537,13 +542,26 @@ class _Checks(Watch):
         parts, _, text = entry.metadata.partition(" ")
         if parts != "1":
             return
-        for one in read_decision(prefix, entry.offset, (), text, 0).transactions:
+        self.decided[prefix] = read_decision(prefix, entry.offset, (), text, 0)
+        for one in self.decided[prefix].transactions:
             *known, state = self.seen.get(one.transactional_id, (one.producer_id, one.epoch, ONGOING))
             if known != [one.producer_id, one.epoch] or state in (PREPARE_ABORT, COMPLETE_ABORT):
                 self._verdict.problems.append(
                     f"at {self._world.now:.3f} a decision names epoch {one.epoch} of {one.transactional_id}, which its "
                     f"sink has seen {state} in epoch {known[1]}"
                 )
+
+    def _finished(self, prefix: str, numbers: Collection[int]) -> None:
+        """Look whether the records of a decision that is recorded as finished are visible."""
+        decision = self.decided.get(prefix)
+        if decision is None or decision.number not in numbers:
+            return
+        decided = {(one.producer_id, one.epoch) for one in decision.transactions}
+        if any(decided.intersection(one.log.open().items()) for one in self._cluster.topics[OUTPUT].partitions):
+            self._verdict.problems.append(
+                f"at {self._world.now:.3f} batch {decision.batch} of {prefix} is recorded as finished, and not all of "
+                "its records are visible"
+            )
 
     def _published(self, group: str) -> None:
         """Let a worker go on that stands still before it publishes, soon after another one has published."""
@@ -695,6 +713,8 @@ class Run:
         scenario = self.scenario
         if isinstance(failure, BootstrapError):
             return True
+        if isinstance(failure, FencedError) and any(name in str(failure) for name in self.checks.taken_late):
+            return True
         if of_batch and isinstance(failure, FencedError):
             # Its slots have left because its tasks came late, or an attempt has committed whose answer nobody has got.
             return bool(scenario.faults) or scenario.batch_poll_ms < _LONG_POLL
@@ -713,8 +733,6 @@ class Run:
             world.after(world.random.uniform(0, 20.0) * number, query.start)
         for other in self.others:
             world.after(world.random.uniform(0, 20.0), other.start)
-        if isinstance(failure, FencedError) and any(name in str(failure) for name in self.checks.taken_late):
-            return True
         world.after(0.1, self._produce)
         for fault in self.scenario.faults:
             world.after(fault.at, functools.partial(self._happen, fault))
@@ -800,6 +818,8 @@ class Run:
             query.armed.append(lambda worker, task: self._freeze_to_the_end(worker, how))
         elif fault.kind == "publish late":
             query.armed.append(lambda worker, task: task == 0 and self._publish_late(query, worker))
+        elif fault.kind == "read by another":
+            query.armed.append(lambda worker, task: self._read_by_another(query, how))
         elif fault.kind == "lose once":
             about = SyncGroupRequest if self.scenario.strategy != CONSUMER else ConsumerGroupHeartbeatRequest
             self.cluster.lose_once((InitProducerIdRequest if how < 0.5 else about).API_KEY)
@@ -881,7 +901,7 @@ class Run:
     def _run_stage_twice(self, query: Query) -> bool:
         """Let the stage that begins run again soon, in processes that stand still before they initialise an id.
 
-        Perhaps the driver stands still meanwhile, after its decision.
+        Perhaps the driver stands still meanwhile, before it looks at the transactions or after its decision.
         """
         rng, jobs = self.world.random, query.jobs
         if jobs is None:
@@ -899,10 +919,11 @@ class Run:
             worker.before(InitProducerIdRequest.API_KEY, functools.partial(worker.freeze, seconds))
             return False
 
-        if rng.random() < 0.5:
-            # The first one is that of the decision.
+        # The first EndTxn is that of the decision.
+        request, skipped = rng.choice(((None, 0), (DescribeTransactionsRequest, 0), (EndTxnRequest, 1)))
+        if request is not None:
             hold_seconds = rng.uniform(0.5, 3.0)
-            jobs.driver.before(EndTxnRequest.API_KEY, functools.partial(jobs.driver.freeze, hold_seconds), skip=1)
+            jobs.driver.before(request.API_KEY, functools.partial(jobs.driver.freeze, hold_seconds), skip=skipped)
         self.world.after(rng.uniform(0, 0.3), run_again)
         return True
 
@@ -938,6 +959,22 @@ class Run:
                 self.world.after(0.01, functools.partial(query.kill, self.world.random.uniform(0, 5)))
 
         worker.before(OffsetCommitRequest.API_KEY, freeze)
+        return True
+
+    def _read_by_another(self, query: Query, how: float) -> bool:
+        """Let somebody read and commit a part of a batch that begins, whose member is of the query's generation.
+
+        Coordinators do not check that a member of the classic protocol owns the partitions that it commits.
+        """
+        group = self.groups.group(GROUP_ID)
+        for tp, span in sorted(StreamOffset.from_json(query.checkpoint.offsets[-1]).partitions.items()):
+            entry = group.offsets.get(tp)
+            if span.start < span.end and entry is not None and entry.offset == span.start:
+                end = span.start + 1 + int(how * (span.end - span.start))
+                self.world.tell("somebody", f"reads and commits {tp.topic}-{tp.partition} from {span.start} to {end}")
+                self.output.batches["somebody", len(self.output.batches)] = ((tp.topic, tp.partition, span.start, end),)
+                group.commit_as_any((tp.topic, tp.partition), end)
+                break
         return True
 
     def _heal(self) -> None:

@@ -115,12 +115,12 @@ class Output:
     def out_of_order(self) -> list[Range]:
         """Return the ranges of records in Kafka that come after later ones of their partition."""
         found = []
-        for (topic, number), parts in self._ranges(visible=True).items():
-            at = 0
-            for start, end in parts if self._in_kafka else ():
-                if start < at:
-                    found.append((topic, number, start, end))
-                at = max(at, end)
+        reached: dict[tuple[str, int], int] = {}
+        for _, (topic, number, start, end) in self._records(visible=True):
+            at = reached.get((topic, number), 0)
+            if start < min(at, end):
+                found.append((topic, number, start, end))
+            reached[topic, number] = max(at, end)
         return found
 
     def batches_written_twice(self) -> list[str]:
