@@ -123,13 +123,14 @@ class PartitionOwner:
         """Commit `finished`; everything before these offsets is durable."""
 
     def commit(self, offsets: Mapping[TopicPartition, int], *, has_looked: bool = True) -> None:
-        """Commit these offsets now, or raise the error; without a group there is nothing to commit.
+        """Commit these offsets now, or raise the error; only members of a group are told to.
 
         Args:
             offsets: The next offset to read, by partition.
             has_looked: Whether the caller has looked that the topics are still those that were read. Else it gets
                 UnknownTopicError where no coordinator says so; nothing is committed, and it looks.
         """
+        raise NotImplementedError
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit starting offsets, so that others of the group which get the partitions start there too."""
@@ -336,17 +337,6 @@ class StaticPartitions(CommittingOwner):
     def _unknown_entries(self, missing: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
         unknown = [tp for tp in self._positions.comparable(missing) if not self._positions.has_compared(tp)]
         return self.committed(unknown) if unknown else {}
-
-    def commit(self, offsets: Mapping[TopicPartition, int], *, has_looked: bool = True) -> None:
-        """Commit these offsets.
-
-        Raises:
-            FencedError: The group has members.
-            UnknownTopicError: Nobody `has_looked`.
-        """
-        if not has_looked:
-            raise UnknownTopicError.of_names_only()
-        self._commit(offsets, _COMMIT_SECONDS)
 
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._commit(offsets, self._patience)
