@@ -17,9 +17,9 @@ The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestStat
 - The member id is the client's own (KIP-1082), and stays the same for the life of the member, also after a fence.
 - Epoch 0 joins, with all fields and no partitions. All fields are sent again after a heartbeat that failed or was not
   answered, with what the member has at that time: an answer may be lost that the coordinator has acted on. And they are
-  sent until the epoch changes. The heartbeat without an answer may be handled after the next one, as by a broker that
-  stood still, and have an assignment in its answer; a coordinator repeats an assignment only if it is asked with all
-  fields.
+  sent until the epoch has changed twice. The heartbeat without an answer may be handled after the next one, as by a
+  broker that stood still, and have an assignment in its answer; a coordinator takes it in its own epoch and in the one
+  after that, and repeats an assignment only if it is asked with all fields.
 - A member that has nothing and may have nothing says so in every heartbeat.
 - What the member has is not told between an answer that changes the target and the owner's reaction to it. "Nothing"
   would be old news by then: the coordinator may take it for a release of what the member is about to take, if an
@@ -123,7 +123,8 @@ class Member:
         subscribed: The subscription of the last heartbeat that was answered; None: it has to be sent.
         interval_ms: The time between heartbeats, as the coordinator wants it.
         failures: The number of heartbeats in a row that failed or were not answered.
-        late: Whether one of this epoch failed or was not answered: the coordinator may still handle it.
+        previous_epoch: The epoch before, in which a coordinator still takes heartbeats.
+        unanswered_epoch: That of the last heartbeat that failed or was not answered; None: there is none.
         code: The error code that has lost or stopped the member; else 0.
     """
 
@@ -137,13 +138,19 @@ class Member:
     subscribed: Subscription | None = None
     interval_ms: int = DEFAULT_INTERVAL_MS
     failures: int = 0
-    late: bool = False
+    previous_epoch: int = JOIN_EPOCH
+    unanswered_epoch: int | None = None
     code: int = NONE
 
     @property
     def in_group(self) -> bool:
         """Whether the coordinator knows this member, as far as is known."""
         return self.state is State.MEMBER
+
+    @property
+    def late(self) -> bool:
+        """Whether the coordinator may still handle a heartbeat that has had no answer."""
+        return self.unanswered_epoch is not None and self.unanswered_epoch >= self.previous_epoch
 
     @property
     def revoking(self) -> frozenset[IdPartition]:
@@ -193,14 +200,14 @@ def answered(member: Member, sent: Heartbeat, answer: Answer) -> Member:
         subscribed=sent.subscription or member.subscribed,
         interval_ms=interval,
         failures=0,
-        late=member.late and answer.epoch == sent.epoch,
+        previous_epoch=member.previous_epoch if answer.epoch == member.epoch else member.epoch,
         code=NONE,
     )
 
 
 def unanswered(member: Member) -> Member:
     """Return the member after a heartbeat without a response: the coordinator may have acted on it."""
-    return replace(member, failures=member.failures + 1, late=True)
+    return replace(member, failures=member.failures + 1, unanswered_epoch=member.epoch)
 
 
 def reconcile(member: Member, topics: Collection[uuid.UUID]) -> Member:
