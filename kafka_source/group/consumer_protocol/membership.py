@@ -353,7 +353,7 @@ class ConsumerMembership:
         if is_first:
             await self._look_up_topics(deadline)
             await OtherMembers(self._client, self._settings).look_up(self._told.topics, timeout_s=deadline.left)
-        if reason.cause is RebalanceCause.MEMBERS and any(slot.member.state is State.LOST for slot in self._slots):
+        if reason.cause is RebalanceCause.MEMBERS and self._has_lost():
             # A heartbeat has told so just now. Others may have read in between, also if the slots get the same again.
             reason = Reason(RebalanceCause.LOST, "the group has removed slots")
         for slot in self._slots:
@@ -553,18 +553,25 @@ class ConsumerMembership:
         batch = self._in_flight
         if self._calls or not batch.ends:
             return
-        if self._left is None and (time.monotonic() - self._called_at) * 1000 > self._settings.rebalance_timeout_ms:
+        if self._left is None and self._is_overdue():
             await self._leave_if_others_wait(batch)
         if batch.publisher is None or self._left is not None:
             return
-        if any(slot.member.state is State.LOST for slot in self._slots):
+        if self._has_lost():
             await self._recover(batch)
         elif self._known_epochs != {tuple(slot.member.epoch for slot in self._slots)}:
             await self._publish(batch)
 
+    def _is_overdue(self) -> bool:
+        return (time.monotonic() - self._called_at) * 1000 > self._settings.rebalance_timeout_ms
+
+    def _has_lost(self) -> bool:
+        return any(slot.member.state is State.LOST for slot in self._slots)
+
     async def _leave_if_others_wait(self, batch: BatchInFlight) -> None:
         """Leave after `max.poll.interval.ms` if the group has other members (KIP-62); a query that is alone stays."""
-        if not await self._others_have(None) or self._calls:
+        # Spark may call, and its call may end, before the answer comes.
+        if not await self._others_have(None) or self._calls or not self._is_overdue():
             return
         silent = time.monotonic() - self._called_at
         self._left = f"nobody asked for a batch or committed for {silent:.0f} s (max.poll.interval.ms)"
@@ -581,10 +588,14 @@ class ConsumerMembership:
 
     async def _recover(self, batch: BatchInFlight) -> None:
         """Join again with slots that were lost, and publish their credentials, unless others have the partitions."""
-        if not self._recovers or await self._others_have(batch.ends.keys()):
+        others_have = not self._recovers or await self._others_have(batch.ends.keys())
+        if self._calls or not self._has_lost():
+            # Spark has called before the answer came, and its call joins again.
+            return
+        if others_have:
             log.warning("group=%s: other members may have partitions of the lost batch", self._settings.group)
-            await self._publish(batch, lost=True)
             self._left = "other members may have partitions of the batch"
+            await self._publish(batch, lost=True)
             return
         reason = Reason(RebalanceCause.LOST, "the group has removed slots in the middle of a batch")
         await self._join(reason, Deadline(self._settings.rebalance_timeout_ms / 1000))

@@ -171,9 +171,9 @@ class ConsumerSlot:
         Raises:
             RetriableError: The coordinator could not be reached in time; the member stays until its session ends.
         """
-        async with self._turn:
-            was_known = self.member.state in (State.JOINING, State.MEMBER)
-            self.member = member_state.left(self.member)
+        was_known = self.member.state in (State.JOINING, State.MEMBER)
+        # At once: a call that joins again meanwhile has to see it, and the answer to a heartbeat changes nothing.
+        self.member = member_state.left(self.member)
         if not was_known:
             return
         is_static = self.instance_id is not None
@@ -189,7 +189,9 @@ class ConsumerSlot:
             if answer.error_code in (*_MOVED, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
                 check_coordinator(self._client, GROUP, self._settings.group, answer.error_code, "Leaving failed")
 
-        await coordinator_call(self._client, GROUP, self._settings.group, request, deadline, read)
+        # After the heartbeat that is under way, and before one that joins again with the same id.
+        async with self._turn:
+            await coordinator_call(self._client, GROUP, self._settings.group, request, deadline, read)
 
     def problem(self) -> KafkaGroupError | None:
         """Return the error of a member that the group has refused; None: it has not."""

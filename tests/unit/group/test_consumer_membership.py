@@ -16,6 +16,7 @@ from kafka_source.group.consumer_protocol import membership as module
 from kafka_source.group.consumer_protocol.member_state import State
 from kafka_source.group.consumer_protocol.membership import ConsumerMembership
 from kafka_source.group.model import BatchInFlight, GroupSettings
+from kafka_source.kafka_client import Deadline
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.topic_selection import TopicSelection
 
@@ -28,6 +29,9 @@ def membership() -> Iterator[ConsumerMembership]:
         for slot in made._slots:
             slot.member = replace(slot.member, state=State.MEMBER, epoch=5)
         yield made
+        for slot in made._slots:
+            # Else it would leave, and wait for a coordinator.
+            slot.member = replace(slot.member, state=State.UNJOINED)
 
 
 @pytest.mark.parametrize("rises", [False, True])
@@ -66,3 +70,38 @@ def test_a_commit_that_was_refused_is_tried_again_where_no_heartbeat_is_answered
     monkeypatch.setattr(module, "_REQUEST_SECONDS", 0.2)
     with pytest.raises(RetriableError, match="answers no heartbeat"):
         membership.ask_for_newer_credentials(membership.credentials)
+
+
+def test_a_slot_that_leaves_during_a_heartbeat_joins_again_with_the_next_call(membership: ConsumerMembership) -> None:
+    slot = membership._slots[0]
+
+    async def leave_and_join_again() -> None:
+        async with slot._turn:
+            leaving = asyncio.ensure_future(slot.leave(Deadline(0.1), comes_back=False))
+            await asyncio.sleep(0)
+            assert slot.member.state is State.LEFT
+            slot.rejoin()
+        with pytest.raises(RetriableError):
+            await leaving
+        assert slot.member.state is State.JOINING
+
+    membership._run(leave_and_join_again(), 10)
+
+
+@pytest.mark.parametrize("others_have", [False, True])
+def test_slots_that_a_call_has_joined_again_are_not_lost(
+    monkeypatch: pytest.MonkeyPatch, membership: ConsumerMembership, others_have: bool
+) -> None:
+    """The call of the query came while the group was asked who has the partitions of the lost batch."""
+    slot = membership._slots[0]
+    slot.member = replace(slot.member, state=State.LOST)
+
+    async def ask(self: ConsumerMembership, partitions: object) -> bool:
+        slot.member = replace(slot.member, state=State.MEMBER)
+        return others_have
+
+    monkeypatch.setattr(ConsumerMembership, "_others_have", ask)
+    membership.set_batch_in_flight(BatchInFlight({TopicPartition("t", 0): 10}, True, "sink"))
+    membership._run(membership._watch_batch(), 10)
+    assert membership._left is None
+    assert slot.member.state is State.MEMBER
