@@ -28,6 +28,7 @@ from kafka_source.errors import (
 )
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages.transaction import DescribeProducersRequest, WriteTxnMarkersRequest
+from kafka_source.model.partition_runs import format_partitions
 from kafka_source.runtime.retry import RetryPolicy
 from kafka_source.sink.two_phase.open_transactions import COMMITTED, list_in_states
 from kafka_source.transactions.open_transaction import OpenTransaction
@@ -68,19 +69,19 @@ async def wait_until_visible(
     producers = {(t.producer_id, t.epoch): t.transactional_id for t in transactions}
     missing: dict[TopicPartition, str] = {}
     problem: RetriableError | None = None
-    absent = _AbsentTopics()
+    absent = _AbsentPartitions()
     for pause in _PAUSES.pauses():
         if not left:
             return
         try:
             missing = await _still_open(client, left, producers, deadline)
             left = sorted(missing)
-        except _AbsentTopicsError as error:
+        except _AbsentPartitionsError as error:
             problem = error
-            deleted = absent.deleted(error.topics)
+            deleted = absent.deleted(error.partitions)
             if deleted:
-                log.warning("batch %d: its topics %s no longer exist", batch, ", ".join(sorted(deleted)))
-                left = [tp for tp in left if tp.topic not in deleted]
+                log.warning("batch %d: its partitions %s no longer exist", batch, format_partitions(sorted(deleted)))
+                left = [tp for tp in left if tp not in deleted]
         except AuthenticationError as error:
             log.warning("cannot verify visibility of batch %d: not authorized to describe producers: %s", batch, error)
             return
@@ -94,25 +95,25 @@ async def wait_until_visible(
         await asyncio.sleep(pause)
 
 
-class _AbsentTopicsError(UnknownTopicError):
-    """The metadata lack these topics."""
+class _AbsentPartitionsError(UnknownTopicError):
+    """The metadata lack these partitions, or their topics."""
 
-    def __init__(self, topics: Collection[str]) -> None:
-        super().__init__(f"{_WHAT} failed: there is no topic {', '.join(sorted(topics))}.")
-        self.topics = frozenset(topics)
+    def __init__(self, partitions: Collection[TopicPartition]) -> None:
+        super().__init__(f"{_WHAT} failed: there is no {format_partitions(sorted(partitions))}.")
+        self.partitions = frozenset(partitions)
 
 
-class _AbsentTopics:
-    """Tells a deleted topic from one that a broker's metadata lack for a moment."""
+class _AbsentPartitions:
+    """Tells deleted topics, and those created again with fewer partitions, from what metadata lack for a moment."""
 
     def __init__(self) -> None:
-        self._since: dict[str, float] = {}
+        self._since: dict[TopicPartition, float] = {}
 
-    def deleted(self, topics: Collection[str]) -> set[str]:
-        """Return those of the topics that all metadata of the last seconds lacked."""
+    def deleted(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Return those of the partitions that all metadata of the last seconds lacked."""
         now = time.monotonic()
-        self._since = {topic: self._since.get(topic, now) for topic in topics}
-        return {topic for topic, since in self._since.items() if now - since >= _DELETED_SECONDS}
+        self._since = {tp: self._since.get(tp, now) for tp in partitions}
+        return {tp for tp, since in self._since.items() if now - since >= _DELETED_SECONDS}
 
 
 async def _still_open(
@@ -129,7 +130,7 @@ async def open_producers(
     """Return (producer id, epoch) of each transaction that a partition's leader holds open, by partition.
 
     Raises:
-        UnknownTopicError: A topic does not exist.
+        UnknownTopicError: A topic does not exist, or has fewer partitions.
         RetriableError: A partition has no leader, or the leader does not answer.
         AuthenticationError: The user has no right to describe or read a topic.
     """
@@ -137,13 +138,17 @@ async def open_producers(
     snapshot = await client.metadata({tp.topic for tp in wanted}, deadline)
     for topic, code in sorted(snapshot.refused.items()):
         raise error_for_code(code, f"{_WHAT} in topic {topic} failed")
-    absent = {tp.topic for tp in wanted} - snapshot.topics.keys()
-    if absent:
-        raise _AbsentTopicsError(absent)
+    exist = {
+        TopicPartition(topic.name, number): one
+        for topic in snapshot.topics.values()
+        for number, one in topic.partitions.items()
+    }
+    if absent := [tp for tp in wanted if tp not in exist]:
+        raise _AbsentPartitionsError(absent)
     by_leader: dict[int, dict[str, list[int]]] = {}
     for topic, number in wanted:
-        known = snapshot.topics[topic].partitions.get(number)
-        if known is None or known.leader < 0:
+        known = exist[TopicPartition(topic, number)]
+        if known.leader < 0:
             raise error_for_code(ErrorCode.LEADER_NOT_AVAILABLE, f"{_WHAT} in {topic}-{number} failed")
         by_leader.setdefault(known.leader, {}).setdefault(topic, []).append(number)
     asked = (_ask(client, node, topics, deadline) for node, topics in by_leader.items())

@@ -26,6 +26,7 @@ from kafka_source.produce.records import Records
 from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.runtime.failpoints import install
 from kafka_source.sink.exactly_once import check_timeout
+from kafka_source.sink.two_phase import visibility
 from kafka_source.sink.two_phase.committer import PreparedBatch, SourceOffsets, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
 from kafka_source.sink.two_phase.open_transactions import describe
@@ -33,6 +34,7 @@ from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.records import create_again
 from tests.support.two_phase import SIGKILL, TASKS, Sink, as_records, in_a_process, rows, take_over, visible, whole
 from tests.support.waiting import wait_until
 
@@ -249,6 +251,30 @@ def test_a_topic_that_is_deleted_after_the_decision_takes_nothing_of_the_others_
     hook(None)
     kafka.delete_topic(deleted)
     wait_until(lambda: deleted not in kafka.admin().list_topics(timeout=10).topics, "the topic to be gone")
+    sink.run(0, 1)  # batch 0 is replayed
+    assert visible(kafka, kept, 61) == sorted([b"one", *whole(1)])
+
+
+def test_a_topic_that_is_created_again_with_fewer_partitions_after_the_decision_does_not_hold_the_sink_up(
+    kafka: EmbeddedKafka, topic: Topic, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visibility, "_DELETED_SECONDS", 1.0)
+    kept, again = topic("eo-kept-whole"), topic("eo-smaller", partitions=3)
+    sink = Sink(kafka.bootstrap_servers, kept)
+    epoch = sink.begin()
+    both = [as_records([b"one"], kept), as_records([b"two"], again, [2])]
+    prepared = prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 0), epoch, both)
+
+    def die(name: str) -> None:
+        if name == "sink-committed":
+            raise KafkaGroupError("The driver dies here.")
+
+    hook(die)
+    with pytest.raises(KafkaGroupError, match="dies here"):
+        sink.decide(epoch, 0, [prepared])
+    hook(None)
+    kafka.delete_topic(again)
+    create_again(kafka, again, 1)
     sink.run(0, 1)  # batch 0 is replayed
     assert visible(kafka, kept, 61) == sorted([b"one", *whole(1)])
 
