@@ -260,17 +260,19 @@ class TwoPhaseCommit:
             try:
                 offsets = [*sources, *batch.sources.taken, *self._ledger.entries(decision)]
                 await self._decide(epoch, batch, offsets, prepared, deadline)
-                break
+                known = () if epoch.last is None else epoch.last.homes
+                if known == decision.homes or await self._ledger.shows(decision, deadline):
+                    break
             except FencedError as error:
                 used = {(one.member.generation, one.member.member_id) for one in sources}
                 if renew is None or not sources or used <= refused:
                     raise
                 refused |= used
                 sources = await renew(error, refused)
-                # The transaction of the refused decision was aborted, and one epoch serves one transaction. If another
-                # driver has begun a batch meanwhile, this raises an error.
-                epoch = replace(epoch, driver=await self._initialise("driver", deadline, ended=epoch.driver))
-                prepared = await self._check_open(epoch, batch, deadline)
+            # The transaction of the decision has ended, and one epoch serves one transaction. If another driver has
+            # begun a batch meanwhile, this raises an error.
+            epoch = replace(epoch, driver=await self._initialise("driver", deadline, ended=epoch.driver))
+            prepared = await self._check_open(epoch, batch, deadline)
         failpoint("sink-decided")
         # A replay has committed the other transactions of its decision already.
         lost = await self._commit_all(sorted(batch.transactions), deadline)

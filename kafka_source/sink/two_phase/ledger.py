@@ -20,18 +20,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError, RetriableError
-from kafka_source.group.requests import fetch_all_committed
+from kafka_source.group.requests import fetch_all_committed, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import BEYOND_ALL_LOGS, CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import numbers_by_topic, runs
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction
+
+log = logging.getLogger(__name__)
 
 # Brokers refuse more than 4096 characters (offset.metadata.max.bytes). The rest is for the number of parts, which
 # stands before the text of the first part.
@@ -42,6 +45,8 @@ _MAX_PARTITIONS = 1_000_000
 _MAX_PARTS_DIGITS = 4
 # More topics are not deleted in the moments between a decision and its end, and each one takes the decision's text.
 _MAX_HOMES = 3
+# A marker takes milliseconds, and longer while a coordinator moves.
+_MARKER_SECONDS = 5.0
 # KIP-890's protocols. A decision's EndTxn is repeated in the protocol of its transaction, whoever repeats it. The first
 # one has no number in the text: releases that know no other one read such decisions, and refuse the others.
 _FIRST, _SECOND = 1, 2
@@ -151,6 +156,23 @@ class Ledger:
             return LedgerState(decision, finished)
 
         return await self._client.retrying(read, deadline)
+
+    async def shows(self, decision: Decision, deadline: Deadline) -> bool:
+        """Return whether everybody sees a decision whose transaction has been committed.
+
+        A broker that is killed may lose the marker of that transaction, if it is the only one, and the next transaction
+        of the same id writes it. Until then a fetch of all offsets does not name a partition that had none before: the
+        next driver would not wait for the decision, and would not know of it.
+        """
+        within = Deadline(min(_MARKER_SECONDS, deadline.left))
+        try:
+            await asyncio.gather(
+                *(fetch_entries(self._client, one.member.group, one.offsets, within) for one in self.entries(decision))
+            )
+        except RetriableError as error:
+            log.warning("decision %d of %s is not visible yet: %s", decision.number, self._prefix, error)
+            return False
+        return True
 
     def entries(self, decision: Decision) -> list[GroupOffsets]:
         """Return the offsets that the ledger's groups commit for a decision, one group for each part of its text."""

@@ -26,13 +26,13 @@ from kafka_source.produce.records import Records
 from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.runtime.failpoints import install
 from kafka_source.sink.exactly_once import check_timeout
-from kafka_source.sink.two_phase import visibility
+from kafka_source.sink.two_phase import ledger, visibility
 from kafka_source.sink.two_phase.committer import PreparedBatch, SourceOffsets, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
 from kafka_source.sink.two_phase.open_transactions import describe
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
-from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
-from kafka_source.transactions.open_transaction import OpenTransaction, initialise
+from kafka_source.transactions.offset_transaction import GroupOffsets, add_offsets, commit_in
+from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.records import create_again
 from tests.support.two_phase import SIGKILL, TASKS, Sink, as_records, in_a_process, rows, take_over, visible, whole
@@ -253,6 +253,38 @@ def test_a_topic_that_is_deleted_after_the_decision_takes_nothing_of_the_others_
     wait_until(lambda: deleted not in kafka.admin().list_topics(timeout=10).topics, "the topic to be gone")
     sink.run(0, 1)  # batch 0 is replayed
     assert visible(kafka, kept, 61) == sorted([b"one", *whole(1)])
+
+
+def test_nothing_is_committed_before_everybody_sees_the_decision(
+    kafka: EmbeddedKafka, topic: Topic, monkeypatch: pytest.MonkeyPatch, hook: Hook
+) -> None:
+    """As after the loss of the decision's marker: an offset in its place waits for the end of a transaction."""
+    monkeypatch.setattr(ledger, "_MARKER_SECONDS", 0.5)
+    sink = Sink(kafka.bootstrap_servers, topic("eo-not-seen"))
+    client, epoch = cached_client(sink.settings), sink.begin()
+    prepared = sink.tasks(epoch, 0)
+    home = ledger.homes_of(tp for one in prepared for tp in one.partitions)[0]
+    pending = client.run(initialise(client, f"{sink.prefix}-pending", 60_000, Deadline(30)))
+    no_member = SlotCredentials.without_membership(f"{sink.prefix}-ledger")
+    client.run(add_offsets(client, pending, GroupOffsets(no_member, {home: CommitOffset(1)}), Deadline(30)))
+    seen: list[bool] = []
+    right = Ledger.shows
+
+    async def shows(self: Ledger, decision: Decision, deadline: Deadline) -> bool:
+        seen.append(await right(self, decision, deadline))
+        if len(seen) == 2:
+            await end(client, pending, commit=False, deadline=Deadline(30))
+        return seen[-1]
+
+    def check(name: str) -> None:
+        assert name != "sink-decided" or seen[-1]
+
+    monkeypatch.setattr(Ledger, "shows", shows)
+    hook(check)
+    sink.decide(epoch, 0, prepared)
+    assert seen == [False, False, True]
+    assert visible(kafka, sink.topic, 60) == whole(0)
+    assert sink.begin().covers(sink.query, 0)
 
 
 def test_a_topic_that_is_created_again_with_fewer_partitions_after_the_decision_does_not_hold_the_sink_up(
