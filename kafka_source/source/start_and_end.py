@@ -83,6 +83,8 @@ def resolve_batch(
         OptionError: A JSON option does not name exactly the partitions of the subscription.
         InvalidConfigurationError: No record matches a starting timestamp, or a start lies beyond its end.
     """
+    # One may have been added while the members joined.
+    subscribed = {*subscribed, *partitions}
     leaderless = frozenset() if options.in_group else _left_to_tasks(cluster, options, partitions)
     partitions = [tp for tp in partitions if tp not in leaderless]
     entries = owner.committed(sorted(partitions)) if options.group_start == "committed" else {}

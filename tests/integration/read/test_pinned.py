@@ -11,6 +11,8 @@ from confluent_kafka import Consumer
 import kafkagroup
 from kafka_source.errors import DataLossError, FencedError, OptionError
 from kafka_source.pinned_read import pinned_ranges
+from kafka_source.source.group_member_owner import GroupMemberOwner
+from tests.parity.topics import add_partitions
 from tests.support.records import create_again, numbers, produce
 from tests.support.waiting import wait_until
 
@@ -32,6 +34,20 @@ def options(kafka, orders, group):
         "kafka.group.id": group,
         "kafka.heartbeat.interval.ms": "200",
     }
+
+
+@pytest.mark.parametrize(("option", "count"), [("startingTimestamp", 90), ("endingTimestamp", 0)])
+def test_a_partition_that_is_added_while_the_members_join_is_read(kafka, orders, options, monkeypatch, option, count):
+    join = GroupMemberOwner.join
+
+    def join_late(owner):
+        monkeypatch.setattr(GroupMemberOwner, "join", join)
+        add_partitions(kafka, orders, PARTITIONS + 1)
+        join(owner)
+
+    monkeypatch.setattr(GroupMemberOwner, "join", join_late)
+    with pinned_ranges({**options, option: "1", "startingOffsetsByTimestampStrategy": "latest"}) as ranges:
+        assert sum(r.end - r.start for r in ranges) == count
 
 
 @pytest.mark.parametrize("transactional", ["true", "false"])
