@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TypeAlias
@@ -255,7 +255,7 @@ class GroupStream(Stream):
         handed = without_lost_topics(self._options, self._cluster, self._uncommitted())
         if not handed.partitions:
             return ()
-        if self._goes_back and self._committed_ahead():
+        if self._goes_back and self._committed_ahead(self._handed.partitions):
             # The outcome of the block before was not known, and now it is.
             raise self._refusal("the group has committed further")
         return (self._planner.offsets_of_member(handed),)
@@ -314,12 +314,7 @@ class GroupStream(Stream):
             self._find_way_back()
         start = self._handed
         planned = self._planner.next(start, limited=False)
-        owned = self._planner.owned
-        if owned.generation != self._generation:
-            self._is_interrupted |= bool(self._uncommitted().partitions)
-            self._keep(owned.slots)
-            self._follow_group()
-            self._generation = owned.generation
+        self._follow_rebalance()
         if planned is start:
             return None
         for tp, span in planned.partitions.items():
@@ -331,37 +326,38 @@ class GroupStream(Stream):
         )
         return planned if planned.ends != self._handed.ends else None
 
-    def _keep(self, owned: Mapping[TopicPartition, int]) -> None:
-        """Forget the positions in partitions that the member does not own any more."""
-        gone = sorted(tp for tp, end in self._handed.ends.items() if tp not in owned and end != self._done.get(tp))
-        if gone:
+    def _follow_rebalance(self) -> None:
+        """Forget the partitions that others got, and count as done what others have committed meanwhile."""
+        owned = self._planner.owned
+        if owned.generation == self._generation:
+            return
+        waiting = self._uncommitted().partitions
+        kept = {tp: span for tp, span in self._handed.partitions.items() if tp in owned.slots}
+        # Also where all is committed: the planner goes on at the group's offsets, and would go back to ours.
+        ahead = self._committed_ahead(kept)
+        if gone := sorted(waiting.keys() - kept.keys()):
             log.info(
                 "group=%s: other members read again what was not committed in %s",
                 self._options.group_id,
                 format_partitions(gone),
             )
-        kept = {tp: span for tp, span in self._handed.partitions.items() if tp in owned}
+        self._is_interrupted |= bool(waiting)
         self._handed = replace(self._handed, partitions=kept)
-        self._done = {tp: end for tp, end in self._done.items() if tp in owned}
-
-    def _follow_group(self) -> None:
-        """Count as done what other members have committed meanwhile."""
-        if self._uncommitted().partitions:
-            ahead = self._committed_ahead()
-            self._done |= ahead
-            self._move({tp: max(offset, self._handed.ends[tp]) for tp, offset in ahead.items()})
+        self._done = {tp: end for tp, end in self._done.items() if tp in kept} | ahead
+        self._move({tp: max(offset, kept[tp].end) for tp, offset in ahead.items()})
+        self._generation = owned.generation
 
     def _find_way_back(self) -> None:
         """Hand out again what is not done, from the group's offsets on where they are ahead."""
-        self._done |= self._committed_ahead()
+        self._done |= self._committed_ahead(self._handed.partitions)
         self._move(self._done)
         # What the open block has written of these batches would be there twice.
         self._is_interrupted = self._transaction is not None and self._transaction.has_written
         self._goes_back = False
 
-    def _committed_ahead(self) -> dict[TopicPartition, int]:
+    def _committed_ahead(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the group's offsets beyond what is done: a commit of unknown outcome, or of another member."""
-        committed = self._planner.committed_after_failure(self._handed.partitions)
+        committed = self._planner.committed_after_failure(partitions) if partitions else {}
         return {tp: offset for tp, offset in committed.items() if offset > self._done.get(tp, offset)}
 
     def _batches(self, planned: StreamOffset) -> _Batches:

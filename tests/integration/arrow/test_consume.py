@@ -314,6 +314,22 @@ def test_a_commit_does_not_undo_what_other_members_have_committed(
         assert committed(groups, name) == 80
 
 
+def test_a_member_that_was_too_slow_goes_on_where_others_have_committed(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, loops: Callable[[], Loop]
+) -> None:
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, {**settings, "max.poll.interval.ms": 1500}, max_wait=0) as slow:
+        assert len(numbers(slow)) == 40
+        slow.commit()
+        loops()
+        write_all(kafka, name, range(40, 80))
+        wait_until(lambda: committed(groups, name) == 80, "another member, which reads what comes", SECONDS)
+        for _ in range(3):
+            assert numbers(slow) == []
+            slow.commit()
+        assert (committed(groups, name), shares(groups, name)) == (80, [2, 2])
+
+
 def test_records_that_come_after_a_loss_are_handed_out_again_if_nobody_has_committed_them(
     kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
 ) -> None:
