@@ -205,6 +205,7 @@ class GroupStream(Stream):
             KafkaGroupError: Any other failure; nothing is committed.
         """
         self._check_open()
+        self._follow_rebalance()
         handed = self._uncommitted()
         if handed.partitions:
             try:
@@ -250,6 +251,7 @@ class GroupStream(Stream):
         return transactional_id_of(self._options.group_id or "", owned)
 
     def _offsets(self) -> tuple[GroupOffsets, ...]:
+        self._follow_rebalance()
         if self._is_interrupted:
             raise self._refusal("the group has rebalanced, or they are handed out again")
         handed = without_lost_topics(self._options, self._cluster, self._uncommitted())
@@ -327,7 +329,10 @@ class GroupStream(Stream):
         return planned if planned.ends != self._handed.ends else None
 
     def _follow_rebalance(self) -> None:
-        """Forget the partitions that others got, and count as done what others have committed meanwhile."""
+        """Forget the partitions that others got, and count as done what others have committed meanwhile.
+
+        The planner may have rejoined the group and failed afterwards, so whoever commits looks for this, too.
+        """
         owned = self._planner.owned
         if owned.generation == self._generation:
             return

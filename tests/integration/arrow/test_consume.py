@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import polars as pl
@@ -16,7 +16,16 @@ import pytest
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import DataLossError, FencedError, OptionError, UnknownGroupError, UnknownOutcomeError
+from kafka_source.cluster.list_offsets import ListedOffset
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.errors import (
+    DataLossError,
+    FencedError,
+    OptionError,
+    RetriableError,
+    UnknownGroupError,
+    UnknownOutcomeError,
+)
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.group.requests import leave_group
 from kafka_source.kafka_client import Deadline, cached_client
@@ -328,6 +337,79 @@ def test_a_member_that_was_too_slow_goes_on_where_others_have_committed(
             assert numbers(slow) == []
             slow.commit()
         assert (committed(groups, name), shares(groups, name)) == (80, [2, 2])
+
+
+def fail_until(done: Callable[[], bool], stream: arrow.Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for records, without an answer of the partitions' leaders, until a rebalance has come to its end."""
+    find, here = Cluster.latest_with_epochs, threading.current_thread()
+
+    def fail(
+        cluster: Cluster, partitions: Iterable[TopicPartition], **named: Any
+    ) -> dict[TopicPartition, ListedOffset]:
+        if threading.current_thread() is here:
+            raise RetriableError("a test")
+        return find(cluster, partitions, **named)
+
+    def fails_at_the_end() -> bool:
+        with pytest.raises(RetriableError, match="a test"):
+            next(iter(stream))
+        return done()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Cluster, "latest_with_epochs", fail)
+        wait_until(fails_at_the_end, "a rebalance", SECONDS)
+
+
+def test_a_commit_after_failed_looks_for_records_does_not_undo_what_other_members_have_committed(
+    kafka: EmbeddedKafka,
+    name: str,
+    settings: dict[str, str],
+    groups: Groups,
+    loops: Callable[[], Loop],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, settings, max_wait=0) as stream:
+        assert len(numbers(stream)) == 40
+        other = loops()
+        fail_until(lambda: shares(groups, name) == [2, 2], stream, monkeypatch)
+        write_all(kafka, name, range(40, 80))
+        wait_until(lambda: committed(groups, name) == 40, "the other's commit of all in two partitions", SECONDS)
+        other.close()
+        fail_until(lambda: shares(groups, name) == [4], stream, monkeypatch)
+        stream.commit()
+        assert committed(groups, name) == 60, "20 of the other two partitions were handed out before"
+        assert len(numbers(stream)) == 20
+        stream.commit()
+    assert committed(groups, name) == 80
+
+
+@pytest.mark.requires_native
+def test_a_transaction_after_a_failed_look_for_records_writes_nothing_that_other_members_got(
+    kafka: EmbeddedKafka,
+    name: str,
+    settings: dict[str, str],
+    groups: Groups,
+    loops: Callable[[], Loop],
+    topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = topic("arrow-consume-out", partitions=PARTITIONS)
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, settings, max_wait=0) as stream:
+        batches = list(stream)
+        other = loops()
+        fail_until(lambda: shares(groups, name) == [2, 2], stream, monkeypatch)
+        wait_until(lambda: committed(groups, name) == 20, "the other's commit", SECONDS)
+        with pytest.raises(FencedError, match="has rebalanced"), stream.transaction() as transaction:
+            for batch in batches:
+                transaction.write(out, batch)
+        assert values(out, settings) == []
+        for batch in stream:
+            with stream.transaction() as transaction:
+                transaction.write(out, batch)
+        assert sorted([*values(out, settings), *other.seen]) == list(range(40))
+    assert committed(groups, name) == 40
 
 
 def test_records_that_come_after_a_loss_are_handed_out_again_if_nobody_has_committed_them(
