@@ -232,6 +232,7 @@ class GroupStream(Stream):
             UnknownOutcomeError: The coordinator has not said whether the transaction is committed. The group's offsets
                 tell: if you repeat the block and it is committed, that is a `FencedError`, and nothing is there twice.
             DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
+            AbortableError: A write has failed, and the block has caught its error.
             KafkaGroupError: As `write`.
         """
         self._check_open()

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kafka_source.client_config.java_settings import Role
 from kafka_source.engine_selection import check_engine
-from kafka_source.errors import InvalidConfigurationError, KafkaGroupError, OptionError
+from kafka_source.errors import AbortableError, InvalidConfigurationError, KafkaGroupError, OptionError
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.record_columns import COLUMN_TYPES
 from kafka_source.options import SinkOptions, sink_options
@@ -126,6 +126,8 @@ class Transaction:
     ) -> None:
         self._options, self._transactional_id, self._offsets = options, transactional_id, offsets
         self._delivery: TransactionalDelivery | None = None
+        # The first error of a write, of which a part may be in the transaction. The block may have caught it.
+        self._failure: BaseException | None = None
 
     def __enter__(self) -> Transaction:
         return self
@@ -148,11 +150,18 @@ class Transaction:
         return self._delivery is not None
 
     def write(self, topic: str | None, data: Data) -> int:
-        """Write records, and return how many; arguments and errors as in the function `write`."""
+        """Write records, and return how many; arguments and errors as in the function `write`.
+
+        After an error the block commits nothing, also if it catches the error: some of the records may be written.
+        """
         count = 0
-        for records in records_of(topic, data, self._options):
-            self._begun().send(records)
-            count += len(records)
+        try:
+            for records in records_of(topic, data, self._options):
+                self._begun().send(records)
+                count += len(records)
+        except BaseException as error:
+            self._failure = self._failure or error
+            raise
         return count
 
     def _begun(self) -> TransactionalDelivery:
@@ -161,6 +170,12 @@ class Transaction:
         return self._delivery
 
     def _commit(self) -> None:
+        if self._failure is not None:
+            raise AbortableError(
+                f"A write of this transaction has failed ({self._failure!r}), and some of "
+                "its records may be missing. Nothing of the transaction is committed, although its block went on. "
+                "Repeat the block without this write, or with one that succeeds."
+            ) from self._failure
         groups = self._offsets()
         if self._delivery is None and not groups:
             return

@@ -19,8 +19,10 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.list_offsets import ListedOffset
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import (
+    AbortableError,
     DataLossError,
     FencedError,
+    InvalidConfigurationError,
     OptionError,
     RetriableError,
     UnknownGroupError,
@@ -553,6 +555,26 @@ def test_a_transaction_of_a_member_that_was_removed_leaves_nothing(
         assert (values(out, settings), committed(groups, name)) == ([], 0)
         with stream.transaction() as transaction:
             for batch in stream:
+                transaction.write(out, batch)
+    assert (values(out, settings), committed(groups, name)) == (list(range(40)), 40)
+
+
+@pytest.mark.requires_native
+def test_a_transaction_leaves_nothing_after_an_error_of_a_write_that_its_block_catches(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, topic: Callable[..., str]
+) -> None:
+    out = topic("arrow-consume-out", partitions=PARTITIONS)
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, {**settings, "max.request.size": 1000}, max_wait=0) as stream:
+        batches = list(stream)
+        with pytest.raises(AbortableError, match="Repeat the block") as problem, stream.transaction() as transaction:
+            with pytest.raises(InvalidConfigurationError, match="2070 bytes"):
+                transaction.write(out, pa.table({"value": ["1", "x" * 2000, "3"]}))
+            transaction.write(out, pa.table({"value": ["4"]}))
+        assert "2070 bytes" in str(problem.value) and isinstance(problem.value.__cause__, InvalidConfigurationError)
+        assert (values(out, settings), committed(groups, name)) == ([], 0)
+        with stream.transaction() as transaction:
+            for batch in batches:
                 transaction.write(out, batch)
     assert (values(out, settings), committed(groups, name)) == (list(range(40)), 40)
 
