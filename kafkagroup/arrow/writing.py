@@ -31,6 +31,7 @@ from kafka_source.sink.records import from_arrow, sink_columns
 from kafka_source.sink.two_phase.open_transactions import COMMITTED, EMPTY, describe
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafkagroup.arrow.settings import SettingValue, settings_of, without_prefix
+from kafkagroup.arrow.stream import Stream
 
 _COMMIT_SECONDS = 60.0
 # How long a commit waits until its records are visible, at most.
@@ -223,6 +224,9 @@ def records_of(topic: str | None, data: Data, options: SinkOptions) -> Iterator[
 def _opened(data: Data) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     if isinstance(data, pa.RecordBatch):
         return data.schema, (data,)
+    if isinstance(data, Stream):
+        # Arrow's C interface passes errors as texts only, also DataLossError and KeyboardInterrupt.
+        return data.schema, data
     if not hasattr(data, "__arrow_c_stream__"):
         raise OptionError(
             "data", type(data).__name__, "a record batch, or what has __arrow_c_stream__: a table of pyarrow or polars"

@@ -580,6 +580,36 @@ def test_a_transaction_leaves_nothing_after_an_error_of_a_write_that_its_block_c
 
 
 @pytest.mark.requires_native
+@pytest.mark.parametrize("error", [DataLossError, KeyboardInterrupt])
+def test_an_error_of_a_stream_that_is_written_is_the_caller_s(
+    kafka: EmbeddedKafka,
+    name: str,
+    settings: dict[str, str],
+    topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
+) -> None:
+    class Engine:
+        """Is interrupted."""
+
+        def read(self, _: FetchRequest) -> Iterator[pa.RecordBatch]:
+            raise KeyboardInterrupt
+
+    out = topic("arrow-consume-out", partitions=PARTITIONS)
+    write_all(kafka, name, range(40))
+    start = dict.fromkeys(range(PARTITIONS), 0)
+    if error is DataLossError:
+        start[1] = 99
+    else:
+        monkeypatch.setattr("kafkagroup.arrow.consuming.engine_for", lambda *_: Engine())
+    with arrow.consume(name, settings, start=start, max_wait=0) as stream:
+        with pytest.raises(error):
+            arrow.write(out, stream, {"bootstrap.servers": kafka.bootstrap_servers})
+        with pytest.raises(error), stream.transaction() as transaction:
+            transaction.write(out, stream)
+
+
+@pytest.mark.requires_native
 def test_a_transaction_that_is_repeated_writes_its_records_once(
     kafka: EmbeddedKafka,
     name: str,
