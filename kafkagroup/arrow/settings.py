@@ -33,6 +33,8 @@ SettingValue: TypeAlias = "str | int | float | bool"
 DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
 _NOT_READ = "replica"
+# Those that can change what a pattern finds. Names of topics are ASCII.
+_FLAGS = {re.ASCII: "a", re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 # Not in a name with a domain before it, such as org.apache.kafka.
 _PREFIX = re.compile(r"(?<![\w.])kafka\.(?=[a-z])")
 _POSITIONS = re.compile(r"\b(start|end)ing(?:Offsets|Timestamp)\b")
@@ -80,14 +82,23 @@ def topics_of(topics: Topics) -> dict[str, str]:
     """Return the option that selects these topics.
 
     Raises:
-        OptionError: There are none.
+        OptionError: There are none, or the pattern is of bytes or verbose.
     """
     if isinstance(topics, re.Pattern):
-        return {"subscribePattern": topics.pattern}
+        return {"subscribePattern": _with_flags(topics)}
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
         raise OptionError("topics", None, "a topic, a list of topics, or a pattern made by re.compile")
     return {"subscribe": ",".join(names)}
+
+
+def _with_flags(pattern: re.Pattern[str]) -> str:
+    """Return a pattern with its flags as text."""
+    # The connector reads the text as Java's, without Python's rules for blanks and comments.
+    if pattern.flags & re.VERBOSE or not isinstance(pattern.pattern, str):
+        raise OptionError("topics", pattern, "a pattern of str without re.VERBOSE")
+    letters = "".join(letter for flag, letter in _FLAGS.items() if pattern.flags & flag)
+    return f"(?{letters}){pattern.pattern}" if letters else pattern.pattern
 
 
 def columns_named(columns: Columns) -> tuple[Column, ...]:

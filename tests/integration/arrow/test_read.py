@@ -141,6 +141,7 @@ def test_several_topics_and_a_pattern(kafka: EmbeddedKafka, settings: dict[str, 
     expected = sorted(2 * list(range(10)))
     assert numbers(arrow.read(["arrow-many-1", "arrow-many-2"], settings)) == expected
     assert numbers(arrow.read(re.compile("^arrow-many-"), settings)) == expected
+    assert numbers(arrow.read(re.compile("^ARROW-many-", re.IGNORECASE), settings)) == expected
 
 
 def test_a_topic_that_does_not_exist_is_said_at_once(settings: dict[str, str]) -> None:

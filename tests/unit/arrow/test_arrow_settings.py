@@ -54,6 +54,18 @@ def test_topics_are_names_or_a_pattern() -> None:
         topics_of([])
 
 
+def test_a_pattern_keeps_its_flags() -> None:
+    pattern = topics_of(re.compile("^Orders-", re.IGNORECASE))["subscribePattern"]
+    assert re.search(pattern, "orders-eu")
+    assert re.search(topics_of(re.compile("(?i)(?s)^Orders-"))["subscribePattern"], "orders-eu")
+
+
+@pytest.mark.parametrize("pattern", [re.compile(b"^orders-"), re.compile("orders  # all", re.VERBOSE)])
+def test_a_pattern_that_topics_cannot_be_found_by_is_refused(pattern: re.Pattern[str]) -> None:
+    with pytest.raises(OptionError, match=r"^Option topics got re\.compile.*without"):
+        topics_of(pattern)
+
+
 UTC = timezone.utc
 
 
