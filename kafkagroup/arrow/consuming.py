@@ -169,6 +169,8 @@ class GroupStream(Stream):
         self._goes_back = False
         # Records were handed out that are not committed, and others may be handed them, or this caller again.
         self._is_interrupted = False
+        # What was handed out is to be handed out again, and no batch has come since: a repeated block has no offsets.
+        self._is_taken_back = False
         self._transaction: Transaction | None = None
 
     def __repr__(self) -> str:
@@ -228,7 +230,7 @@ class GroupStream(Stream):
 
         Raises:
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was
-                handed out. Go on: a repeated block has the same error.
+                handed out, or you went on after an error. Go on: a repeated block has the same error.
             UnknownOutcomeError: The coordinator has not said whether the transaction is committed. The group's offsets
                 tell: if you repeat the block and it is committed, that is a `FencedError`, and nothing is there twice.
             DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
@@ -253,7 +255,7 @@ class GroupStream(Stream):
 
     def _offsets(self) -> tuple[GroupOffsets, ...]:
         self._follow_rebalance()
-        if self._is_interrupted:
+        if self._is_interrupted or self._is_taken_back:
             raise self._refusal("the group has rebalanced, or they are handed out again")
         handed = without_lost_topics(self._options, self._cluster, self._uncommitted())
         if not handed.partitions:
@@ -356,6 +358,7 @@ class GroupStream(Stream):
     def _find_way_back(self) -> None:
         """Hand out again what is not done, from the group's offsets on where they are ahead."""
         self._done |= self._committed_ahead(self._handed.partitions)
+        self._is_taken_back |= self._is_interrupted or bool(self._uncommitted().partitions)
         self._move(self._done)
         # What the open block has written of these batches would be there twice.
         self._is_interrupted = self._transaction is not None and self._transaction.has_written
@@ -374,6 +377,7 @@ class GroupStream(Stream):
         left = sum(r.size for r in ranges)
         for batch in engine_for(self._options.engine, self._options.settings).read(request):
             self._move(_ends(batch))
+            self._is_taken_back = False
             left -= batch.num_rows
             self._count(batch, left)
             yield batch.select(self._names)

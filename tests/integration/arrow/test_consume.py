@@ -44,6 +44,7 @@ from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 SECONDS = 60
+ENGINE = "kafkagroup.arrow.consuming.engine_for"
 
 
 @pytest.fixture
@@ -471,7 +472,7 @@ def test_a_read_that_finds_its_topic_created_again_commits_no_end_of_its_plan(
     write_all(kafka, name, range(40))
     with arrow.consume(name, settings, max_wait=0, fail_on_data_loss=False) as stream:
         with monkeypatch.context() as patch:
-            patch.setattr("kafkagroup.arrow.consuming.engine_for", lambda *_: Engine())
+            patch.setattr(ENGINE, lambda *_: Engine())
             assert numbers(stream) == []
         write_all(kafka, name, range(8))
     with arrow.consume(name, settings, max_wait=0) as stream:
@@ -601,7 +602,7 @@ def test_an_error_of_a_stream_that_is_written_is_the_caller_s(
     if error is DataLossError:
         start[1] = 99
     else:
-        monkeypatch.setattr("kafkagroup.arrow.consuming.engine_for", lambda *_: Engine())
+        monkeypatch.setattr(ENGINE, lambda *_: Engine())
     with arrow.consume(name, settings, start=start, max_wait=0) as stream:
         with pytest.raises(error):
             arrow.write(out, stream, {"bootstrap.servers": kafka.bootstrap_servers})
@@ -652,6 +653,40 @@ def test_a_transaction_that_is_repeated_writes_its_records_once(
                 transaction.write(out, batch)
         assert list(stream) == []
     assert (values(out, settings), committed(groups, name)) == (list(range(80)), 80)
+
+
+@pytest.mark.requires_native
+@pytest.mark.parametrize("fails", ["kafka_source.cluster.lookup.Cluster.latest_with_epochs", ENGINE])
+def test_a_transaction_that_is_repeated_after_an_error_of_going_on_is_refused(
+    kafka: EmbeddedKafka,
+    name: str,
+    settings: dict[str, str],
+    groups: Groups,
+    topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    fails: str,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RetriableError("a test")
+
+    out = topic("arrow-consume-out", partitions=PARTITIONS)
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, settings, max_wait=0) as stream:
+        batches = list(stream)
+        with pytest.raises(TimeoutError), stream.transaction():
+            raise TimeoutError
+        for _ in range(2):
+            with monkeypatch.context() as patch, pytest.raises(RetriableError, match="a test"):
+                patch.setattr(fails, fail)
+                next(iter(stream))
+            with pytest.raises(FencedError, match="handed out again"), stream.transaction() as transaction:
+                for batch in batches:
+                    transaction.write(out, batch)
+        assert (values(out, settings), committed(groups, name)) == ([], 0)
+        for batch in stream:
+            with stream.transaction() as transaction:
+                transaction.write(out, batch)
+    assert (values(out, settings), committed(groups, name)) == (list(range(40)), 40)
 
 
 def test_wrong_arguments_are_said(settings: dict[str, str], name: str) -> None:
