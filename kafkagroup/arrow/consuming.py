@@ -211,7 +211,8 @@ class GroupStream(Stream):
         handed = self._uncommitted()
         if handed.partitions:
             try:
-                commit_existing(self._options, self._cluster, handed, self._planner.commit)
+                with without_prefix():
+                    commit_existing(self._options, self._cluster, handed, self._planner.commit)
             except FencedError:
                 self._goes_back = True
                 raise
@@ -257,7 +258,8 @@ class GroupStream(Stream):
         self._follow_rebalance()
         if self._is_interrupted or self._is_taken_back:
             raise self._refusal("the group has rebalanced, or they are handed out again")
-        handed = without_lost_topics(self._options, self._cluster, self._uncommitted())
+        with without_prefix():
+            handed = without_lost_topics(self._options, self._cluster, self._uncommitted())
         if not handed.partitions:
             return ()
         if self._goes_back and self._committed_ahead(self._handed.partitions):
@@ -294,6 +296,10 @@ class GroupStream(Stream):
             self._bar.close()
 
     def _read(self) -> _Batches:
+        with without_prefix():
+            yield from self._batches_as_they_come()
+
+    def _batches_as_they_come(self) -> _Batches:
         pauses, quiet = _PAUSES.pauses(), self._patience()
         while True:
             planned = self._plan()

@@ -12,6 +12,7 @@ import pyarrow as pa
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
+from kafka_source.errors import OptionError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.group.model import subscription_of
@@ -117,8 +118,16 @@ def bounded_options(
 
 
 def memory_options(settings: Mapping[str, SettingValue], max_bytes: int) -> dict[str, str]:
-    """Return the options that bound the memory of a stream: half for a response, the rest for record batches."""
-    largest = min(int(settings.get("fetch.max.bytes", max_bytes)), max(1, max_bytes // 2))
+    """Return the options that bound the memory of a stream: half for a response, the rest for record batches.
+
+    Raises:
+        OptionError: `fetch.max.bytes` is no number.
+    """
+    fetched = settings.get("fetch.max.bytes", max_bytes)
+    try:
+        largest = min(int(fetched), max(1, max_bytes // 2))
+    except ValueError:
+        raise OptionError("fetch.max.bytes", fetched, "a whole number, at least 0") from None
     return {"kafka.fetch.max.bytes": str(largest), "batch.bytes": str(max(1, min(_BATCH_BYTES, max_bytes // 8)))}
 
 
@@ -215,10 +224,11 @@ class BoundedStream(Stream):
         request = FetchRequest.of(
             self._options, pinned.ranges, self._columns, cluster=pinned.cluster, topics=pinned.topics
         )
-        for batch in engine_for(self._options.engine, self._options.settings).read(request):
-            records, size = records + batch.num_rows, size + batch.nbytes
-            self._show(Progress(records, size, max(0, pinned.size - records)))
-            yield batch
+        with without_prefix():
+            for batch in engine_for(self._options.engine, self._options.settings).read(request):
+                records, size = records + batch.num_rows, size + batch.nbytes
+                self._show(Progress(records, size, max(0, pinned.size - records)))
+                yield batch
         self._show(Progress(records, size, 0))
         self._bar.close()
 

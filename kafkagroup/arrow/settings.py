@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import TypeAlias
 
 from assignors.model import TopicPartition
-from kafka_source.errors import OptionError
+from kafka_source.errors import DataLossError, OptionError
 from kafka_source.model.record_columns import COLUMN_TYPES, Column, columns_of_types
 from kafka_source.model.rewind_target import MAX_LONG, parse_duration, parse_time
 from kafka_source.options import KAFKA_PREFIX
@@ -37,6 +37,10 @@ _NOT_READ = "replica"
 _FLAGS = {re.ASCII: "a", re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 # Not in a name with a domain before it, such as org.apache.kafka.
 _PREFIX = re.compile(r"(?<![\w.])kafka\.(?=[a-z])")
+_WORDS = {
+    "set the option failOnDataLoss to false": "give fail_on_data_loss=False",
+    "failOnDataLoss=false": "fail_on_data_loss=False",
+}
 _POSITIONS = re.compile(r"\b(start|end)ing(?:Offsets|Timestamp)\b")
 
 
@@ -76,6 +80,13 @@ def without_prefix() -> Iterator[None]:
         texts = (error.option, error.takes, error.problem)
         plain = [_POSITIONS.sub(r"\1", _PREFIX.sub("", text)) for text in texts]
         raise OptionError(plain[0], error.got, plain[1], problem=plain[2]) from None
+    except DataLossError as error:
+        text = _POSITIONS.sub(r"\1", str(error))
+        for theirs, ours in _WORDS.items():
+            text = text.replace(theirs, ours)
+        # All else of the error is as it was.
+        error.args = (text,)
+        raise
 
 
 def topics_of(topics: Topics) -> dict[str, str]:

@@ -297,7 +297,10 @@ def export(
 
 
 # What errors of the connector call by the names of its options.
-_WORDS = {"set the option failOnDataLoss to false": "give --accept-loss"}
+_WORDS = {
+    "set the option failOnDataLoss to false": "give --accept-loss",
+    "fail_on_data_loss=False": "--accept-loss",
+}
 _ARGUMENTS = {"start": "--from", "end": "--until", "offsets": "--from or --until", "columns": "--columns"}
 
 

@@ -705,6 +705,21 @@ def test_wrong_arguments_are_said(settings: dict[str, str], name: str) -> None:
         )
 
 
+def test_errors_of_a_look_for_records_name_arguments_as_the_caller_writes_them(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str]
+) -> None:
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, settings, start={0: 0}) as stream, pytest.raises(OptionError, match=r"^Option start got"):
+        next(iter(stream))
+    start = {0: 99, 1: 0, 2: 0, 3: 0}
+    with arrow.consume(name, settings, start=start) as stream:
+        with pytest.raises(DataLossError, match="give fail_on_data_loss=False") as lost:
+            next(iter(stream))
+    assert lost.value.planned == 99 and "failOnDataLoss" not in str(lost.value)
+    with pytest.raises(OptionError, match=r"^Option fetch\.max\.bytes got 'abc'; it takes a whole number"):
+        arrow.consume(name, {**settings, "fetch.max.bytes": "abc"})
+
+
 def test_what_came_after_the_start_and_was_not_committed_is_read_by_the_next_owner(
     kafka: EmbeddedKafka, name: str, settings: dict[str, str]
 ) -> None:
