@@ -58,7 +58,8 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
     A broker keeps each id for seven days, so an id lives longer than a member. It is named by the first of the owned
     partitions: members of one generation own none in common, so they never fence each other. The next owner of the
     partition, also a later run of the same job, takes the same id, and fences what is left of its predecessor. So a
-    group has at most as many ids as partitions, and a query that has the group for itself has one.
+    group has at most as many ids as partitions, and a query that has the group for itself has one. Where tasks or a
+    sink commit what is read, a driver has one more, with `-driver` behind it.
 
     The id starts with the name of the group, for rights by prefix. Names of groups and topics may contain any sign, so
     they alone would not tell group `a` and topic `b-c` from group `a-b` and topic `c`, which would fence each other.
