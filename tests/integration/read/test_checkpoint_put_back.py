@@ -17,6 +17,7 @@ from kafka_source.model.commits import OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
 from tests.support.queries import Job, Pipe
 from tests.support.records import produce, stream, written
+from tests.support.waiting import wait_until_committed
 
 COUNT = 90
 OWN = "The checkpoint is older than this query's own commits"
@@ -49,6 +50,7 @@ def jumps(caplog) -> list[str]:
 def test_a_checkpoint_that_was_put_back_stops_the_query_before_it_reads_or_commits(groups, group, job, kind):
     query = job(kind)
     assert sorted(query.run()) == list(range(COUNT))
+    wait_until_committed(groups, group, COUNT)
     before, newest = groups.committed(group), list(query.offsets)
     query.offsets = newest[:2]
     with pytest.raises(InvalidConfigurationError, match=f"{OWN}.*from=.* to=.*group.on.older.checkpoint=replay"):
@@ -69,16 +71,17 @@ def test_a_checkpoint_that_was_put_back_stops_the_query_before_it_reads_or_commi
 def test_with_replay_the_query_reads_again_from_the_checkpoint_and_the_group_follows(groups, group, job, kind):
     query = job(kind)
     query.run()
+    wait_until_committed(groups, group, COUNT)
     before, first = groups.committed(group), dict(query.offsets[1].ends)
     done = query.offsets[:2]
     query.offsets = list(done)
     planner = query.planner(group_on_older_checkpoint="replay")
     planner.next(done[-1], limited=True)
-    assert groups.committed(group) == first
+    wait_until_committed(groups, group, first)
     planner.close()
     # The driver has died before Spark knew that batch. The option is not needed any more.
     assert len(query.run()) == COUNT - sum(first.values())
-    assert groups.committed(group) == before
+    wait_until_committed(groups, group, before)
     assert query.run() == []
 
 
