@@ -138,19 +138,15 @@ async def open_producers(
     snapshot = await client.metadata({tp.topic for tp in wanted}, deadline)
     for topic, code in sorted(snapshot.refused.items()):
         raise error_for_code(code, f"{_WHAT} in topic {topic} failed")
-    exist = {
-        TopicPartition(topic.name, number): one
-        for topic in snapshot.topics.values()
-        for number, one in topic.partitions.items()
-    }
-    if absent := [tp for tp in wanted if tp not in exist]:
+    known = {topic.name: topic.partitions for topic in snapshot.topics.values()}
+    if absent := [tp for tp in wanted if tp.partition not in known.get(tp.topic, {})]:
         raise _AbsentPartitionsError(absent)
     by_leader: dict[int, dict[str, list[int]]] = {}
     for topic, number in wanted:
-        known = exist[TopicPartition(topic, number)]
-        if known.leader < 0:
+        leader = known[topic][number].leader
+        if leader < 0:
             raise error_for_code(ErrorCode.LEADER_NOT_AVAILABLE, f"{_WHAT} in {topic}-{number} failed")
-        by_leader.setdefault(known.leader, {}).setdefault(topic, []).append(number)
+        by_leader.setdefault(leader, {}).setdefault(topic, []).append(number)
     asked = (_ask(client, node, topics, deadline) for node, topics in by_leader.items())
     return {tp: keys for part in await asyncio.gather(*asked) for tp, keys in part.items()}
 
