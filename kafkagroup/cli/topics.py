@@ -296,11 +296,8 @@ def export(
         note(f"Exported {exported.records:,} records of {name} to {where}{parts}.")
 
 
-# What errors of the connector call by the names of its options.
-_WORDS = {
-    "set the option failOnDataLoss to false": "give --accept-loss",
-    "fail_on_data_loss=False": "--accept-loss",
-}
+# What errors of `kafkagroup.arrow` call by the names of its arguments.
+_WORDS = {"fail_on_data_loss=False": "--accept-loss"}
 _ARGUMENTS = {"start": "--from", "end": "--until", "offsets": "--from or --until", "columns": "--columns"}
 
 
