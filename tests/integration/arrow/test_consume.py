@@ -48,6 +48,12 @@ ENGINE = "kafkagroup.arrow.consuming.engine_for"
 
 
 @pytest.fixture
+def out(topic: Callable[..., str]) -> str:
+    """A topic that transactions write to."""
+    return topic("arrow-consume-out", partitions=PARTITIONS)
+
+
+@pytest.fixture
 def name(topic: Callable[..., str]) -> str:
     """A fresh topic; its name is the group's, too."""
     return topic("arrow-consume", partitions=PARTITIONS)
@@ -394,10 +400,9 @@ def test_a_transaction_after_a_failed_look_for_records_writes_nothing_that_other
     settings: dict[str, str],
     groups: Groups,
     loops: Callable[[], Loop],
-    topic: Callable[..., str],
+    out: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out = topic("arrow-consume-out", partitions=PARTITIONS)
     write_all(kafka, name, range(40))
     with arrow.consume(name, settings, max_wait=0) as stream:
         batches = list(stream)
@@ -481,9 +486,8 @@ def test_a_read_that_finds_its_topic_created_again_commits_no_end_of_its_plan(
 
 @pytest.mark.requires_native
 def test_a_transaction_does_not_commit_for_a_topic_that_was_created_again(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, topic: Callable[..., str]
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, out: str
 ) -> None:
-    out = topic("arrow-consume-out", partitions=PARTITIONS)
     write_all(kafka, name, range(40))
     with arrow.consume(name, settings, max_wait=0) as stream:
         with pytest.raises(DataLossError, match="created again"), stream.transaction() as transaction:
@@ -514,9 +518,8 @@ def values(topic: str, settings: dict[str, str]) -> list[int]:
 
 @pytest.mark.requires_native
 def test_a_transaction_commits_records_and_offsets_or_neither(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, topic: Callable[..., str]
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, out: str
 ) -> None:
-    out = topic("arrow-consume-out", partitions=PARTITIONS)
     write_all(kafka, name, range(40))
     with arrow.consume(name, {**settings, "compression.type": "lz4"}, max_wait=0) as stream:
         with pytest.raises(ZeroDivisionError), stream.transaction() as transaction:
@@ -543,9 +546,8 @@ def test_a_transaction_commits_records_and_offsets_or_neither(
 
 @pytest.mark.requires_native
 def test_a_transaction_of_a_member_that_was_removed_leaves_nothing(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, topic: Callable[..., str]
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, out: str
 ) -> None:
-    out = topic("arrow-consume-out", partitions=PARTITIONS)
     write_all(kafka, name, range(40))
     with arrow.consume(name, settings, max_wait=0) as stream:
         batches = list(stream)
@@ -562,9 +564,8 @@ def test_a_transaction_of_a_member_that_was_removed_leaves_nothing(
 
 @pytest.mark.requires_native
 def test_a_transaction_leaves_nothing_after_an_error_of_a_write_that_its_block_catches(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, topic: Callable[..., str]
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, out: str
 ) -> None:
-    out = topic("arrow-consume-out", partitions=PARTITIONS)
     write_all(kafka, name, range(40))
     with arrow.consume(name, {**settings, "max.request.size": 1000}, max_wait=0) as stream:
         batches = list(stream)
@@ -586,7 +587,7 @@ def test_an_error_of_a_stream_that_is_written_is_the_caller_s(
     kafka: EmbeddedKafka,
     name: str,
     settings: dict[str, str],
-    topic: Callable[..., str],
+    out: str,
     monkeypatch: pytest.MonkeyPatch,
     error: type[BaseException],
 ) -> None:
@@ -596,7 +597,6 @@ def test_an_error_of_a_stream_that_is_written_is_the_caller_s(
         def read(self, _: FetchRequest) -> Iterator[pa.RecordBatch]:
             raise KeyboardInterrupt
 
-    out = topic("arrow-consume-out", partitions=PARTITIONS)
     write_all(kafka, name, range(40))
     start = dict.fromkeys(range(PARTITIONS), 0)
     if error is DataLossError:
@@ -616,10 +616,9 @@ def test_a_transaction_that_is_repeated_writes_its_records_once(
     name: str,
     settings: dict[str, str],
     groups: Groups,
-    topic: Callable[..., str],
+    out: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out = topic("arrow-consume-out", partitions=PARTITIONS)
     write_all(kafka, name, range(40))
     with arrow.consume(name, settings, max_wait=0) as stream:
         for batch in stream:
@@ -662,14 +661,13 @@ def test_a_transaction_that_is_repeated_after_an_error_of_going_on_is_refused(
     name: str,
     settings: dict[str, str],
     groups: Groups,
-    topic: Callable[..., str],
+    out: str,
     monkeypatch: pytest.MonkeyPatch,
     fails: str,
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RetriableError("a test")
 
-    out = topic("arrow-consume-out", partitions=PARTITIONS)
     write_all(kafka, name, range(40))
     with arrow.consume(name, settings, max_wait=0) as stream:
         batches = list(stream)
