@@ -118,7 +118,7 @@ class Output:
         reached: dict[tuple[str, int], int] = {}
         for _, (topic, number, start, end) in self._records(visible=True):
             at = reached.get((topic, number), 0)
-            if start < min(at, end):
+            if start < end and start < at:
                 found.append((topic, number, start, end))
             reached[topic, number] = max(at, end)
         return found
