@@ -85,7 +85,8 @@ def test_all_partitions_of_two_queries_are_read_again(kafka, settings, groups, n
 
     wait_until(lambda: all(covered(again(tp), 0, end) for tp, end in last.items()), "everything to be read again")
     all_committed(groups, group, name, first, second)
-    assert sum("offsets are being set" in line for line in caplog.messages) == 2
+    told = {line for line in caplog.messages if line.startswith("rewound ")}
+    assert told == {f"rewound {tp.topic}-{tp.partition} from={end} to=0" for tp, end in last.items()}
     # It was read once more, and only once.
     assert all(covered(again(tp), 0, end) for tp, end in last.items())
 
@@ -316,7 +317,7 @@ def test_nothing_changes_if_a_micro_batch_takes_too_long(settings, groups, name,
         busy.close()
 
 
-def test_queries_continue_if_the_program_that_rewinds_dies(kafka, settings, groups, name, group, run):
+def test_queries_continue_if_the_program_that_rewinds_dies(kafka, settings, groups, name, group, run, caplog):
     runner = run()
     all_committed(groups, group, name, runner)
     client = KafkaClient(settings)
@@ -333,4 +334,5 @@ def test_queries_continue_if_the_program_that_rewinds_dies(kafka, settings, grou
     started = time.monotonic()
     all_committed(groups, group, name, runner)
     assert time.monotonic() - started < 30
+    assert [line for line in caplog.messages if "the group's offsets are being set, nobody reads" in line]
     assert all(covered(runner.ranges(tp), 0, end) for tp, end in ends(groups, name).items())
