@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tests.simulation.campaign import find, run_seeds
 from tests.simulation.mutations import FOUND_BY, MUTATIONS
-from tests.simulation.scenario import Run, run, scenario_of, shortened
+from tests.simulation.run import Run, run, shortened
+from tests.simulation.scenario import scenario_of
 from tests.simulation.sink_trace import trace_of
 
 _ALL_LINES = 1_000_000

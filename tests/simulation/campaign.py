@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_source.error_codes import ErrorCode
-from tests.simulation.scenario import Run, Verdict, run, scenario_of, shortened
+from tests.simulation.checks import Verdict
+from tests.simulation.run import Run, run, shortened
+from tests.simulation.scenario import scenario_of
 
 SEEDS_IN_CI = 300
 # Seeds that have found defects in the code as it was, or in the world: docs/design/simulator.md says which.

@@ -19,10 +19,11 @@ from kafka_source.kafka_client.messages.transaction import (
     EndTxnRequest,
     InitProducerIdRequest,
 )
-from tests.simulation.cluster import Broker, Reply
-from tests.simulation.jobs import JobsWatch
-from tests.simulation.scenario import Run, Scenario, scenario_of
-from tests.simulation.transaction_coordinator import ONGOING, TransactionsWatch
+from tests.simulation.brokers.cluster import Broker, Reply
+from tests.simulation.brokers.transaction_coordinator import ONGOING, TransactionsWatch
+from tests.simulation.clients.jobs import JobsWatch
+from tests.simulation.run import Run
+from tests.simulation.scenario import Scenario, scenario_of
 from tests.simulation.world import Process
 from tests.support.record_messages import ProduceRequest
 
@@ -97,8 +98,8 @@ class Trace(JobsWatch, TransactionsWatch):
             (DescribeTransactionsRequest, self._describe),
         ):
             handlers[request] = self._watched(handlers[request], look)
-        self.run.transactions.watch = self
-        for query in self.run.queries:
+        self.run.parts.transactions.watch = self
+        for query in self.run.parts.queries:
             query.watch = self
 
     def as_json(self) -> dict[str, Any]:
@@ -162,7 +163,7 @@ class Trace(JobsWatch, TransactionsWatch):
         return handles
 
     def _state(self, name: str) -> tuple[int, str]:
-        one = self.run.transactions.transactions.get(name)
+        one = self.run.parts.transactions.transactions.get(name)
         return (-1, "") if one is None else (one.epoch, one.state)
 
     def _driver_acts(self, client: Process) -> int | None:

@@ -21,7 +21,8 @@ kernel()
 
 from tests.simulation import campaign  # noqa: E402
 from tests.simulation.mutations import FOUND_BY, MUTATIONS  # noqa: E402
-from tests.simulation.scenario import Fault, Run, Scenario  # noqa: E402
+from tests.simulation.run import Run  # noqa: E402
+from tests.simulation.scenario import Fault, Scenario  # noqa: E402
 
 
 @pytest.mark.parametrize("first", range(0, campaign.SEEDS_IN_CI, 100))
@@ -54,7 +55,7 @@ def test_a_query_whose_first_commit_is_refused_continues_where_others_have_read_
         faults=(Fault(1.0, "kill", 0.0, 0.0),),
     )
     run = Run(scenario)
-    query = run.queries[0]
+    query = run.parts.queries[0]
 
     def before(request: type[Request], happens: Callable[[], object]) -> None:
         assert query.process is not None

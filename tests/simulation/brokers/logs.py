@@ -22,7 +22,7 @@ from kafka_source.kafka_client.messages.transaction import (
 from tests.support.record_messages import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import Broker, Cluster, Reply
+    from tests.simulation.brokers.cluster import Broker, Cluster, Reply
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 

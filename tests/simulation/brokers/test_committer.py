@@ -23,10 +23,10 @@ from tests.support.native import kernel
 # The simulated world has the native producer.
 kernel()
 
-from tests.simulation import cluster as cluster_module  # noqa: E402
-from tests.simulation.cluster import Broker, Cluster, Reply  # noqa: E402
-from tests.simulation.group_coordinator import STABLE, GroupCoordinators, Member, Watch  # noqa: E402
-from tests.simulation.transaction_coordinator import TransactionCoordinators  # noqa: E402
+from tests.simulation.brokers import cluster as cluster_module  # noqa: E402
+from tests.simulation.brokers.cluster import Broker, Cluster, Reply  # noqa: E402
+from tests.simulation.brokers.group_coordinator import STABLE, GroupCoordinators, Member  # noqa: E402
+from tests.simulation.brokers.transaction_coordinator import TransactionCoordinators  # noqa: E402
 from tests.simulation.world import World  # noqa: E402
 
 GROUP_ID, NAME, TP = "billing", "billing-orders-0", TopicPartition("orders", 0)
@@ -46,7 +46,7 @@ class Brokers:
         self.cluster = Cluster(self.world, brokers)
         self.cluster.transaction_version = transaction_version
         self.cluster.create_topic(TP.topic, 1)
-        self.groups = GroupCoordinators(self.cluster, Watch())
+        self.groups = GroupCoordinators(self.cluster)
         self.transactions = TransactionCoordinators(self.cluster, self.groups)
         self.transactions.max_epoch = max_epoch
         self.group = self.groups.group(GROUP_ID)

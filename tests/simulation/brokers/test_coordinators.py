@@ -47,10 +47,10 @@ from tests.support.native import kernel
 # The simulated world has the native producer.
 kernel()
 
-from tests.simulation import group_coordinator  # noqa: E402
-from tests.simulation.cluster import Cluster  # noqa: E402
-from tests.simulation.group_coordinator import GroupCoordinators, Watch  # noqa: E402
-from tests.simulation.transaction_coordinator import TransactionCoordinators  # noqa: E402
+from tests.simulation.brokers import group_coordinator  # noqa: E402
+from tests.simulation.brokers.cluster import Cluster  # noqa: E402
+from tests.simulation.brokers.group_coordinator import GroupCoordinators  # noqa: E402
+from tests.simulation.brokers.transaction_coordinator import TransactionCoordinators  # noqa: E402
 from tests.simulation.world import World  # noqa: E402
 from tests.support.record_messages import ProduceRequest  # noqa: E402
 
@@ -428,7 +428,7 @@ def simulated(seeds: Collection[int]) -> dict[int, list[str]]:
     cluster = Cluster(world, 1)
     cluster.create_topic(TOPIC, PARTITIONS)
     cluster.transaction_version = 2
-    groups = GroupCoordinators(cluster, Watch())
+    groups = GroupCoordinators(cluster)
     TransactionCoordinators(cluster, groups)
     found: dict[int, list[str]] = {}
 

@@ -15,8 +15,8 @@ from kafka_source.options import Where
 from kafka_source.source.batch import BatchReader
 from kafka_source.source.read_task import Query as ReadQuery
 from kafka_source.source.read_task import ReadTask, TaskBundle
-from tests.simulation.jobs import SCHEMA, Jobs, Lost
-from tests.simulation.spark import Query
+from tests.simulation.clients.jobs import SCHEMA, Jobs, Lost
+from tests.simulation.clients.spark import Query
 from tests.simulation.world import Died, Process, Waiting
 
 _T = TypeVar("_T")

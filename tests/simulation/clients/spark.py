@@ -21,9 +21,9 @@ from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query as ReadQuery
 from kafka_source.source.read_task import ReadTask
-from tests.simulation.cluster import Cluster, Partition
-from tests.simulation.jobs import OUTPUT, SCHEMA, Jobs, JobsWatch, Lost
-from tests.simulation.logs import ABORTED, COMMITTED
+from tests.simulation.brokers.cluster import Cluster, Partition
+from tests.simulation.brokers.logs import ABORTED, COMMITTED
+from tests.simulation.clients.jobs import OUTPUT, SCHEMA, Jobs, JobsWatch, Lost
 from tests.simulation.world import Died, Event, Process, World
 
 Range = tuple[str, int, int, int]

@@ -16,9 +16,9 @@ from tests.support.native import kernel
 # The simulated world has the native producer.
 kernel()
 
-from tests.simulation.cluster import Cluster  # noqa: E402
-from tests.simulation.group_coordinator import STABLE, GroupCoordinators, Watch  # noqa: E402
-from tests.simulation.group_coordinator import Member as KnownMember  # noqa: E402
+from tests.simulation.brokers.cluster import Cluster  # noqa: E402
+from tests.simulation.brokers.group_coordinator import STABLE, GroupCoordinators  # noqa: E402
+from tests.simulation.brokers.group_coordinator import Member as KnownMember  # noqa: E402
 from tests.simulation.world import World  # noqa: E402
 
 GROUP_ID, INSTANCE_ID, SESSION = "billing", "app-0", 10.0
@@ -36,7 +36,7 @@ class Rejoin:
     def __init__(self, *moves: float, dies: bool = False, old_lives: bool = False) -> None:
         self.world = World(7)
         self.cluster = Cluster(self.world, 2)
-        self.groups = GroupCoordinators(self.cluster, Watch())
+        self.groups = GroupCoordinators(self.cluster)
         self.group = self.groups.group(GROUP_ID)
         protocols = [("range", encode_subscription(Subscription(("of before",))))]
         self.group.generation, self.group.state, self.group.leader, self.group.protocol = 1, STABLE, "old", "range"

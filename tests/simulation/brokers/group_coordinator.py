@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -32,7 +32,7 @@ from kafka_source.kafka_client.messages.group import (
     SyncGroupResponse,
 )
 from kafka_source.kafka_client.messages.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from tests.simulation.cluster import Broker, Cluster, Reply
+from tests.simulation.brokers.cluster import Broker, Cluster, Reply
 from tests.simulation.world import Event
 
 EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
@@ -87,8 +87,8 @@ class Committed:
 class Group:
     """One group."""
 
-    def __init__(self, cluster: Cluster, name: str, watch: Watch) -> None:
-        self._cluster, self._world, self.name, self._watch = cluster, cluster.world, name, watch
+    def __init__(self, cluster: Cluster, name: str, watches: Sequence[Watch]) -> None:
+        self._cluster, self._world, self.name, self._watches = cluster, cluster.world, name, watches
         self.state, self.generation, self.protocol, self.leader = EMPTY, 0, "", ""
         self.members: dict[str, Member] = {}
         self.pending: dict[str, Event] = {}
@@ -154,7 +154,8 @@ class Group:
         if old is None:
             return self._add_and_rebalance(member, reply)
         # A static member that comes back: whoever has its place is fenced (KIP-345).
-        self._watch.replaced(instance_id)
+        for watch in self._watches:
+            watch.replaced(instance_id)
         if old.join_reply is not None:
             old.join_reply(self._joined_error(E.FENCED_INSTANCE_ID, old.member_id))
         if old.sync_reply is not None:
@@ -235,7 +236,8 @@ class Group:
             self._timer = None
         self._initial = False
         for member in [one for one in self.members.values() if one.join_reply is None and one.instance_id is None]:
-            self._watch.lost(member.name, "it has not rejoined in time")
+            for watch in self._watches:
+                watch.lost(member.name, "it has not rejoined in time")
             self._drop(member)
         if not self.members:
             self._become_empty()
@@ -250,7 +252,8 @@ class Group:
         self.generation += 1
         self.protocol = self._choose()
         self.state = COMPLETING
-        self._watch.begins(f"generation {self.generation} with {len(self.members)} members, {self.protocol}")
+        for watch in self._watches:
+            watch.begins(f"generation {self.generation} with {len(self.members)} members, {self.protocol}")
         for member in joined:
             reply, member.join_reply = member.join_reply, None
             self._touch(member)
@@ -264,7 +267,8 @@ class Group:
     def _expire_unsynced(self, generation: int) -> None:
         if self.state == COMPLETING and self.generation == generation:
             for member in [one for one in self.members.values() if one.sync_reply is None]:
-                self._watch.lost(member.name, "it has not asked for its assignment in time")
+                for watch in self._watches:
+                    watch.lost(member.name, "it has not asked for its assignment in time")
                 self._drop(member)
             self._rebalance_after_loss()
 
@@ -330,7 +334,8 @@ class Group:
         if request.member_id != self.leader:
             return None
         given = {one.member_id: bytes(one.assignment) for one in request.assignments}
-        self._watch.assigned(given)
+        for watch in self._watches:
+            watch.assigned(given)
         for one in self.members.values():
             one.assignment = given.get(one.member_id, b"")
         self.state = STABLE
@@ -379,7 +384,8 @@ class Group:
         member = self.members.get(member_id)
         if member is None or member.join_reply is not None or member.sync_reply is not None:
             return
-        self._watch.lost(member.name, "its session has ended")
+        for watch in self._watches:
+            watch.lost(member.name, "its session has ended")
         self._drop(member)
         self._rebalance_after_loss()
 
@@ -455,7 +461,8 @@ class Group:
             known = self.offsets
             passed = [tp for tp, one in entries.items() if tp in known and known[tp].place > one.place]
             if passed:
-                self._watch.passed(self)
+                for watch in self._watches:
+                    watch.passed(self)
             self._apply({tp: one for tp, one in entries.items() if tp not in passed})
 
     def commit_as_any(self, tp: Key, offset: int) -> None:
@@ -472,7 +479,8 @@ class Group:
         }
 
     def _apply(self, entries: dict[Key, Committed]) -> None:
-        self._watch.committed(self, entries)
+        for watch in self._watches:
+            watch.committed(self, entries)
         self.offsets.update(entries)
 
     # ---- the log
@@ -503,7 +511,8 @@ class Group:
         stored = self._stored
         self.generation, self.protocol, self.leader = stored.generation, stored.protocol, stored.leader
         for key in self.members.keys() - stored.members.keys():
-            self._watch.lost(self.members[key].name, "the new coordinator does not know it")
+            for watch in self._watches:
+                watch.lost(self.members[key].name, "the new coordinator does not know it")
         self.members = {key: copy.copy(one) for key, one in stored.members.items()}
         self.state = STABLE if self.members else EMPTY
         for member in self.members.values():
@@ -559,8 +568,9 @@ class Watch:
 class GroupCoordinators:
     """The coordinators of all groups of a cluster."""
 
-    def __init__(self, cluster: Cluster, watch: Watch) -> None:
-        self._cluster, self.watch = cluster, watch
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.watches: list[Watch] = []
         self.groups: dict[str, Group] = {}
         self.verify: Callable[[TxnOffsetCommitRequest], int] = lambda _: 0
         cluster.moved.append(self._moved)
@@ -578,7 +588,7 @@ class GroupCoordinators:
 
     def group(self, name: str) -> Group:
         if name not in self.groups:
-            self.groups[name] = Group(self._cluster, name, self.watch)
+            self.groups[name] = Group(self._cluster, name, self.watches)
         return self.groups[name]
 
     def topic_deleted(self, name: str) -> None:

@@ -22,8 +22,8 @@ from kafka_source.kafka_client.messages.group import (
     OffsetCommitRequest,
 )
 from kafka_source.kafka_client.messages.transaction import TxnOffsetCommitRequest
-from tests.simulation.cluster import Broker, Cluster, Reply
-from tests.simulation.group_coordinator import Group, GroupCoordinators
+from tests.simulation.brokers.cluster import Broker, Cluster, Reply
+from tests.simulation.brokers.group_coordinator import Group, GroupCoordinators
 from tests.simulation.world import Event
 
 LEAVE, LEAVE_AND_COME_BACK = -1, -2
@@ -205,7 +205,8 @@ class ConsumerCoordinators:
 
     def _too_late(self, group: ConsumerGroup, member: Member, epoch: int) -> None:
         if member.revoking and member.epoch == epoch and group.members.get(member.member_id) is member:
-            self._groups.watch.lost(member.member_id, "it has not given up partitions in time")
+            for watch in self._groups.watches:
+                watch.lost(member.member_id, "it has not given up partitions in time")
             self._remove(group, member)
 
     # ---- members and targets
@@ -224,7 +225,8 @@ class ConsumerCoordinators:
         group.seen = present
         group.epoch += 1
         group.target = _uniform(group, present)
-        self._groups.watch.begins(f"epoch {group.epoch} with {len(group.members)} members")
+        for watch in self._groups.watches:
+            watch.begins(f"epoch {group.epoch} with {len(group.members)} members")
 
     def _cancel(self, member: Member) -> None:
         for event in (member.session, member.revocation):
@@ -244,7 +246,8 @@ class ConsumerCoordinators:
 
     def _expire(self, group: ConsumerGroup, member: Member) -> None:
         if group.members.get(member.member_id) is member:
-            self._groups.watch.lost(member.member_id, "its session has ended")
+            for watch in self._groups.watches:
+                watch.lost(member.member_id, "its session has ended")
             self._remove(group, member)
 
     def _moved(self, kind: int, key: str) -> None:

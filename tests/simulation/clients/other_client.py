@@ -27,8 +27,8 @@ from kafka_source.group.requests import commit_offsets, fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
-from tests.simulation.cluster import Cluster
-from tests.simulation.spark import Output
+from tests.simulation.brokers.cluster import Cluster
+from tests.simulation.clients.spark import Output
 from tests.simulation.world import Died, Process, World
 
 STRATEGIES = ("range", "roundrobin", "sticky")

@@ -53,7 +53,7 @@ from kafka_source.kafka_client.messages.transaction import (
     ListTransactionsRequest,
     TxnOffsetCommitRequest,
 )
-from tests.simulation.logs import Log
+from tests.simulation.brokers.logs import Log
 from tests.simulation.world import Process, Socket, Transport, World
 from tests.support.record_messages import ProduceRequest
 

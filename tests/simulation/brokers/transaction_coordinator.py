@@ -33,9 +33,9 @@ from kafka_source.kafka_client.messages.transaction import (
     ListTransactionsResponse,
     TxnOffsetCommitRequest,
 )
-from tests.simulation.cluster import Broker, Cluster, Reply
-from tests.simulation.group_coordinator import GroupCoordinators, Key
-from tests.simulation.logs import Appended, Logs
+from tests.simulation.brokers.cluster import Broker, Cluster, Reply
+from tests.simulation.brokers.group_coordinator import GroupCoordinators, Key
+from tests.simulation.brokers.logs import Appended, Logs
 from tests.simulation.world import BEGIN, Event, Process, Task
 
 _InTransaction = AddOffsetsToTxnRequest | EndTxnRequest | TxnOffsetCommitRequest

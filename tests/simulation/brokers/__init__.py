@@ -1,0 +1,1 @@
+"""Simulated brokers: logs, leaders, and the coordinators of groups and transactions."""

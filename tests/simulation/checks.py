@@ -1,0 +1,297 @@
+"""What must hold in a run, at each step and at its end, and the verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import (
+    AbortableError,
+    ApplicationRecoverableError,
+    BootstrapError,
+    FencedError,
+    KafkaGroupError,
+    LostTransactionsError,
+    RetriableError,
+)
+from kafka_source.sink.two_phase.ledger import Decision, read_decision
+from tests.simulation.brokers.group_coordinator import Committed, Group, Key, Watch
+from tests.simulation.brokers.transaction_coordinator import COMPLETE_ABORT, ONGOING, PREPARE_ABORT
+from tests.simulation.clients.jobs import OUTPUT
+from tests.simulation.clients.spark import Query
+from tests.simulation.parts import GROUP_ID, TOPIC, Parts
+from tests.simulation.scenario import LONG_POLL_MS, LOSES_MEMBERS, Scenario
+from tests.simulation.world import Process
+
+# The last lines of a story that are shown.
+_SHOWN_LINES = 120
+
+
+@dataclass
+class Verdict:
+    """What came of a run.
+
+    Attributes:
+        problems: What did not hold; empty if everything did.
+        story: What has happened.
+        faults: How many faults of each kind have happened.
+        requests: How many requests of each kind have come.
+        errors: How often each error code was answered, by the name of the API.
+        failures: The errors with which queries have ended, by their class.
+        steps: How many events have happened.
+        seconds: The virtual time at the end.
+        records: How many records the logs have.
+    """
+
+    scenario: Scenario
+    problems: list[str] = field(default_factory=list)
+    story: list[tuple[float, str, str]] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
+    errors: Counter[tuple[str, int]] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    steps: int = 0
+    seconds: float = 0.0
+    records: int = 0
+
+    def tell(self, lines: int = _SHOWN_LINES) -> str:
+        """Return the verdict as text: the scenario, its faults, the problems, and the end of the story."""
+        scenario = self.scenario
+        head = [
+            f"seed {scenario.seed}: {scenario.queries} queries with {scenario.slots} slots, {scenario.partitions} "
+            f"partitions, {scenario.brokers} brokers, {scenario.strategy}, transactional={scenario.transactional}, "
+            f"commit={scenario.commit}, sink={scenario.sink}, exactly_once={scenario.exactly_once}, "
+            f"static={scenario.static}, others={scenario.others}, batches={scenario.batches}, "
+            f"transaction.version={scenario.transaction_version}, max_epoch={scenario.max_epoch}"
+        ]
+        faults = [f"  fault {fault}" for fault in scenario.faults]
+        story = [f"  {at:8.3f} {who}: {what}" for at, who, what in self.story[-lines:]]
+        return "\n".join([*head, *faults, *story, *(f"PROBLEM {one}" for one in self.problems)])
+
+
+class Checks(Watch):
+    """Notes what does not hold, in a verdict.
+
+    Attributes:
+        lost_members: How many members were removed by their groups.
+    """
+
+    def __init__(self, parts: Parts, verdict: Verdict) -> None:
+        self._parts, self._scenario, self._verdict = parts, parts.scenario, verdict
+        self._world, self._cluster, self._output = parts.world, parts.cluster, parts.output
+        self.lost_members = 0
+        # The offset from which a late commit has set each partition back, until somebody commits there again.
+        self._set_back: dict[Key, int] = {}
+        self._has_set_back = False
+        # The instance ids that a killed process has taken, whose JoinGroup was handled after that of its successor.
+        self._taken_late: set[str] = set()
+        # The newest decision of each sink, if it fits into one offset.
+        self._decided: dict[str, Decision] = {}
+        # Whether a late task has published in the place of a decision's marks, which were not visible yet.
+        self._lost_marks = False
+        # The ids of all transactions that were decided.
+        self._decided_ids: set[str] = set()
+        # The partition that was behind at the last look: the next look, after the next event, begins with it.
+        self._behind = 0
+        parts.groups.watches.append(self)
+
+    # ---- at each step
+
+    def begins(self, what: str) -> None:
+        self._world.tell("group", what)
+
+    def assigned(self, assignments: dict[str, bytes]) -> None:
+        if not any(assignments.values()):
+            self._verdict.problems.append(f"at {self._world.now:.3f} a leader assigns nothing to any member")
+
+    def replaced(self, instance_id: str) -> None:
+        client = self._cluster.client
+        if client is not None and not client.alive:
+            self._taken_late.add(instance_id)
+
+    def lost(self, member: str, why: str) -> None:
+        self.lost_members += 1
+        self._world.tell("group", f"{member} is removed: {why}")
+
+    def passed(self, group: Group) -> None:
+        self._lost_marks |= "-read-by-" in group.name
+
+    def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
+        if group.name != GROUP_ID:
+            if group.name.endswith("-ledger"):
+                self._look_at_decision(group.name.removesuffix("-ledger"), next(iter(entries.values())))
+            elif group.name.endswith("-finished"):
+                self._look_at_finished(
+                    group.name.removesuffix("-finished"), {entry.offset for entry in entries.values()}
+                )
+            return
+        durable = self._output.durable()
+        for tp, entry in entries.items():
+            name = f"{tp[0]}-{tp[1]}"
+            self._world.tell("group", f"commits {name}@{entry.offset}")
+            # What times out or is overtaken after the decision about it is lost until its batch is replayed; Kafka has
+            # no request that decides and commits at once.
+            written = max(durable.get(tp, 0), self._output.reached.get(tp, 0))
+            if entry.offset > written and not self._lost_transactions:
+                self._verdict.problems.append(
+                    f"at {self._world.now:.3f} {name} is committed up to {entry.offset}, and written up to "
+                    f"{durable.get(tp, 0)} only"
+                )
+            before = group.offsets.get(tp)
+            lost_from = self._output.lost_from.get(tp)
+            # A commit without a transaction whose connection was given up may come after the next one, as with all
+            # clients of Kafka. The epoch of a transaction refuses it. Whoever has committed that next one does not see
+            # it, and commits there again when there are new records. The same holds for an attempt of a task that has
+            # outlived its job: it is a member of the generation in which later batches are committed.
+            is_late = (self._cluster.handles_late or self._outlives_its_job(self._cluster.client)) and (
+                not self._scenario.transactional or self._cluster.client in self._parts.plain
+            )
+            reached = self._set_back.pop(tp, 0 if before is None else before.offset)
+            if before is None or entry.offset >= before.offset:
+                continue
+            if is_late:
+                self._set_back[tp], self._has_set_back = reached, True
+            elif lost_from is None or entry.offset < lost_from:
+                # Else the group follows a query that has found records lost.
+                self._verdict.problems.append(
+                    f"at {self._world.now:.3f} the offset of {name} goes back from {before.offset} to {entry.offset}"
+                )
+
+    def _outlives_its_job(self, client: Process | None) -> bool:
+        return client is not None and client.task is not None and not client.task.awaited
+
+    def _look_at_decision(self, prefix: str, entry: Committed) -> None:
+        """Look whether a sink decides about transactions that it has seen to be open."""
+        parts, _, text = entry.metadata.partition(" ")
+        if parts != "1":
+            return
+        self._decided[prefix] = read_decision(prefix, entry.offset, (), text, 0)
+        for one in self._decided[prefix].transactions:
+            self._decided_ids.add(one.transactional_id)
+            *known, state = self._parts.transactions.seen.get(
+                one.transactional_id, (one.producer_id, one.epoch, ONGOING)
+            )
+            if known != [one.producer_id, one.epoch] or state in (PREPARE_ABORT, COMPLETE_ABORT):
+                self._verdict.problems.append(
+                    f"at {self._world.now:.3f} a decision names epoch {one.epoch} of {one.transactional_id}, which its "
+                    f"sink has seen {state} in epoch {known[1]}"
+                )
+
+    def _look_at_finished(self, prefix: str, numbers: Collection[int]) -> None:
+        """Look whether the records of a decision that is recorded as finished are visible."""
+        decision = self._decided.get(prefix)
+        if decision is None or decision.number not in numbers:
+            return
+        decided = {(one.producer_id, one.epoch) for one in decision.transactions}
+        if any(decided.intersection(one.log.open().items()) for one in self._cluster.topics[OUTPUT].partitions):
+            self._verdict.problems.append(
+                f"at {self._world.now:.3f} batch {decision.batch} of {prefix} is recorded as finished, and not all of "
+                "its records are visible"
+            )
+
+    # ---- at the end
+
+    @property
+    def _lost_transactions(self) -> set[str]:
+        """The ids of transactions that may be gone after the decision about them: see `Scenario`."""
+        transactions = self._parts.transactions
+        return transactions.timed_out | transactions.overtaken
+
+    def is_done(self) -> bool:
+        """Return whether everything is committed, and nothing is open."""
+        partitions = self._cluster.topics[TOPIC].partitions
+        for number in (self._behind, *range(len(partitions))):
+            if (self._committed_up_to((TOPIC, number)) or 0) < partitions[number].end:
+                self._behind = number
+                return False
+        if self._scenario.runs_tasks and any(query.checkpoint.in_flight for query in self._parts.queries):
+            return False
+        return not self._parts.transactions.open()
+
+    def _committed_up_to(self, tp: Key) -> int | None:
+        """Return how far a partition is committed, as the members know it; None: not at all, or beyond its end."""
+        entry = self._parts.group.offsets.get(tp)
+        if entry is None or (tp in self._output.lost_from and entry.offset > self._cluster.end(tp)):
+            return None
+        return max(entry.offset, self._set_back.get(tp, 0))
+
+    def look_at_end(self) -> None:
+        """Note what is missing, twice, out of order or open, now that the world is quiet."""
+        problems = self._verdict.problems
+        waits = self._lost_marks and any(_waits_for_somebody(query) for query in self._parts.queries)
+        durable = self._output.durable()
+        for number, one in enumerate([] if waits else self._cluster.topics[TOPIC].partitions):
+            if durable.get((TOPIC, number), 0) < one.end:
+                problems.append(f"{TOPIC}-{number} is written up to {durable.get((TOPIC, number), 0)} of {one.end}")
+            reached = self._committed_up_to((TOPIC, number))
+            if one.end and (reached is None or reached < one.end):
+                problems.append(f"{TOPIC}-{number} is committed up to {reached} of {one.end}")
+        if opened := self._parts.transactions.open():
+            problems.append(f"open transactions: {', '.join(opened)}")
+        kinds = {fault.kind for fault in self._scenario.faults}
+        # Members with instance ids of the user's do not leave when their query stops.
+        explains = LOSES_MEMBERS | ({"stop query"} if self._scenario.static else set())
+        if self.lost_members and not kinds & explains:
+            problems.append(f"{self.lost_members} members were removed without a fault that explains it")
+        if (twice := self._output.twice()) and not self._may_repeat():
+            problems.append(f"written twice, though no member was lost: {twice[:3]}")
+        if self._scenario.sink and self._scenario.exactly_once:
+            self._check_sink()
+        problems.extend(what for _, __, what in self._world.story if what.startswith(("BROKE", "UNHANDLED")))
+
+    def _check_sink(self) -> None:
+        problems, output = self._verdict.problems, self._output
+        if twice := output.batches_written_twice():
+            problems.append(f"visible twice in the output: {twice[:3]}")
+        if opened := output.open_batches():
+            problems.append(f"{opened} transactions are open in the output")
+        # What was lost of a decided batch is written again after what other members have read on since.
+        again = self._decided_ids & self._lost_transactions
+        if (late := output.out_of_order()) and not again and not self._may_repeat():
+            problems.append(f"out of order in the output: {late[:3]}")
+
+    def _may_repeat(self) -> bool:
+        """Return whether records may have been read twice.
+
+        A member was lost, or a query has ended, with a batch that was not committed; or a commit without a transaction
+        that came late has set the group back.
+        """
+        if self._scenario.commit == "sink":
+            return False
+        if self._scenario.sink and not self._scenario.exactly_once and self._scenario.faults:
+            # An attempt of a task has written before it failed, or beside another one.
+            return True
+        ended = any(query.starts > 1 or query.stops for query in self._parts.queries)
+        ended |= any(other.repeats for other in self._parts.others)
+        return ended or self.lost_members > 0 or self._has_set_back
+
+    def explains(self, failure: KafkaGroupError, *, of_batch: bool) -> bool:
+        """Return whether the faults explain that a query or a batch has ended with this error."""
+        scenario = self._scenario
+        if isinstance(failure, BootstrapError):
+            return True
+        if failure.code == ErrorCode.FENCED_INSTANCE_ID and any(one in str(failure) for one in self._taken_late):
+            return True
+        if failure.code == ErrorCode.UNRELEASED_INSTANCE_ID:
+            # A killed member's session begins anew with each coordinator, and the query waits for a minute.
+            sessions = 1 + sum(what.startswith(f"coordinator of {GROUP_ID} moves") for *_, what in self._world.story)
+            return sessions * scenario.session_ms >= 60_000
+        if of_batch and isinstance(failure, FencedError):
+            # Its slots have left because its tasks came late, or an attempt has committed whose answer nobody has got.
+            return bool(scenario.faults) or scenario.batch_poll_ms < LONG_POLL_MS
+        if not scenario.runs_tasks and not of_batch:
+            return isinstance(failure, FencedError) and self.lost_members > 0 and scenario.on_lost == "stop"
+        if isinstance(failure, LostTransactionsError) and failure.decided:
+            return self._lost_transactions >= set(failure.transactional_ids)
+        # Whatever fails a job, the query runs the batch again after its restart.
+        return bool(scenario.faults) and isinstance(
+            failure, RetriableError | AbortableError | ApplicationRecoverableError
+        )
+
+
+def _waits_for_somebody(query: Query) -> bool:
+    """Return whether a query cannot go on until somebody accepts what is lost."""
+    last = query.errors[-1] if query.errors else None
+    return isinstance(last, LostTransactionsError) and last.decided

@@ -1,0 +1,131 @@
+"""The parts of a world, as a scenario has them: brokers with their coordinators, queries, and other applications."""
+
+from __future__ import annotations
+
+from tests.simulation.brokers.cluster import Cluster
+from tests.simulation.brokers.consumer_coordinator import ConsumerCoordinators
+from tests.simulation.brokers.group_coordinator import Group, GroupCoordinators
+from tests.simulation.brokers.transaction_coordinator import TransactionCoordinators
+from tests.simulation.clients import other_client
+from tests.simulation.clients.batches import BatchApplication
+from tests.simulation.clients.jobs import OUTPUT, OUTPUT_PARTITIONS
+from tests.simulation.clients.other_client import OtherClient
+from tests.simulation.clients.spark import Load, Output, Query
+from tests.simulation.scenario import CONSUMER, LONG_POLL_MS, Scenario
+from tests.simulation.world import Process, World
+
+TOPIC, GROUP_ID = "orders", "billing"
+
+
+class Parts:
+    """The parts of the world of a scenario, which stand still until somebody starts them.
+
+    Attributes:
+        output: What the queries and the other applications have written.
+        queries: The applications that use our source; `batches` are those of them that read batch after batch.
+        others: The applications of other clients.
+        plain: The processes that never commit in transactions.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.world = world = World(scenario.seed)
+        self.cluster = Cluster(world, scenario.brokers)
+        self.output = Output(self.cluster)
+        self.groups = GroupCoordinators(self.cluster)
+        self.consumers = ConsumerCoordinators(self.cluster, self.groups, scenario.session_ms / 1000, 2000)
+        self.transactions = TransactionCoordinators(self.cluster, self.groups)
+        self.transactions.max_epoch = scenario.max_epoch
+        self.cluster.transaction_version = scenario.transaction_version
+        self.transactions.slow_markers = scenario.slow_markers
+        self.cluster.create_topic(TOPIC, scenario.partitions)
+        if scenario.sink:
+            self.cluster.create_topic(OUTPUT, OUTPUT_PARTITIONS)
+        load = Load(share_of_long=scenario.share_of_long)
+        self.queries: list[Query] = [
+            Query(
+                world,
+                f"query-{number}",
+                self._options(number),
+                self.output,
+                load,
+                runs_tasks=scenario.runs_tasks,
+                sink=self._sink_options(number),
+            )
+            for number in range(scenario.queries)
+        ]
+        self.batches = [
+            BatchApplication(
+                world, f"batches-{number}", self._batch_options(), self.output, load, runs_tasks=True, sink=None
+            )
+            for number in range(scenario.batches)
+        ]
+        self.queries += self.batches
+        self.plain: list[Process] = []
+        self.others = [self._other(f"other-{number}") for number in range(scenario.others)]
+
+    @property
+    def group(self) -> Group:
+        """The group of all applications, as its coordinator has it."""
+        return self.groups.group(GROUP_ID)
+
+    def _other(self, name: str) -> OtherClient:
+        settings = other_client.settings_of(GROUP_ID, name, self.scenario.session_ms)
+        return OtherClient(
+            self.world, name, self.cluster, self.output, settings, TOPIC, self.scenario.strategy, self.plain
+        )
+
+    def _options(self, query: int) -> dict[str, str]:
+        scenario = self.scenario
+        options = {
+            "kafka.bootstrap.servers": self.cluster.bootstrap_servers,
+            "subscribe": TOPIC,
+            "kafka.group.id": GROUP_ID,
+            "group.members": str(scenario.slots),
+            "startingOffsets": "earliest",
+            "kafka.max.poll.interval.ms": str(LONG_POLL_MS),
+            "kafka.request.timeout.ms": "10000",
+            "kafka.metadata.max.age.ms": "5000",
+            "commit.transactional": str(scenario.transactional).lower(),
+            "maxOffsetsPerTrigger": "200",
+            "group.on.lost": scenario.on_lost,
+            "failOnDataLoss": str(not scenario.loses_records).lower(),
+        }
+        if scenario.static:
+            options["kafka.group.instance.id"] = f"instance-{query}"
+        if scenario.runs_tasks:
+            options |= {"commit": scenario.commit, "min.records.per.task": "1"}
+        if scenario.strategy == CONSUMER:
+            return {**options, "kafka.group.protocol": "consumer"}
+        return {
+            **options,
+            "kafka.partition.assignment.strategy": scenario.strategy,
+            "kafka.session.timeout.ms": str(scenario.session_ms),
+            "kafka.heartbeat.interval.ms": "2000",
+        }
+
+    def _batch_options(self) -> dict[str, str]:
+        """Return the options of batches: those of a stream without an instance id, but for what only streams have."""
+        of_streams = ("maxOffsetsPerTrigger", "group.on.lost", "kafka.group.instance.id")
+        options = {name: value for name, value in self._options(0).items() if name not in of_streams}
+        return {**options, "commit": "task", "kafka.max.poll.interval.ms": str(self.scenario.batch_poll_ms)}
+
+    def _sink_options(self, query: int) -> dict[str, str] | None:
+        scenario = self.scenario
+        if not scenario.sink:
+            return None
+        options = {
+            "kafka.bootstrap.servers": self.cluster.bootstrap_servers,
+            "topic": OUTPUT,
+            "kafka.request.timeout.ms": "10000",
+            "engine": "native",
+        }
+        if not scenario.exactly_once:
+            return options
+        options |= {
+            "transactional": "true",
+            "transactional.id.prefix": f"copy-{query}",
+            "kafka.transaction.timeout.ms": str(scenario.timeout_ms),
+            "transactional.on.lost": "replay" if scenario.may_lose_transactions else "stop",
+        }
+        return {**options, "commit.group": GROUP_ID} if scenario.commit == "sink" else options

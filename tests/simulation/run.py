@@ -1,0 +1,124 @@
+"""The run of a scenario: its world goes on while faults happen, becomes quiet, and is judged."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from dataclasses import replace
+
+from tests.simulation.checks import Checks, Verdict
+from tests.simulation.clients.batches import BatchApplication
+from tests.simulation.clients.jobs import simulated_engine
+from tests.simulation.faults import Faults
+from tests.simulation.parts import TOPIC, Parts
+from tests.simulation.scenario import Fault, Scenario, scenario_of
+from tests.simulation.world import Stuck
+
+# Virtual seconds: how long the world may take to become quiet after the faults, and how long attempts that nobody waits
+# for may go on then.
+_QUIET_WITHIN = 400.0
+_LATE_ATTEMPTS = 10.0
+# How long a keeper of slots may need to notice that its driver has ended, while nothing goes wrong.
+_KEEPERS_END = 60.0
+
+
+class Run:
+    """A run of a scenario."""
+
+    def __init__(self, scenario: Scenario, quiet_within: float = _QUIET_WITHIN) -> None:
+        self.scenario, self.verdict, self._quiet_within = scenario, Verdict(scenario), quiet_within
+        self.parts = Parts(scenario)
+        self.world, self.cluster = self.parts.world, self.parts.cluster
+        self.checks = Checks(self.parts, self.verdict)
+        self._faults = Faults(self.parts)
+        self._produces = True
+
+    def run(self) -> Verdict:
+        world, verdict = self.world, self.verdict
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            with world.installed(), simulated_engine(world):
+                self._go()
+        except Stuck as error:
+            verdict.problems.append(str(error))
+        finally:
+            logging.disable(before)
+        verdict.story = world.story
+        verdict.steps, verdict.seconds = world.steps, world.now
+        verdict.requests, verdict.errors = self.cluster.requests, self.cluster.errors
+        verdict.records = sum(one.end for one in self.cluster.topics[TOPIC].partitions)
+        for query in self.parts.queries:
+            for failure in query.errors:
+                verdict.failures[type(failure).__name__] += 1
+                if not self.checks.explains(failure, of_batch=isinstance(query, BatchApplication)):
+                    verdict.problems.append(f"{query.name} has ended with {type(failure).__name__}: {failure}")
+        return verdict
+
+    def _go(self) -> None:
+        world = self.world
+        for number, query in enumerate(self.parts.queries):
+            world.after(world.random.uniform(0, 20.0) * number, query.start)
+        for other in self.parts.others:
+            world.after(world.random.uniform(0, 20.0), other.start)
+        world.after(0.1, self._produce)
+        for fault in self.scenario.faults:
+            world.after(fault.at, functools.partial(self._happen, fault))
+        world.run(self.scenario.seconds)
+        self._heal()
+        world.run(self.scenario.seconds + self._quiet_within, done=self.checks.is_done)
+        self._stop_batches()
+        if self.scenario.runs_tasks:
+            for worker in self._faults.held:
+                world.after(world.random.uniform(0, _LATE_ATTEMPTS / 3), worker.thaw)
+            world.run(world.now + _LATE_ATTEMPTS)
+        self.checks.look_at_end()
+
+    def _stop_batches(self) -> None:
+        """End the applications that read batches: the keepers of their slots notice it, and leave the group."""
+        for one in self.parts.batches:
+            one.stop()
+        ends = self.world.now + _KEEPERS_END
+        self.world.run(ends, done=lambda: not any(one.processes() for one in self.parts.batches))
+        for one in self.parts.batches:
+            self.verdict.problems.extend(f"{keeper} goes on without its driver" for keeper in one.keepers())
+
+    def _produce(self) -> None:
+        if self._produces:
+            rng = self.world.random
+            partition = rng.choice(self.cluster.topics[TOPIC].partitions)
+            if self.cluster.brokers[partition.leader].up:
+                partition.end += rng.choice((1, 5, 50))
+            self.world.after(rng.uniform(0.05, 0.8), self._produce)
+
+    def _happen(self, fault: Fault) -> None:
+        self.verdict.faults[fault.kind] += 1
+        self._faults.happen(fault)
+
+    def _heal(self) -> None:
+        world = self.world
+        world.tell("world", "becomes quiet")
+        self._produces = False
+        for broker in self.cluster.brokers.values():
+            broker.slow = 0.0
+            if not broker.up:
+                self.cluster.start_broker(broker.node)
+            if broker.frozen:
+                broker.thaw()
+        for query in self.parts.queries:
+            query.start()
+
+
+def run(seed: int, quiet_within: float = _QUIET_WITHIN) -> Verdict:
+    """Run the scenario of a seed, whose world has so many virtual seconds to become quiet."""
+    return Run(scenario_of(seed), quiet_within).run()
+
+
+def shortened(scenario: Scenario) -> Scenario:
+    """Return a scenario that fails, without the faults that it does not need to fail."""
+    faults = scenario.faults
+    for fault in scenario.faults:
+        fewer = tuple(one for one in faults if one is not fault)
+        if Run(replace(scenario, faults=fewer)).run().problems:
+            faults = fewer
+    return replace(scenario, faults=faults)
