@@ -20,6 +20,7 @@ from kafka_source.client_config.tls import check_versions
 from kafka_source.errors import (
     CorruptRecordsError,
     DataLossError,
+    InvalidConfigurationError,
     KafkaGroupError,
     RetriableError,
     UnreadableRecordError,
@@ -183,7 +184,8 @@ class LibrdkafkaEngine:
         self._settings = settings
         self._idle: dict[_Kind, Client] = {}
         self._closed = False
-        self._last_problem = ""
+        # The last problem that the client reported, for the error of a timeout.
+        self.last_problem = ""
         self._topic_unknown = False
         self.shaken = True
         # The bytes of a message on the network by topic, from the last fetch.
@@ -224,11 +226,6 @@ class LibrdkafkaEngine:
             servers=self._settings.get("bootstrap.servers", ""),
             moved_from=self._settings.get(MOVED_FROM),
         )
-
-    @property
-    def last_problem(self) -> str:
-        """The last connection problem that the client reported, for the error of a timeout."""
-        return self._last_problem
 
     def topic_became_unknown(self) -> bool:
         """Return whether the client has found a topic or partition missing since the last call."""
@@ -279,7 +276,7 @@ class LibrdkafkaEngine:
             raise from_confluent(error, "Making a consumer failed") from None
 
     def _on_problem(self, error: KafkaError) -> None:
-        self._last_problem, self.shaken = error.str(), True
+        self.last_problem, self.shaken = error.str(), True
         # This error is reported here only. Other errors of partitions arrive in place of a message.
         self._topic_unknown |= error.code() in _UNKNOWN
 
@@ -342,7 +339,7 @@ class _LibrdkafkaReader:
             if self._pacer.enabled and len(self._rows) and time.monotonic() > self._rows.since + PACED_BATCH_SECONDS:
                 yield self._rows.drain()
             self._check_ends()
-            if messages:
+            if any(message.error() is None for message in messages):
                 # Set after the messages are consumed, because the consumer of the batches may be slow.
                 deadline = self._deadline()
             elif self._engine.topic_became_unknown():
@@ -475,8 +472,12 @@ class _LibrdkafkaReader:
             self._lost(whole, None)
         elif error.code() in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG):
             raise CorruptRecordsError(topic=tp.topic, partition=tp.partition, offset=self._next[tp], reason=error.str())
-        elif not error.retriable():
-            raise from_confluent(error, f"Reading {tp.topic}-{tp.partition} at offset {self._next[tp]} failed")
+        else:
+            problem = from_confluent(error, f"Reading {tp.topic}-{tp.partition} at offset {self._next[tp]} failed")
+            if error.fatal() or isinstance(problem, InvalidConfigurationError):
+                raise problem
+            # Whatever it is, a read may be repeated, as librdkafka does, and has a time limit.
+            self._engine.last_problem = str(problem)
 
     def _finish(self, tp: TopicPartition) -> None:
         del self._open[tp]

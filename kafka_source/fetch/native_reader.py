@@ -23,10 +23,10 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     CorruptRecordsError,
     DataLossError,
+    InvalidConfigurationError,
     KafkaGroupError,
     RetriableError,
     UnreadableRecordError,
-    category,
     error_for_code,
 )
 from kafka_source.fetch import protocol
@@ -305,12 +305,12 @@ class NativeReader:
     # ---- responses
 
     def _take(self, node: int, response: protocol.Response) -> Iterator[pa.RecordBatch]:
-        if response.error:
-            raise error_for_code(response.error, f"Fetching from broker {node} failed")
         for held in self._parts.values():
             if held.node == node:
                 # A broker that throttles this client is not stuck.
                 held.exclude_time(response.throttle_ms / 1000)
+                if response.error:
+                    self._handle_error(held, response.error)
         self._pacer.throttled(response.throttle_ms / 1000)
         self._pacer.fetched(response.size, 0)
         records = []
@@ -417,12 +417,14 @@ class NativeReader:
     # ---- errors
 
     def _handle_error(self, part: _Part, code: int) -> None:
+        problem = error_for_code(code, f"Fetching {part.name} at offset {part.asked} failed")
+        if isinstance(problem, InvalidConfigurationError):
+            raise problem
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(part)
-        elif issubclass(category(code), RetriableError):
-            self._set_aside(part, error_for_code(code, f"Fetching {part.name} at offset {part.asked} failed"))
+            self._out_of_range(part, problem)
         else:
-            raise error_for_code(code, f"Fetching {part.name} at offset {part.asked} failed")
+            # Whatever it is, a read may be repeated, and the range has a time limit.
+            self._set_aside(part, problem)
 
     def _set_aside(self, part: _Part, problem: KafkaGroupError) -> None:
         """Look up the partition's leader before the next fetch."""
@@ -439,8 +441,7 @@ class NativeReader:
             if part.node == node:
                 self._set_aside(part, lost)
 
-    def _out_of_range(self, part: _Part) -> None:
-        problem = error_for_code(ErrorCode.OFFSET_OUT_OF_RANGE, f"Fetching {part.name} at offset {part.asked} failed")
+    def _out_of_range(self, part: _Part, problem: KafkaGroupError) -> None:
         if part.follower or part.node is None:
             # A follower may not have replicated this offset yet.
             return self._set_aside(part, problem)

@@ -175,6 +175,7 @@ class FakeBroker:
         topic_id: The topic's.
         metadata_errors: Answered to requests for metadata, one after another, before these are given.
         offset_errors: The same for requests for offsets.
+        fetch_errors: The same for fetches, as errors of the whole answer.
         topic_error: Of the topic, in metadata.
         ends_of_epochs: What OffsetForLeaderEpoch answers, by epoch.
         session_ms: The session's lifetime, with SASL.
@@ -202,6 +203,7 @@ class FakeBroker:
         self.topic_id = uuid.uuid4()
         self.metadata_errors: list[int] = []
         self.offset_errors: list[int] = []
+        self.fetch_errors: list[int] = []
         self.topic_error = 0
         self.ends_of_epochs: dict[int, int] = {}
         self.session_ms = 0
@@ -347,6 +349,9 @@ class FakeBroker:
         if self.in_vain:
             self.in_vain -= 1
             return FetchResponse(throttle_time_ms=self.throttle_ms, error_code=0, session_id=0, responses=[])
+        if self.fetch_errors:
+            code = self.fetch_errors.pop(0)
+            return FetchResponse(throttle_time_ms=self.throttle_ms, error_code=code, session_id=0, responses=[])
         topic_type = FetchResponse.FetchableTopicResponse
         answers = []
         for index, offset in asked.items():

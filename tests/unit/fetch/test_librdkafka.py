@@ -7,6 +7,7 @@ import time
 import pytest
 
 from kafka_source.client_config import Settings
+from kafka_source.errors import AuthenticationError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.librdkafka import LibrdkafkaEngine
 from kafka_source.model.stream_offset import Range
@@ -18,6 +19,8 @@ from kafka_source.schema import Column
 from tests.support.fake_broker import TOPIC, Partition
 from tests.support.waiting import wait_until
 
+UNKNOWN_SERVER_ERROR, TOPIC_AUTHORIZATION_FAILED = -1, 29
+
 
 def read(engine, ranges, **more):
     request = FetchRequest(
@@ -25,10 +28,9 @@ def read(engine, ranges, **more):
         (Column("partition"), Column("offset")),
         batch_rows=1000,
         batch_bytes=1 << 20,
-        timeout_ms=30_000,
         read_committed=False,
         fail_on_data_loss=True,
-        **more,
+        **{"timeout_ms": 30_000, **more},
     )
     return [tuple(row.values()) for batch in engine.read(request) for row in batch.to_pylist()]
 
@@ -85,3 +87,30 @@ def test_a_reader_keeps_to_its_quota(broker, records, size):
     assert [offset for _, offset in read(engine, (Range(TOPIC, 0, 0, end),), pacer=pacer)] == list(range(end))
     assert time.monotonic() - begun > 2
     assert pacer.delay > 1
+
+
+@pytest.mark.parametrize("fetches", [3, 1000], ids=["passes", "does not pass"])
+def test_trouble_inside_a_broker_may_pass(broker, fetches):
+    broker.partitions = {0: Partition(error=UNKNOWN_SERVER_ERROR)}
+    broker.partitions[0].add(10)
+
+    def recover(_):
+        if len(broker.fetches) == fetches:
+            broker.partitions[0].error = 0
+
+    broker.on_fetch = recover
+    # How long librdkafka waits after an error.
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "fetch.error.backoff.ms": "50"}
+    engine, ranges = LibrdkafkaEngine(Settings(settings)), (Range(TOPIC, 0, 0, 10),)
+    if fetches == 3:
+        assert len(read(engine, ranges)) == 10
+        return
+    with pytest.raises(RetriableError, match=rf"{TOPIC}-0 at offset 0; the last problem was: "):
+        read(engine, ranges, timeout_ms=2_000)
+
+
+def test_a_fetch_that_the_brokers_refuse_is_an_error_at_once(broker):
+    broker.partitions = {0: Partition(error=TOPIC_AUTHORIZATION_FAILED, end=10)}
+    engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))
+    with pytest.raises(AuthenticationError, match=rf"{TOPIC}-0 at offset 0"):
+        read(engine, (Range(TOPIC, 0, 0, 10),))

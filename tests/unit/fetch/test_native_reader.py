@@ -19,7 +19,13 @@ from kafka.protocol.consumer import FetchRequest as FetchMessage
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableError, UnreadableRecordError
+from kafka_source.errors import (
+    AuthenticationError,
+    CorruptRecordsError,
+    DataLossError,
+    RetriableError,
+    UnreadableRecordError,
+)
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.native_connections import FAR_BYTES, NEAR_BYTES
 from kafka_source.kafka_client import KafkaClient, TopicMetadata
@@ -35,7 +41,7 @@ kernel()
 from kafka_source.fetch import protocol  # noqa: E402
 from kafka_source.fetch.native_reader import NativeEngine  # noqa: E402
 
-NOT_LEADER = 6
+UNKNOWN_SERVER_ERROR, NOT_LEADER, TOPIC_AUTHORIZATION_FAILED = -1, 6, 29
 COLUMNS = (Column("partition"), Column("offset"))
 ENGINES: list[NativeEngine] = []
 LOGIN = {
@@ -100,6 +106,42 @@ def test_a_partition_without_a_leader_is_given_up_in_time_while_others_are_read(
         read(engine(broker), request(Range(TOPIC, 0, 0, 4000), Range(TOPIC, 1, 0, 10), timeout_ms=1500))
     # With the longest pause that there is, it would be one or two.
     assert broker.asked.count("MetadataRequest") < 15
+
+
+@pytest.mark.parametrize("code", [UNKNOWN_SERVER_ERROR, 9999], ids=["unknown to the broker", "unknown here"])
+@pytest.mark.parametrize("of_all", [False, True], ids=["of a partition", "of the answer"])
+def test_trouble_inside_a_broker_may_pass(broker, of_all, code):
+    """Such as that of a store of tiered segments; Java's consumer asks again, too."""
+    broker.partitions = {0: filled(2)}
+    if of_all:
+        broker.fetch_errors = [code] * 3
+    else:
+        broker.partitions[0].error = code
+
+    def recover(_: object) -> None:
+        if len(broker.fetches) == 4:
+            broker.partitions[0].error = 0
+
+    broker.on_fetch = recover
+    assert read(engine(broker), request(Range(TOPIC, 0, 0, 20))) == {0: list(range(20))}
+    assert len(broker.fetches) == 5
+
+
+@pytest.mark.parametrize("of_all", [False, True], ids=["of a partition", "of the answer"])
+def test_trouble_inside_a_broker_that_does_not_pass_is_told_in_the_end(broker, of_all):
+    broker.partitions = {0: filled(1)}
+    broker.fetch_errors = [UNKNOWN_SERVER_ERROR] * 100 if of_all else []
+    broker.partitions[0].error = UNKNOWN_SERVER_ERROR
+    problem = rf"{TOPIC}-0 at offset 0; the last problem was: .*{TOPIC}-0 .*UNKNOWN_SERVER_ERROR"
+    with pytest.raises(RetriableError, match=problem):
+        read(engine(broker), request(Range(TOPIC, 0, 0, 10), timeout_ms=700))
+
+
+def test_a_fetch_that_the_brokers_refuse_is_an_error_at_once(broker):
+    broker.partitions = {0: Partition(error=TOPIC_AUTHORIZATION_FAILED, end=10)}
+    with pytest.raises(AuthenticationError, match=rf"{TOPIC}-0 at offset 0"):
+        read(engine(broker), request(Range(TOPIC, 0, 0, 10)))
+    assert len(broker.fetches) == 1
 
 
 def test_the_pause_that_a_broker_asks_for_holds_at_the_end_of_a_session_too(broker):
