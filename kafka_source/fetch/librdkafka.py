@@ -317,15 +317,25 @@ class _LibrdkafkaReader:
         # Those of them that librdkafka has stopped to fetch.
         self._stopped: set[TopicPartition] = set()
         self._rows = Rows(request.columns)
+        # The time from which records are late.
+        self._overdue_at = 0.0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the records as Arrow record batches; see `FetchEngine.read`."""
+        for batch in self._batches():
+            given_at = time.monotonic()
+            yield batch
+            # The consumer of the batches may be slow. Nothing is asked for meanwhile, so this time does not count.
+            self._overdue_at += time.monotonic() - given_at
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
         if not self._open:
             return
         self._check_identity()
         self._consumer.assign([])
-        deadline = self._deadline()
+        self._wait_anew()
         while self._open:
-            deadline += self._hold_back()
+            self._overdue_at += self._hold_back()
             self._assign_more()
             messages = self._consumer.consume(self._max_messages(), _POLL_SECONDS)
             if self._engine.shaken:
@@ -335,16 +345,15 @@ class _LibrdkafkaReader:
                 if len(self._rows) >= self._request.batch_rows or self._rows.bytes >= self._request.batch_bytes:
                     yield self._rows.drain()
             self._count(messages)
-            deadline += self._throttled()
+            self._overdue_at += self._throttled()
             if self._pacer.enabled and len(self._rows) and time.monotonic() > self._rows.since + PACED_BATCH_SECONDS:
                 yield self._rows.drain()
             self._check_ends()
             if any(message.error() is None for message in messages):
-                # Set after the messages are consumed, because the consumer of the batches may be slow.
-                deadline = self._deadline()
+                self._wait_anew()
             elif self._engine.topic_became_unknown():
                 self._check_existence()
-            elif self._open and time.monotonic() > deadline:
+            elif self._open and time.monotonic() > self._overdue_at:
                 raise self._timed_out()
         if len(self._rows):
             yield self._rows.drain()
@@ -437,8 +446,9 @@ class _LibrdkafkaReader:
         self._pacer.throttled(throttle)
         return throttle
 
-    def _deadline(self) -> float:
-        return time.monotonic() + self._request.timeout_ms / 1000
+    def _wait_anew(self) -> None:
+        """Begin the time in which records must come."""
+        self._overdue_at = time.monotonic() + self._request.timeout_ms / 1000
 
     def _take(self, message: Message) -> None:
         error = message.error()

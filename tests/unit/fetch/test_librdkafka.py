@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -22,8 +23,8 @@ from tests.support.waiting import wait_until
 UNKNOWN_SERVER_ERROR, TOPIC_AUTHORIZATION_FAILED = -1, 29
 
 
-def read(engine, ranges, **more):
-    request = FetchRequest(
+def request(ranges, **more):
+    return FetchRequest(
         ranges,
         (Column("partition"), Column("offset")),
         batch_rows=1000,
@@ -32,7 +33,10 @@ def read(engine, ranges, **more):
         fail_on_data_loss=True,
         **{"timeout_ms": 30_000, **more},
     )
-    return [tuple(row.values()) for batch in engine.read(request) for row in batch.to_pylist()]
+
+
+def read(engine, ranges, **more):
+    return [tuple(row.values()) for batch in engine.read(request(ranges, **more)) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize(
@@ -114,3 +118,24 @@ def test_a_fetch_that_the_brokers_refuse_is_an_error_at_once(broker):
     engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))
     with pytest.raises(AuthenticationError, match=rf"{TOPIC}-0 at offset 0"):
         read(engine, (Range(TOPIC, 0, 0, 10),))
+
+
+def test_the_time_for_which_its_batches_are_used_is_not_the_readers(broker):
+    """With a quota a batch is handed out after half a second, also where nothing has come just then."""
+    broker.partitions = {0: Partition()}
+    broker.partitions[0].add(10)
+    broker.partitions[0].add(10)
+    used = threading.Event()
+
+    def wait(_):
+        broker.in_vain = int(len(broker.fetches) > 1 and not used.is_set())
+
+    broker.on_fetch = wait
+    engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))
+    found = []
+    for batch in engine.read(request((Range(TOPIC, 0, 0, 20),), pacer=pacer_of(1e6), timeout_ms=3_000)):
+        found += batch.column("offset").to_pylist()
+        if len(found) == 10:
+            time.sleep(3.2)
+            used.set()
+    assert found == list(range(20))
