@@ -131,6 +131,7 @@ class Registry:
     """
 
     def __init__(self, settings: Settings) -> None:
+        # The one that is asked next comes first.
         self._urls = tuple(_url(text.strip()) for text in settings.get("url", "").split(",") if text.strip())
         if not self._urls:
             raise OptionError("schema.registry.url", None, "the URL of a schema registry, or several with commas")
@@ -299,17 +300,17 @@ class Registry:
 
     def _answer(self, asked: _Request, deadline: Deadline) -> dict[str, Any]:
         """Return the answer to a request, an object of JSON."""
-        # The next attempt asks the next one of several URLs.
-        turn = 0
 
         def attempt() -> dict[str, Any]:
-            nonlocal turn
-            url = self._urls[turn % len(self._urls)]
-            turn += 1
+            url = self._urls[0]
             seconds = min(_ATTEMPT_SECONDS, max(deadline.left, 1.0))
             try:
                 return call_within(Deadline(seconds), partial(self._ask, url, asked, seconds))
-            except TimeoutError:
+            except (TimeoutError, RetriableError) as problem:
+                # Other requests do not wait for it either, before the others of several URLs have failed as well.
+                self._urls = (*(one for one in self._urls if one is not url), url)
+                if isinstance(problem, RetriableError):
+                    raise
                 raise _away(asked, url, f"no answer within {seconds:.0f} s") from None
 
         def again(error: Exception, failures: int, pause: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -76,6 +77,22 @@ def test_the_next_url_of_the_list_is_asked(server: RegistryServer) -> None:
     gone._server.server_close()
     server.add(7, ORDER)
     assert Registry(Settings({"url": f"{gone.url}, {server.url}/"})).by_id(7) == RegisteredSchema(7, json.dumps(ORDER))
+
+
+def test_a_url_that_does_not_answer_is_asked_last_from_then_on(server: RegistryServer) -> None:
+    """Else each of many requests would wait for it anew: a schema with references could never be read in time."""
+    units = [{"type": "enum", "name": f"Unit{n}", "symbols": ["A"]} for n in range(4)]
+    for n, unit in enumerate(units):
+        server.add(n, unit, f"unit{n}")
+    references = [{"name": f"Unit{n}", "subject": f"unit{n}", "version": 1} for n in range(4)]
+    server.add(7, ORDER, references=references)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}, {server.url}"
+        registry = Registry(Settings({"url": url, "timeout.ms": "1500"}))
+        with pytest.raises(RetriableError, match="does not answer"):
+            registry.by_id(7)
+        assert isinstance(registry.by_id(7), RegisteredSchema)
+        assert registry.newest("unit0", "").id == 0
 
 
 @pytest.mark.parametrize(
