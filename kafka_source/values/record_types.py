@@ -32,7 +32,7 @@ def union_of(schemas: Mapping[str, str]) -> str:
         if full in types:
             raise ValueError(f"the schema of subject {subject} is a record {full}, as another subject's is")
         types[full] = text
-    return inline_references(json.dumps(list(types)), types)
+    return inline_references(json.dumps(list(types)), types.values())
 
 
 def other_record(writer: str, reader: str) -> str | None:

@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 _NAMED = ("record", "error", "enum", "fixed")
 
 
-def inline_references(text: str, included: Mapping[str, str]) -> str:
+def inline_references(text: str, included: Iterable[str]) -> str:
     """Return a schema in which the types of other schemas are included.
 
     Args:
         text: The schema as JSON.
-        included: The text of each schema to which it refers, directly or not, by the full name of its type.
+        included: The text of each schema to which it refers, directly or not. As in Java, each type counts that one of
+            them defines, and of several with one name the first.
 
     Raises:
         ValueError: A text is no JSON.
         RecursionError: A schema is nested too deeply.
     """
-    types = {name: json.loads(schema) for name, schema in included.items()}
+    types: dict[str, Any] = {}
+    for schema in included:
+        for name, definition in _definitions(json.loads(schema), ""):
+            types.setdefault(name, definition)
     return json.dumps(_Inliner(types).type_of(json.loads(text), ""))
+
+
+def _definitions(node: Any, namespace: str) -> Iterator[tuple[str, Any]]:
+    """Yield the types that a schema defines within a namespace, each by its full name and with its namespace."""
+    if isinstance(node, list):
+        for one in node:
+            yield from _definitions(one, namespace)
+    if not isinstance(node, dict):
+        return
+    if node.get("type") in _NAMED:
+        full, namespace = _names_of(node, namespace)
+        yield full, {"namespace": namespace, **node}
+    inner = [node[key] for key in ("type", "items", "values") if key in node]
+    fields = node.get("fields")
+    for one in [*inner, *(fields if isinstance(fields, list) else [])]:
+        # A field has its type where a type has its inner one.
+        yield from _definitions(one, namespace)
 
 
 class _Inliner:
@@ -39,9 +60,7 @@ class _Inliner:
             return node
         kind = node.get("type")
         if kind in _NAMED:
-            name, own = str(node.get("name", "")), node.get("namespace")
-            namespace = name.rpartition(".")[0] if "." in name else str(namespace if own is None else own)
-            full = _full(name, namespace)
+            full, namespace = _names_of(node, namespace)
             if full in self._written:
                 # Another schema that is included has it too.
                 return full
@@ -65,12 +84,15 @@ class _Inliner:
                 return name
             if full in self._types:
                 self._defined.add(full)
-                found = self._types[full]
-                if isinstance(found, dict) and "." not in str(found.get("name", ".")) and "namespace" not in found:
-                    # It would get the namespace of the type in which it is included.
-                    found = {**found, "namespace": ""}
-                return self.type_of(found, "")
+                return self.type_of(self._types[full], "")
         return name
+
+
+def _names_of(node: Mapping[str, Any], namespace: str) -> tuple[str, str]:
+    """Return the full name of a type that is defined within a namespace, and the namespace of the names in it."""
+    name, own = str(node.get("name", "")), node.get("namespace")
+    namespace = name.rpartition(".")[0] if "." in name else str(namespace if own is None else own)
+    return _full(name, namespace), namespace
 
 
 def _full(name: str, namespace: str) -> str:

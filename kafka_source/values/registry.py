@@ -269,7 +269,7 @@ class Registry:
         self._include(answer, included, deadline, _MAX_DEPTH, what)
         if included and kind == "AVRO":
             try:
-                text = inline_references(text, included)
+                text = inline_references(text, included.values())
             except (ValueError, RecursionError) as problem:
                 raise _UnusableError(f"{what} is no valid schema ({type(problem).__name__})") from None
         number = answer.get("id", -1)

@@ -196,6 +196,26 @@ def test_references_are_included_where_they_are_first_used(server: RegistryServe
     assert gross["type"] == ["null", "shop.Money"]
 
 
+@pytest.mark.parametrize("name", ["shop.Money", "money.avsc"])
+def test_types_are_found_wherever_a_schema_that_is_referred_to_defines_them(server: RegistryServer, name: str) -> None:
+    """As in Java, where the name of a reference says nothing about the types that it brings."""
+    unit = {"type": "enum", "name": "Unit", "symbols": ["EUR"]}
+    fields = [{"name": "unit", "type": ["null", unit]}, {"name": "other", "type": {"type": "array", "items": "Unit"}}]
+    server.add(1, {"type": "record", "name": "Money", "namespace": "shop", "fields": fields}, "money")
+    of_order = [{"name": "unit", "type": "shop.Unit"}, {"name": "price", "type": "shop.Money"}]
+    order = {"type": "record", "name": "Order", "namespace": "other", "fields": of_order}
+    server.add(2, order, references=[{"name": name, "subject": "money", "version": 1}])
+    found = client(server).by_id(2)
+    assert isinstance(found, RegisteredSchema)
+    first, price = (field["type"] for field in json.loads(found.text)["fields"])
+    assert first == {**unit, "namespace": "shop"}
+    assert price["name"] == "Money"
+    assert [field["type"] for field in price["fields"]] == [
+        ["null", "shop.Unit"],
+        {"type": "array", "items": "Unit"},
+    ]
+
+
 def test_what_a_schema_may_cost_is_bounded(server: RegistryServer) -> None:
     server.add(1, {"type": "string"}, "deep", references=[{"name": "x", "subject": "deep", "version": 1}])
     server.add(2, "x" * (1 << 20))
@@ -234,8 +254,9 @@ def test_a_schema_of_protobuf_comes_with_the_files_that_it_imports(server: Regis
 
 def test_a_type_of_its_own_is_not_replaced() -> None:
     text = json.dumps({"type": "array", "items": {"type": "map", "values": ["null", "a.T", "a.T"]}})
-    found = json.loads(inline_references(text, {"a.T": json.dumps({"type": "fixed", "name": "a.T", "size": 3})}))
-    assert found["items"]["values"] == ["null", {"type": "fixed", "name": "a.T", "size": 3}, "a.T"]
+    fixed = {"type": "fixed", "namespace": "a", "name": "a.T", "size": 3}
+    found = json.loads(inline_references(text, [json.dumps(fixed)]))
+    assert found["items"]["values"] == ["null", fixed, "a.T"]
 
 
 def answer(status: int, **body: object) -> tuple[int, dict[str, str], bytes]:
