@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from kafkagroup_native import AvroDecoder, DecodedValues, JsonDecoder
+from kafkagroup_native import AvroDecoder, DecodedValues, JsonDecoder, ProtobufDecoder
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError, UnreadableRecordError
@@ -185,6 +185,8 @@ class _Decoder:
         self._kernel = decoding.reader.decoder(framing=framing, fields=fields)
         # The ids of JSON values that were met, if a newer one ends the query.
         self._met = set[int]()
+        # Why the writer schemas with these ids cannot be used, which does not change.
+        self._unreadable: dict[int, str] = {}
         self._into_now: Callable[[pa.Array], pa.Array] | None = None
         if now is not None:
             self._into_now = column_of_now(decoding.reader, now, decoding.fields)
@@ -220,23 +222,31 @@ class _Decoder:
             if self._decoding.ends_at_newer:
                 self._met |= self._check_newest(set(kernel.schema_ids(raw)) - self._met)
             return problems
-        missing = kernel.missing_ids(raw)
+        missing = [number for number in kernel.missing_ids(raw) if number not in self._unreadable]
         self._check_newest(set(missing))
         for number, found in self._find(missing).items():
             if isinstance(found, RegisteredSchema):
-                found = found.check_kind(self._decoding.reader.format)
-            if isinstance(found, Unusable):
+                problem = self._add(kernel, number, found)
+                if problem is not None:
+                    self._unreadable[number] = problem
+            else:
                 problems[number] = found.reason
-                continue
-            stranger = other_record(found.text, self._decoding.reader.text) if found.kind == "AVRO" else None
-            if stranger is not None:
-                problems[number] = stranger
-                continue
-            try:
-                kernel.add_writer_schema(number, found.text)
-            except ValueError as problem:
-                problems[number] = f"no value of it can be read with {self._decoding.reader}: {problem}"
-        return problems
+        return problems | self._unreadable
+
+    def _add(self, kernel: AvroDecoder | ProtobufDecoder, number: int, writer: RegisteredSchema) -> str | None:
+        """Add a writer schema to the kernel; return why it cannot be used, if it cannot."""
+        reader = self._decoding.reader
+        found = writer.check_kind(reader.format)
+        if isinstance(found, Unusable):
+            return found.reason
+        stranger = other_record(found.text, reader.text) if found.kind == "AVRO" else None
+        if stranger is not None:
+            return stranger
+        try:
+            kernel.add_writer_schema(number, found.text)
+        except ValueError as problem:
+            return f"no value of it can be read with {reader}: {problem}"
+        return None
 
     def _check_newest(self, new: set[int]) -> set[int]:
         """Return schemas of values that are new here, if the column still has the newest one of its subject.

@@ -254,6 +254,18 @@ def test_a_query_that_ends_at_a_newer_schema_asks_for_it_where_an_id_is_new(regi
     assert decode(newer, decoding(registry))[1]["value"].to_pylist() == [{"id": 7, "amount": 0.5}]
 
 
+def test_ids_of_bad_records_are_new_once_and_need_no_registry_after_that(registry):
+    registry.add(1, ORDER, "orders-value")
+    registry.add(9, record("Note", ID))
+    newest = (("orders-value", 1),)
+    how = decoding(registry, reader=replace(of(ORDER), newest=newest), ends_at_newer=True, mode="PERMISSIVE")
+    rows = raw(framed(9, record("Note", ID), {"id": 5}), framed(1, ORDER, {"id": 5, "amount": 0.5}))
+    for refusals in (0, 100, 0):
+        registry.first = [(503, {}, b"")] * refusals
+        assert decode(rows, how)[1]["value"].to_pylist() == [None, {"id": 5, "amount": 0.5}]
+    assert registry.asked == ["/subjects/orders-value/versions/latest", "/schemas/ids/9"]
+
+
 def test_json_values_end_the_query_at_a_newer_schema_too(registry):
     registry.add(1, {"type": "object"}, "orders-value")
     kind = pa.struct({"id": pa.int64()})
