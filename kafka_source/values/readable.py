@@ -93,7 +93,10 @@ class ReadableValues:
 
 
 def _plain(value: pa.Scalar) -> object:
-    """Return what JSON has for a value: bytes in base64, times in ISO 8601, other values that it lacks as text."""
+    """Return what JSON has for a value: bytes in base64, times in ISO 8601, other values that it lacks as text.
+
+    Times beyond Python's calendar are their numbers.
+    """
     kind = value.type
     if not value.is_valid:
         return None
@@ -103,7 +106,11 @@ def _plain(value: pa.Scalar) -> object:
         return {entry["key"].as_py(): _plain(entry["value"]) for entry in value.values}
     if pa.types.is_list(kind):
         return [_plain(item) for item in value.values]
-    plain = value.as_py()
+    try:
+        plain = value.as_py()
+    except OverflowError:
+        number: int = value.value
+        return number
     if isinstance(plain, bytes):
         return base64.b64encode(plain).decode()
     if hasattr(plain, "isoformat"):

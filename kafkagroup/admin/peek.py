@@ -8,6 +8,7 @@ import struct
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from assignors.model import TopicPartition
@@ -80,7 +81,8 @@ class Record:
         topic: The topic.
         partition: The partition number.
         offset: The offset.
-        timestamp: The time in ISO 8601, in UTC.
+        timestamp: The time in ISO 8601, in UTC; beyond the year 9999 in milliseconds since 1970, as where a producer
+            has written microseconds.
         timestamp_type: Whether the producer (create) or the broker (append) has set the time.
         key: The key.
         value: The value.
@@ -154,6 +156,7 @@ _BATCH_ROWS = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
 _TIMEOUT_MS = 30_000
 _APPEND_TIME = 1
+_EPOCH = datetime(1970, 1, 1)
 # How much longer the part of the log is in which the last records are looked for, if it has too few. Offsets without a
 # record are those of markers, of aborted transactions and of what compaction has removed.
 _WIDER = 8
@@ -285,7 +288,10 @@ class _Source:
             fail_on_data_loss=False,
         )
         for batch in self.engine.read(request):
-            found += (_record(tp, row, self.decoder) for row in batch.to_pylist())
+            # As numbers: Python's calendar ends in the year 9999.
+            times = batch.column("timestamp").cast("int64")
+            rows = batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", times).to_pylist()
+            found += (_record(tp, row, self.decoder) for row in rows)
             if len(found) >= limit:
                 break
         return found[:limit]
@@ -301,6 +307,13 @@ class _Source:
             size *= _WIDER
 
 
+def _time(micros: int) -> str:
+    try:
+        return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="milliseconds") + "Z"
+    except OverflowError:
+        return f"{micros // 1000} ms since 1970"
+
+
 def _record(tp: TopicPartition, row: Mapping[str, Any], decoder: ReadableValues | None) -> Record:
     headers = row["headers"] or ()
     # Of several headers with one name the last one counts.
@@ -309,7 +322,7 @@ def _record(tp: TopicPartition, row: Mapping[str, Any], decoder: ReadableValues 
         tp.topic,
         tp.partition,
         row["offset"],
-        row["timestamp"].isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        _time(row["timestamp"]),
         "append" if row["timestampType"] == _APPEND_TIME else "create",
         payload(row["key"], decoder, named.get(header_of("key"))),
         payload(row["value"], decoder, named.get(header_of("value"))),

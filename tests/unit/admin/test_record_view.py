@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import uuid
+from contextlib import closing
 from datetime import date
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from kafka_source.client_config import Settings
-from kafkagroup.admin.peek import Payload, payload
+from kafkagroup.admin.peek import Payload, Peek, payload
 from tests.support.avro import framed, record
+from tests.support.fake_broker import TOPIC, FakeBroker, Partition
 from tests.support.native import kernel
 from tests.support.registry_server import RegistryServer
 
@@ -80,6 +83,25 @@ def test_avro_is_json_if_a_registry_has_its_schema() -> None:
         assert (json.loads(shown.text or ""), shown.size) == (found, len(data) - 5)
         for header in (b"\x01" + uuid.UUID(int=8).bytes, b"\x01", None):
             assert payload(data, decoder, header).schema_id == 42
+
+
+def test_times_beyond_the_year_9999_are_numbers() -> None:
+    """A producer that writes microseconds into timestamps is what people look for with `peek`."""
+    kernel()
+    times = {"day": ("int", "date"), "at": ("long", "timestamp-micros"), "local": ("long", "local-timestamp-millis")}
+    fields = [{"name": name, "type": {"type": kind, "logicalType": it}} for name, (kind, it) in times.items()]
+    schema, numbers = record("Times", *fields), {"day": 3_000_000, "at": 1 << 60, "local": 1 << 50}
+    plain = record("Times", *({"name": name, "type": kind} for name, (kind, _) in times.items()))
+    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
+    for number, at in enumerate((1_700_000_000_123, 1_700_000_000_123_456)):
+        builder.append(number, at, None, framed(42, plain, numbers), [])
+    with RegistryServer() as registry, closing(FakeBroker()) as broker:
+        broker.partitions = {0: Partition({0: bytes(builder.build())}, end=2)}
+        registry.add(42, schema)
+        where = Settings({"bootstrap.servers": broker.bootstrap_servers})
+        found = list(Peek(where, TOPIC, registry=Settings({"url": registry.url})).records())
+    assert {one.timestamp for one in found} == {"2023-11-14T22:13:20.123Z", "1700000000123456 ms since 1970"}
+    assert [json.loads(one.value.text or "") for one in found] == [{**numbers, "local": (1 << 50) * 1000}] * 2
 
 
 def test_protobuf_is_json_if_the_record_is_the_first_message() -> None:
