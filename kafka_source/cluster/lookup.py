@@ -17,6 +17,8 @@ from kafka_source.cluster.list_offsets import EARLIEST, LATEST, ListedOffset, li
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     BootstrapError,
+    InvalidConfigurationError,
+    KafkaGroupError,
     OptionError,
     RefreshRetriableError,
     RetriableError,
@@ -63,7 +65,7 @@ class Cluster:
     Args:
         settings: Kafka client settings.
         timeout_ms: The time limit of each attempt. A lookup is retried for at least this long.
-        retries: The minimum number of retries after retriable errors (Spark's `fetchOffset.numRetries`).
+        retries: The minimum number of retries (Spark's `fetchOffset.numRetries`).
         retry_ms: The first pause between attempts (`fetchOffset.retryIntervalMs`); it doubles with each retry.
         leader_seconds: How long to wait for the leader of a partition that has none; None: as long as for an answer.
         client: A client to share, which `close` must not close; by default this object has its own.
@@ -360,7 +362,7 @@ class Cluster:
         return found
 
     def _ask(self, what: str, question: Callable[[Deadline], Coroutine[Any, Any, _T]]) -> _T:
-        """Return the result of a lookup; retry it after retriable errors.
+        """Return the result of a lookup; repeat it after errors, but those that only a setting or a right can mend.
 
         Args:
             what: The lookup as the beginning of a sentence in errors.
@@ -374,6 +376,8 @@ class Cluster:
 
         def again(error: Exception, failures: int, _: float) -> bool:
             nonlocal was_lost
+            if isinstance(error, InvalidConfigurationError):
+                return False
             if isinstance(error, _LOST):
                 was_lost = True
                 if not self._was_there:
@@ -392,7 +396,7 @@ class Cluster:
             return self._client.run(question(Deadline(self._timeout)))
 
         try:
-            return retry(ask, self._pauses, on=RetriableError, again=again)
+            return retry(ask, self._pauses, on=KafkaGroupError, again=again)
         except _LOST as error:
             raise BootstrapError(f"{what} failed: {error}{self._advice()}") from None
 

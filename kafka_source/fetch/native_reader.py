@@ -418,16 +418,18 @@ class NativeReader:
 
     def _handle_error(self, part: _Part, code: int) -> None:
         problem = error_for_code(code, f"Fetching {part.name} at offset {part.asked} failed")
-        if isinstance(problem, InvalidConfigurationError):
-            raise problem
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(part, problem)
         else:
-            # Whatever it is, a read may be repeated, and the range has a time limit.
             self._set_aside(part, problem)
 
     def _set_aside(self, part: _Part, problem: KafkaGroupError) -> None:
-        """Look up the partition's leader before the next fetch."""
+        """Look up the partition's leader before the next fetch; raise what only a setting or a right can mend.
+
+        Whatever else it is, a read may be repeated, and the range has a time limit.
+        """
+        if isinstance(problem, InvalidConfigurationError):
+            raise problem
         self._problem = str(problem)
         part.leader_only |= part.follower
         part.node, part.follower = None, False
@@ -447,7 +449,7 @@ class NativeReader:
             return self._set_aside(part, problem)
         try:
             low, high = self._engine.bounds(part.whole.topic_partition, part.node)
-        except RetriableError as error:
+        except KafkaGroupError as error:
             return self._set_aside(part, error)
         is_behind = part.asked > high and part.short_for() <= self._request.loss_patience
         if low <= part.asked <= high or is_behind:
@@ -499,7 +501,7 @@ class NativeReader:
                 end = self._engine.end_of_epoch(
                     part.whole.topic_partition, found.leader, known, leader_epoch=found.leader_epoch
                 )
-            except RetriableError as problem:
+            except KafkaGroupError as problem:
                 self._set_aside(part, problem)
                 return
             if planned >= 0 and 0 <= end < part.whole.end:

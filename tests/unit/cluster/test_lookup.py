@@ -14,6 +14,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import (
+    ApplicationRecoverableError,
     AuthenticationError,
     BootstrapError,
     OptionError,
@@ -23,7 +24,7 @@ from kafka_source.errors import (
 from kafka_source.model.topic_selection import TopicSelection
 from tests.support.fake_broker import TOPIC, FakeBroker, Partition
 
-NOT_LEADER, REBOOTSTRAP_REQUIRED, TOPIC_AUTHORIZATION_FAILED = 6, 129, 29
+UNKNOWN_SERVER_ERROR, NOT_LEADER, TOPIC_AUTHORIZATION_FAILED, REBOOTSTRAP_REQUIRED = -1, 6, 29, 129
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 
 
@@ -181,6 +182,18 @@ def test_an_old_leader_is_asked_no_more(broker: FakeBroker, cluster: Cluster) ->
     broker.offset_errors = [NOT_LEADER, NOT_LEADER]
     assert cluster.latest([FIRST], read_committed=False) == {FIRST: 7}
     assert broker.asked.count("ListOffsetsRequest") == 3
+
+
+def test_trouble_inside_a_broker_may_pass(broker: FakeBroker, cluster: Cluster) -> None:
+    """Such as that of a store of tiered segments; Spark's own source asks again after any error."""
+    broker.offset_errors = [UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR]
+    assert cluster.at_times({FIRST: 1}) == {FIRST: 7}
+    broker.offset_errors = [TOPIC_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR]
+    with pytest.raises(AuthenticationError, match=f"offsets of {TOPIC}-0"):
+        cluster.latest([FIRST], read_committed=False)
+    broker.offset_errors = [UNKNOWN_SERVER_ERROR] * 1000
+    with pytest.raises(ApplicationRecoverableError, match=f"offsets of {TOPIC}-0 failed: UNKNOWN_SERVER_ERROR"):
+        cluster.latest([FIRST], read_committed=False)
 
 
 def test_it_may_be_asked_again_more_often_than_a_float_can_be_doubled(broker: FakeBroker) -> None:

@@ -441,8 +441,10 @@ def test_the_buffers_of_sockets_have_the_size_of_the_settings(broker):
     assert all(given <= found <= 2 * given for given, found in zip((20_000, 30_000), sizes[2], strict=True))
 
 
-def test_a_leader_that_is_behind_the_offset_is_asked_again_until_it_has_it(broker):
+@pytest.mark.parametrize("trouble", [[], [UNKNOWN_SERVER_ERROR]], ids=["", "after trouble inside the broker"])
+def test_a_leader_that_is_behind_the_offset_is_asked_again_until_it_has_it(broker, trouble):
     broker.partitions = {0: filled(1)}
+    broker.offset_errors = trouble
 
     def catch_up(_: object) -> None:
         if len(broker.fetches) == 3:
