@@ -63,7 +63,7 @@ class Rows:
 
         Raises:
             UnreadableRecordError: A column is asked for as text, and a message has none; or a message has a timestamp
-                that Spark's type does not take.
+                that Spark's type does not take, or a header whose key is no text.
             InvalidConfigurationError: See `conform`.
         """
         messages, self._messages, self.bytes = self._messages, [], 0
@@ -96,7 +96,12 @@ def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array
 
 
 def _headers(message: Message) -> list[dict[str, Any]] | None:
-    headers = message.headers()
+    try:
+        headers = message.headers()
+    except (UnicodeDecodeError, SystemError):
+        # confluent-kafka decodes the keys, and returns the list with the error of one.
+        reason = "the key of a header is no UTF-8 text; do not request the column headers, or set engine to native"
+        raise _unreadable(message, reason) from None
     return None if headers is None else [{"key": key, "value": value} for key, value in list(headers)]
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
+from dataclasses import replace
 
 import pytest
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.util import calc_crc32c
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import AuthenticationError, RetriableError
+from kafka_source.errors import AuthenticationError, RetriableError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.librdkafka import LibrdkafkaEngine
 from kafka_source.model.stream_offset import Range
@@ -139,3 +143,19 @@ def test_the_time_for_which_its_batches_are_used_is_not_the_readers(broker):
             time.sleep(3.2)
             used.set()
     assert found == list(range(20))
+
+
+def test_a_header_whose_key_is_no_text_is_told_with_its_record(broker):
+    """librdkafka's Python client gives no such headers; the native engine does, as Java's."""
+    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
+    builder.append(0, 0, None, b"value", [])
+    builder.append(1, 0, None, b"value", [("zz", b"x")])
+    data = bytearray(builder.build())
+    data[data.index(b"zz")] = 0xFF
+    struct.pack_into(">I", data, 17, calc_crc32c(memoryview(data)[21:]))
+    broker.partitions = {0: Partition({0: bytes(data)}, end=2)}
+    engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))
+    ranges = (Range(TOPIC, 0, 0, 2),)
+    assert len(read(engine, ranges)) == 2
+    with pytest.raises(UnreadableRecordError, match=rf"{TOPIC}-0 at offset 1 .*key of a header"):
+        list(engine.read(replace(request(ranges), columns=(Column("headers"),))))
