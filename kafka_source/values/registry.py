@@ -292,7 +292,8 @@ class Registry:
                 continue
             if len(included) == _MAX_REFERENCES:
                 raise _UnusableError(f"{what} has more than {_MAX_REFERENCES} references")
-            path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
+            # As Java's client: a version that is deleted still has records.
+            path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}?deleted=true"
             target = f"version {version} of subject {subject}, to which {what} refers"
             found = self._answer(_Request(path, target), deadline)
             included[name], _ = _text_and_kind(found, target)

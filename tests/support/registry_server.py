@@ -18,7 +18,7 @@ class RegistryServer:
         asked: The paths of all requests, in their order.
         headers: The headers of the last request.
         posted: What was posted, in its order.
-        answers: What to answer, by path.
+        answers: What to answer, by path; without its query what is answered whatever that is.
         first: Answers that are given once each, to whatever is asked next.
     """
 
@@ -77,7 +77,8 @@ class RegistryServer:
             self.headers = headers
             if self.first:
                 return self.first.pop(0)
-            return self.answers.get(path, (404, {}, b'{"error_code":40403,"message":"Schema not found"}'))
+            unknown: Answer = 404, {}, b'{"error_code":40403,"message":"Schema not found"}'
+            return self.answers.get(path) or self.answers.get(path.partition("?")[0], unknown)
 
     def __enter__(self) -> RegistryServer:
         self._thread.start()

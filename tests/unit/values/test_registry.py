@@ -216,6 +216,15 @@ def test_types_are_found_wherever_a_schema_that_is_referred_to_defines_them(serv
     ]
 
 
+def test_a_version_that_is_referred_to_may_be_deleted(server: RegistryServer) -> None:
+    """The records are still there, and the registry gives the schema by its id."""
+    server.add(1, {"type": "enum", "name": "Unit", "symbols": ["EUR"]}, "unit")
+    server.add(2, ["null", "Unit"], references=[{"name": "Unit", "subject": "unit", "version": 1}])
+    version = "/subjects/unit/versions/1"
+    server.answers[f"{version}?deleted=true"] = server.answers.pop(version)
+    assert isinstance(client(server).by_id(2), RegisteredSchema)
+
+
 def test_what_a_schema_may_cost_is_bounded(server: RegistryServer) -> None:
     server.add(1, {"type": "string"}, "deep", references=[{"name": "x", "subject": "deep", "version": 1}])
     server.add(2, "x" * (1 << 20))
