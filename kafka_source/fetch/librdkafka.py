@@ -17,6 +17,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.client_config.java_settings import Role
 from kafka_source.client_config.tls import check_versions
+from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.errors import (
     CorruptRecordsError,
     DataLossError,
@@ -222,6 +223,18 @@ class LibrdkafkaEngine:
         """Return what the brokers say about these topics, with their ids, of which librdkafka tells nothing."""
         client, deadline = cached_client(self._settings), Deadline(_CLUSTER_SECONDS)
         return client.run(client.metadata(topics, deadline))
+
+    def high_watermark(self, tp: TopicPartition) -> int:
+        """Return the end of a partition's log; the consumer's is that of the last stable offset with read_committed.
+
+        Raises:
+            RetriableError: No broker answers, or the leader does not.
+        """
+        client, deadline = cached_client(self._settings), Deadline(_CLUSTER_SECONDS)
+        ends = client.run(end_offsets(client, [tp], deadline))
+        if tp not in ends:
+            raise RetriableError(f"The leader of {tp.topic}-{tp.partition} does not say where the log ends.")
+        return ends[tp]
 
     def check_cluster(self, expected: str | None, found: str | None) -> None:
         """Raise InvalidConfigurationError if the cluster is not the one that the task was planned for."""
@@ -503,12 +516,13 @@ class _LibrdkafkaReader:
             self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])
 
     def _watermarks(self, whole: Range) -> tuple[int, int]:
+        """Return the first offset and the high watermark of a partition."""
         position = Position(whole.topic, whole.partition)
         try:
             low, high = self._consumer.get_watermark_offsets(position, timeout=self._request.timeout_ms / 1000)
         except KafkaException as error:
             raise from_confluent(error, f"Asking for the offsets of {whole.topic}-{whole.partition} failed") from error
-        return low, high
+        return low, self._engine.high_watermark(whole.topic_partition) if self._request.read_committed else high
 
     def _check_ends(self) -> None:
         """Look again, after a while, at logs that ended before their ranges: a new leader may know fewer offsets."""
@@ -519,7 +533,7 @@ class _LibrdkafkaReader:
             if whole is None:
                 continue
             low, high = self._watermarks(whole)
-            if (high < whole.end and not self._request.read_committed) or high < self._next[tp]:
+            if high < whole.end:
                 self._lost(whole, (low, high))
             elif tp in self._stopped:
                 self._stopped.remove(tp)

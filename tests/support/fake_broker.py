@@ -107,10 +107,14 @@ class Silence(Exception):
 
 @dataclass(slots=True)
 class Partition:
-    """A partition: its batches by their first offset, its leader, what a fetch of it is answered with."""
+    """A partition: its batches by their first offset, its leader, what a fetch of it is answered with.
+
+    `held_back`: how many offsets before its end are those of an open transaction.
+    """
 
     batches: dict[int, bytes] = field(default_factory=dict)
     end: int = 0
+    held_back: int = 0
     leader: int = NODE
     leader_epoch: int = 0
     error: int = 0
@@ -357,6 +361,7 @@ class FakeBroker:
         for index, offset in asked.items():
             partition = self.partitions[index]
             error = partition.error or (OFFSET_OUT_OF_RANGE if offset > partition.end else 0)
+            stable = partition.end - partition.held_back * request.isolation_level
             if by_id and self.fetched_topics[-1] != [self.topic_id]:
                 error = UNKNOWN_TOPIC_ID
             answers.append(
@@ -364,11 +369,11 @@ class FakeBroker:
                     partition_index=index,
                     error_code=error,
                     high_watermark=partition.end,
-                    last_stable_offset=partition.end,
+                    last_stable_offset=stable,
                     log_start_offset=0,
                     aborted_transactions=None,
                     preferred_read_replica=-1,
-                    records=b"" if error else partition.at(offset),
+                    records=b"" if error or offset >= stable else partition.at(offset),
                 )
             )
         return FetchResponse(
@@ -426,10 +431,11 @@ class FakeBroker:
                 partition_index=p.partition_index,
                 error_code=error,
                 timestamp=-1,
-                offset=0 if p.timestamp == -2 else self.partitions[p.partition_index].end,
+                offset=0 if p.timestamp == -2 else partition.end - partition.held_back * request.isolation_level,
                 leader_epoch=0,
             )
             for p in request.topics[0].partitions
+            for partition in [self.partitions[p.partition_index]]
         ]
         return ListOffsetsResponse(throttle_time_ms=0, topics=[topic_type(name=TOPIC, partitions=answers)])
 

@@ -12,7 +12,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import AuthenticationError, RetriableError, UnreadableRecordError
+from kafka_source.errors import AuthenticationError, DataLossError, RetriableError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.librdkafka import LibrdkafkaEngine
 from kafka_source.model.stream_offset import Range
@@ -33,9 +33,8 @@ def request(ranges, **more):
         (Column("partition"), Column("offset")),
         batch_rows=1000,
         batch_bytes=1 << 20,
-        read_committed=False,
         fail_on_data_loss=True,
-        **{"timeout_ms": 30_000, **more},
+        **{"timeout_ms": 30_000, "read_committed": False, **more},
     )
 
 
@@ -159,3 +158,23 @@ def test_a_header_whose_key_is_no_text_is_told_with_its_record(broker):
     assert len(read(engine, ranges)) == 2
     with pytest.raises(UnreadableRecordError, match=rf"{TOPIC}-0 at offset 1 .*key of a header"):
         list(engine.read(replace(request(ranges), columns=(Column("headers"),))))
+
+
+@pytest.mark.parametrize("committed", [False, True], ids=["uncommitted", "committed"])
+def test_a_log_that_stays_too_short_has_lost_what_was_planned(broker, committed):
+    broker.partitions = {0: Partition()}
+    broker.partitions[0].add(10)
+    engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))
+    how = {"read_committed": committed, "loss_patience_ms": 300}
+    with pytest.raises(DataLossError, match=rf"{TOPIC}-0 cannot be read from offset 10: .*\[0, 10\)"):
+        read(engine, (Range(TOPIC, 0, 0, 20),), **how)
+
+
+def test_what_an_open_transaction_holds_back_is_not_lost(broker):
+    broker.partitions = {0: Partition(held_back=10)}
+    broker.partitions[0].add(10)
+    broker.partitions[0].add(10)
+    engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))
+    how = {"read_committed": True, "loss_patience_ms": 300, "timeout_ms": 3_000}
+    with pytest.raises(RetriableError, match=rf"No records came .*{TOPIC}-0 at offset 10"):
+        read(engine, (Range(TOPIC, 0, 0, 20),), **how)
