@@ -170,6 +170,16 @@ def test_a_log_that_stays_too_short_has_lost_what_was_planned(broker, committed)
         read(engine, (Range(TOPIC, 0, 0, 20),), **how)
 
 
+def test_it_has_lost_it_also_where_the_end_is_told_after_the_records(broker):
+    """Planned records may be missing for as long as records may be late, and the first of these times begins later."""
+    broker.partitions = {0: Partition()}
+    broker.partitions[0].add(10)
+    broker.on_fetch = lambda _: time.sleep(0.3 if len(broker.fetches) > 1 else 0)
+    engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))
+    with pytest.raises(DataLossError, match=rf"{TOPIC}-0 cannot be read from offset 10: .*\[0, 10\)"):
+        read(engine, (Range(TOPIC, 0, 0, 20),), timeout_ms=1_000)
+
+
 def test_what_an_open_transaction_holds_back_is_not_lost(broker):
     broker.partitions = {0: Partition(held_back=10)}
     broker.partitions[0].add(10)
