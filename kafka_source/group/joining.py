@@ -40,7 +40,7 @@ from kafka_source.model.partition_runs import format_partitions
 
 log = logging.getLogger(__name__)
 
-# The maximum number of rounds of JoinGroup and SyncGroup in one rebalance.
+# The maximum number of rounds of JoinGroup and SyncGroup in one join, without those in which nobody reads.
 _MAX_ROUNDS = 10
 _CLOSE_SECONDS = 5.0
 # Seconds between the JoinGroup of a slot that leads and those of the other slots.
@@ -177,13 +177,15 @@ class JoinRounds:
         async with self._announce_join():
             cause = reason
             patience = Deadline(min(_SHARE_SECONDS, deadline.left))
-            for _ in range(_MAX_ROUNDS):
+            rounds = 0
+            while rounds < _MAX_ROUNDS:
                 topics = await self._topics.look_up(deadline)
                 moved = await self._try_round(topics, reason.text, deadline)
                 if nobody_reads(self._slots):
                     reason = cause = self._why_nobody_reads()
-                    await self._wait_until_somebody_reads(deadline)
+                    await self._wait_for_next_generation(deadline)
                     continue
+                rounds += 1
                 self._check_who_assigns()
                 raise_failed_assignment(self._settings.group, self._slots)
                 if moved:
@@ -374,7 +376,7 @@ class JoinRounds:
         )
         return Reason(RebalanceCause.REWIND, "the group was rewound")
 
-    async def _wait_until_somebody_reads(self, deadline: Deadline) -> None:
+    async def _wait_for_next_generation(self, deadline: Deadline) -> None:
         # The generation ends when the member that rewinds the group or is refused leaves, or when its session ends
         # because it has died.
         await self._wait_for_rebalance(deadline)

@@ -13,6 +13,7 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError, RetriableError
 from kafka_source.group import strategies
 from kafka_source.group.member import Member, MemberSettings
+from kafka_source.group.member_state import State
 from kafka_source.group.strategies import Offer
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.stream_offset import StreamOffset
@@ -336,3 +337,30 @@ def test_queries_continue_if_the_program_that_rewinds_dies(kafka, settings, grou
     assert time.monotonic() - started < 30
     assert [line for line in caplog.messages if "the group's offsets are being set, nobody reads" in line]
     assert all(covered(runner.ranges(tp), 0, end) for tp, end in ends(groups, name).items())
+
+
+def test_nobody_reads_during_rewinds_however_many_there_are(kafka, settings, groups, name, group, planner):
+    query, client = planner(group_members=1), KafkaClient(settings)
+    member = Member(client, MemberSettings(group, session_timeout_ms=6_000, rebalance_timeout_ms=60_000))
+
+    async def lead(joined):
+        return strategies.lead(joined.members)
+
+    async def rewind_again_and_again():
+        for number in range(12):
+            # A member that joins again with other metadata begins a generation.
+            offer = strategies.PROTOCOL, strategies.offer(Offer())[1] + bytes([number])
+            await member.join([offer], lead, Deadline(60))
+        await member.leave(Deadline(10))
+
+    try:
+        first = query.next(StreamOffset(), limited=True)
+        produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
+        rewinding = client.loop.spawn(rewind_again_and_again())
+        wait_until(query.rebalance_due, "the first rewind to begin")
+        assert query.next(first, limited=True).ends == ends(groups, name)
+        assert member.membership.state is State.LEFT
+        rewinding.result(60)
+    finally:
+        query.close()
+        client.close()
