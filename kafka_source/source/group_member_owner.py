@@ -100,7 +100,8 @@ class GroupMemberOwner(CommittingOwner):
         self._renews = not self._stops or options.group_protocol == "consumer"
         has_id = options.commit == "task" or (options.commit == "sink" and self._renews)
         self._renewed_by = uuid4().hex if has_id else None
-        self._compared_generation = -1
+        # The join since which the group's offsets were compared; see `OwnedPartitions.joins`.
+        self._compared_join = 0
         self._joined = False
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
@@ -207,7 +208,8 @@ class GroupMemberOwner(CommittingOwner):
         """Return what the slots own in the present generation."""
         assignment = self._membership.assignment
         if assignment is not self._assignment:
-            self._assignment, self._owned = assignment, owned_by(assignment, all_copies=self._all_copies)
+            joined = owned_by(assignment, all_copies=self._all_copies)
+            self._assignment, self._owned = assignment, replace(joined, joins=self._owned.joins + 1)
             # In each generation anew: another member may have owned the id in between. The id is taken in the
             # background.
             commits = [tp for tp in (*self._owned.slots, *assignment.held) if self._commits_of(tp)]
@@ -296,10 +298,10 @@ class GroupMemberOwner(CommittingOwner):
         if not self._commits or not self._joined:
             return {}
         missing = self._positions.missing({tp: end for tp, end in finished.items() if self._commits_of(tp)})
-        generation = self.owned().generation
-        if missing and generation != self._compared_generation:
+        joins = self.owned().joins
+        if missing and joins != self._compared_join:
             missing = self._positions.not_behind(missing, self.committed(self._positions.comparable(missing)))
-            self._compared_generation = generation
+            self._compared_join = joins
         return missing
 
     def commit(self, offsets: Mapping[TopicPartition, int], *, has_looked: bool = True) -> None:

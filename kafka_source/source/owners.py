@@ -52,15 +52,18 @@ class OwnedPartitions:
     Attributes:
         slots: The slot of each partition; -1 without a group.
         count: The number of slots; 0 without a group.
-        generation: The group's generation; -1 without a group.
+        generation: The group's generation; -1 without a group. Its numbers begin again if the group was deleted.
         copies: With `redundant.emit=all` each partition's (slot, replica) pairs, else empty. Then each query keeps its
             own positions, and the group's offsets are those of the first copies, for lag monitors.
+        joins: How often the query has been assigned partitions so far; 0 without a group. Others may have read the same
+            partitions between two joins, also where the generation has the same number.
     """
 
     slots: Mapping[TopicPartition, int]
     count: int = 0
     generation: int = -1
     copies: Mapping[TopicPartition, Copies] = field(default_factory=dict)
+    joins: int = 0
 
     def commits(self, tp: TopicPartition) -> bool:
         """Return whether this query commits the group's offset of this partition."""

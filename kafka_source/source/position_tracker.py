@@ -87,7 +87,8 @@ class PositionTracker:
         self._sink_commits = options.commit == "sink"
         self._commits = options.commit != "none" or program_commits
         self._own_positions = options.redundant_emit == "all"
-        self._generation: int | None = None
+        # The join of the slots after which the positions were last resolved; None: this process has not resolved any.
+        self._resolved_join: int | None = None
         # Partitions that start at `latest` because startingOffsets says so for their topic, which the checkpoint
         # does not know.
         self._start_at_latest: frozenset[TopicPartition] = frozenset()
@@ -101,7 +102,7 @@ class PositionTracker:
     @property
     def is_resolved(self) -> bool:
         """Whether this process has resolved positions before."""
-        return self._generation is not None
+        return self._resolved_join is not None
 
     @property
     def awaits_longer_logs(self) -> bool:
@@ -144,9 +145,9 @@ class PositionTracker:
             "has those records, start it once with group.on.older.checkpoint=follow."
         )
 
-    def is_resolved_in(self, generation: int) -> bool:
-        """Return whether the positions were last resolved in this generation of the group."""
-        return self._generation == generation
+    def is_resolved_after(self, join: int) -> bool:
+        """Return whether the positions were resolved since the slots have joined for this time."""
+        return self._resolved_join == join
 
     def resolve(
         self,
@@ -175,12 +176,12 @@ class PositionTracker:
         """
         self._positions.begin(start)
         known = self._positions.next_of(partitions)
-        if self.is_resolved_in(owned.generation) and len(known) == len(partitions):
+        if self.is_resolved_after(owned.joins) and len(known) == len(partitions):
             return known
         continued = self._continued(start, owned, partitions, lost_topics)
         added = [tp for tp in partitions if tp not in continued]
         self._positions.replace(continued | self._first(start, added, lost_topics, leaderless))
-        self._generation = owned.generation
+        self._resolved_join = owned.joins
         return self._positions.next_of(partitions)
 
     def diverged(
@@ -316,7 +317,7 @@ class PositionTracker:
         rule = group_or_own if group_counts else max_offset
         positions = self._positions.merge(partitions, committed, rule, commits=self._commits)
         self._log_moves(start, positions)
-        if self._generation is None and not start.partitions:
+        if self._resolved_join is None and not start.partitions:
             start_and_end.log_committed_start(self._options, positions, commits=self._commits)
         return positions
 
@@ -369,7 +370,7 @@ class PositionTracker:
         includes a rewind of the group from before its start.
         """
         rewinds = self._positions.unfollowed_rewinds(committed)
-        if self._generation is None:
+        if self._resolved_join is None:
             self._positions.note_rewinds(rewinds)
             if not self._commits:
                 # The group keeps these, and a restart before they are reached must not continue at them.
@@ -422,7 +423,7 @@ class PositionTracker:
         """Return the topics that start at a word of `startingOffsets`, when the query starts and has not read them."""
         options = self._options
         wanted, by_time = options.starting_offsets, (options.starting_timestamp, options.starting_offsets_by_timestamp)
-        if self._generation is not None or not isinstance(wanted, dict) or by_time != (None, None):
+        if self._resolved_join is not None or not isinstance(wanted, dict) or by_time != (None, None):
             return {}
         read = {tp.topic for tp in start.partitions}
         return {topic: word for topic, word in wanted.items() if isinstance(word, str) and topic not in read}

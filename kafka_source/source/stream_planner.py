@@ -180,7 +180,7 @@ class StreamPlanner:
         if is_first:
             # The last commit before a restart may have failed. Nothing is committed before the checkpoint is checked.
             self._owner.finish(self._positions.current_ends(known))
-            if self._owner.commit_and_rejoin({}).generation != owned.generation:
+            if self._owner.commit_and_rejoin({}).joins != owned.joins:
                 # If that commit was refused, the slots have rejoined, and others may have read on in between.
                 raise SlotsRemovedError("The slots have joined the group again since the positions were looked up.")
         ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
@@ -382,7 +382,7 @@ class StreamPlanner:
         known = self._without_lost_topics(start)
         finished = self._positions.current_ends(known) if commits else {}
         owned = self._owned = self._owner.commit_and_rejoin(finished)
-        if not self._resolver.is_resolved_in(owned.generation):
+        if not self._resolver.is_resolved_after(owned.joins):
             # The leader may have started the rebalance because topics have changed.
             self._topics.refresh()
             known = self._without_lost_topics(start)

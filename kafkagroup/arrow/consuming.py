@@ -164,7 +164,7 @@ class GroupStream(Stream):
         # done: what is in between is not committed.
         self._handed = StreamOffset()
         self._done: dict[TopicPartition, int] = {}
-        self._generation = -1
+        self._followed_join = 0
         # A commit has failed: the next look for records begins with what is not done, unless the caller commits it.
         self._goes_back = False
         # Records were handed out that are not committed, and others may be handed them, or this caller again.
@@ -343,7 +343,7 @@ class GroupStream(Stream):
         The planner may have rejoined the group and failed afterwards, so whoever commits looks for this, too.
         """
         owned = self._planner.owned
-        if owned.generation == self._generation:
+        if owned.joins == self._followed_join:
             return
         waiting = self._uncommitted().partitions
         kept = {tp: span for tp, span in self._handed.partitions.items() if tp in owned.slots}
@@ -359,7 +359,7 @@ class GroupStream(Stream):
         self._handed = replace(self._handed, partitions=kept)
         self._done = {tp: end for tp, end in self._done.items() if tp in kept} | ahead
         self._move({tp: max(offset, kept[tp].end) for tp, offset in ahead.items()})
-        self._generation = owned.generation
+        self._followed_join = owned.joins
 
     def _find_way_back(self) -> None:
         """Hand out again what is not done, from the group's offsets on where they are ahead."""

@@ -315,7 +315,7 @@ MUTATIONS = (
     ),
     Mutation(
         "keep positions of before a rebalance",
-        (position_tracker.PositionTracker, "is_resolved_in"),
+        (position_tracker.PositionTracker, "is_resolved_after"),
         _positions_of_before,
     ),
     Mutation(

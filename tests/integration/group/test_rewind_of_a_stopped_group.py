@@ -9,7 +9,7 @@ from kafka_source.client_config import Settings
 from kafka_source.model.stream_offset import StreamOffset
 from kafkagroup import pinned
 from kafkagroup.admin import Groups, rewind_running_group
-from tests.support.memberships import everything
+from tests.support.memberships import everything, leave
 from tests.support.queries import Pipe
 from tests.support.records import produce, reader
 from tests.support.rewinding import (
@@ -258,3 +258,30 @@ def test_a_read_without_a_checkpoint_leaves_the_rewind_to_a_query_that_has_one(
 def _as_json(name: str, offset: int) -> str:
     ends = ", ".join(f'"{number}": {offset}' for number in range(PARTITIONS))
     return f'{{"{name}": {{{ends}}}}}'
+
+
+def test_a_member_that_was_away_while_its_group_was_deleted_and_read_goes_on_behind_that(
+    kafka, streams, settings, groups, group, name, last
+):
+    query = streams.planner(group_members=1, maxOffsetsPerTrigger=COUNT // 4)
+
+    def removed(start: StreamOffset, end: StreamOffset) -> StreamOffset:
+        """The batch was planned, and then the group has removed the member."""
+        leave(settings, query.tasks(start, end)[0].tasks[0].credentials)
+        wait_until(query.rebalance_due, "the query to notice")
+        return end
+
+    try:
+        first = removed(StreamOffset(), query.next(StreamOffset(), limited=True))
+        second = query.next(first, limited=True)
+        removed(first, second)
+        groups.delete(group)
+        finished(streams, groups, group, name, group_members=1)
+        produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
+        third = query.next(second, limited=True)
+        # The numbers of generations have begun again.
+        assert third.generation == second.generation
+        assert {tp: span.start for tp, span in third.partitions.items()} == last
+        assert groups.committed(group) == last
+    finally:
+        query.close()
