@@ -17,6 +17,7 @@ from assignors import (
     Assignment,
     AssignmentError,
     ClusterMetadata,
+    Subscription,
     TopicPartition,
     WireFormatError,
     decode_assignment,
@@ -31,10 +32,17 @@ from kafka_source.group.member import Joined, RebalanceTimeout
 from kafka_source.group.member_state import State
 from kafka_source.group.model import GroupAssignment, GroupSettings
 from kafka_source.group.rebalance_log import OtherMembers, Reason, log_progress
-from kafka_source.group.requests import DEAD, STABLE, describe, describe_assigned_by_brokers
+from kafka_source.group.requests import (
+    DEAD,
+    REBALANCING,
+    STABLE,
+    DescribedMember,
+    describe,
+    describe_assigned_by_brokers,
+)
 from kafka_source.group.slot import Slot
 from kafka_source.group.topics import SubscribedTopics
-from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
 from kafka_source.model.driver_figures import RebalanceCause
 from kafka_source.model.partition_runs import format_partitions
 
@@ -110,10 +118,8 @@ class JoinRounds:
         self._brokers_assign = False
         # The group's strategy before the slots joined it.
         self._present: str | None = None
-        # Whether the group had a member with the instance id of a slot before the slots joined it.
-        self._came_back = False
         self._led_generation = -1
-        # The group has a leader that does not know it; see `_stale_reason`.
+        # The group has a leader that does not know it; see `_why_stale`.
         self._leader_unaware = False
         # The generation in which the leader's refusals were last logged.
         self._warned_generation = -1
@@ -146,7 +152,6 @@ class JoinRounds:
             self._present = described.protocol
         for slot in self._slots:
             slot.member.remember_member_id(described)
-        self._came_back = any(slot.member.id_before is not None for slot in self._slots)
 
     async def enter(self, join: Awaitable[GroupAssignment], deadline: Deadline) -> GroupAssignment:
         """Await the first join; raise the error of a newcomer that the group will refuse without waiting for it.
@@ -196,16 +201,16 @@ class JoinRounds:
                 if fresh and self._brokers_assign and not await self._assignment_complete(patience):
                     reason = Reason(reason.cause, "the brokers have assigned more")
                     continue
-                stale = await self._stale_reason(topics, deadline) if fresh else None
-                if stale is None:
+                again = await self._reason_to_join_again(topics, deadline) if fresh else None
+                if again is None:
                     break
                 fresh = False
-                reason = cause = Reason(RebalanceCause.STALE, stale)
+                reason = cause = again
                 if not any(slot.leading or slot.hands_over for slot in self._slots):
                     # If a follower rejoins with unchanged metadata, the coordinator does not start a rebalance. So
                     # leave first, which does. With cooperative assignors the metadata contains the generation, so it
                     # has changed, and a partition without an owner may just be moving to this query.
-                    await self._leave(stale, deadline)
+                    await self._leave(again.text, deadline)
             if self._others.unclear:
                 await self._others.look_up(topics, member_ids(self._slots))
             return JoinedGroup(assignment_of(self._slots, by_brokers=self._brokers_assign), cause)
@@ -440,13 +445,17 @@ class JoinRounds:
         # Another member does not give its partitions up. They are read by it, or later by this query.
         return True
 
-    async def _stale_reason(self, topics: Sequence[str], deadline: Deadline) -> str | None:
-        """Return why the assignment that the slots got back after a restart does not match, or None if it matches."""
+    async def _reason_to_join_again(self, topics: Sequence[str], deadline: Deadline) -> Reason | None:
+        """Return why the first join has not brought all that is meant for the slots, or None if it has."""
         described = await describe(self._client, self._settings.group, deadline)
         if described.state != DEAD:
             # Who has joined at the same time as this query was not there before.
             self._others.log_members(described.members, topics, member_ids(self._slots))
-        if described.state != STABLE or self._led_generation == self._slots[0].generation:
+        hands_over = any(slot.hands_over for slot in self._slots)
+        if hands_over and described.state in REBALANCING:
+            return Reason(RebalanceCause.START, "partitions are handed over")
+        has_led = self._led_generation == self._slots[0].generation
+        if described.state != STABLE or (has_led and not hands_over):
             return None
         try:
             group = leader.subscriptions(d.member for d in described.members)
@@ -454,37 +463,39 @@ class JoinRounds:
         except (AssignmentError, WireFormatError):
             # Another client's leader has made an assignment in a format of its own: it cannot be checked here.
             return None
+        snapshot = await self._client.metadata(frozenset(leader.topics_of(group)), deadline)
+        stale = None if has_led else self._why_stale(topics, described.members, group, held, snapshot)
+        if stale is not None:
+            return Reason(RebalanceCause.STALE, stale)
+        unowned = unowned_partitions(snapshot.for_assignor(frozenset(topics)), held.values()) if hands_over else []
+        if not unowned:
+            return None
+        # Whoever gives partitions up rejoins in a second phase. If it has died in between and is back within its
+        # session, it gets its assignment back without them, so the second phase has to be asked for.
+        await self._wait_for_rebalance(Deadline(_HANDOVER_SECONDS))
+        return Reason(RebalanceCause.START, f"{format_partitions(unowned)} is assigned to nobody")
+
+    def _why_stale(
+        self,
+        topics: Sequence[str],
+        members: Sequence[DescribedMember],
+        group: Mapping[str, Subscription],
+        held: Mapping[str, Assignment],
+        snapshot: Snapshot,
+    ) -> str | None:
+        """Return why the assignment that the slots got back after a restart does not match, or None if it matches."""
         # Before Kafka 3.2 (JoinGroup 9) a static leader that comes back is told its former id as the leader's. The
         # coordinator knows its new id and takes it for the leader, but the member does not. So whoever meets a leader
         # that is no member watches the topics: one of them is the leader, whose rejoin starts a rebalance. Slots that
         # come back after the leader are told its new id, so every slot's answer counts.
         named = {slot.member.last_join.leader for slot in self._slots}
-        self._leader_unaware = not named <= {d.member.member_id for d in described.members}
-        leading = self.watches_as_leader
-        wanted = frozenset(leader.topics_of(group))
-        snapshot = await self._client.metadata(wanted, deadline)
-        if leading:
+        self._leader_unaware = not named <= {d.member.member_id for d in members}
+        if self.watches_as_leader:
+            wanted = frozenset(leader.topics_of(group))
             self._topics.record_assignment(wanted, snapshot)
             return leader.stale(snapshot.for_assignor(wanted), group, held)
         own = [tp for slot in self._slots for tp in slot.assignment.partitions]
-        stale = stale_of_follower(topics, own, held.values(), snapshot.topics)
-        if stale is None and self._came_back and any(slot.hands_over for slot in self._slots):
-            unowned = unowned_partitions(snapshot.for_assignor(frozenset(topics)), held.values())
-            return await self._unfinished_handover(unowned)
-        return stale
-
-    async def _unfinished_handover(self, unowned: Sequence[TopicPartition]) -> str | None:
-        """Return that these partitions have no owner, if no rebalance begins that gives them one.
-
-        Whoever gives partitions up rejoins in a second phase. A static member that has died in between comes back
-        without a rebalance, with the assignment without these partitions, so the second phase has to be asked for.
-        """
-        if not unowned:
-            return None
-        await self._wait_for_rebalance(Deadline(_HANDOVER_SECONDS))
-        if any(slot.member.membership.state is not State.STABLE for slot in self._slots):
-            return None
-        return f"{format_partitions(unowned)} is assigned to nobody"
+        return stale_of_follower(topics, own, held.values(), snapshot.topics)
 
 
 # ---- the rules

@@ -16,11 +16,15 @@ class ConfluentConsumer:
     With the protocol `consumer` the brokers assign the partitions (KIP-848).
     """
 
-    def __init__(self, servers, group, topic, protocol="classic"):
+    def __init__(self, servers, group, topic, protocol="classic", strategy="range"):
         self.records, self.assigned, self.rebalances = [], [], 0
         self._protocol = protocol
         self._closing = threading.Event()
-        classic = {"partition.assignment.strategy": "range", "session.timeout.ms": 10_000, "heartbeat.interval.ms": 300}
+        classic = {
+            "partition.assignment.strategy": strategy,
+            "session.timeout.ms": 10_000,
+            "heartbeat.interval.ms": 300,
+        }
         self._consumer = Consumer(
             {
                 "bootstrap.servers": servers,

@@ -15,6 +15,7 @@ from kafka_source.group.model import BatchInFlight
 from kafka_source.group.slot import SlotSession
 from kafka_source.model.commits import CommitOffset
 from kafkagroup.embedded.jars import broker_version
+from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.support.memberships import attach, everything, held, members_of, rejoin_once, rejoin_until_joined, together
 from tests.support.waiting import wait_until
 
@@ -178,40 +179,51 @@ def test_cooperative_members_keep_what_stays(members, topic):
     assert all(before[tp] == slot for tp, slot in after.items())
 
 
-def test_what_a_member_was_handing_over_when_it_died_gets_an_owner_when_it_is_back(members, topic):
+def test_a_member_that_comes_gets_its_share_in_its_first_join_also_where_it_is_handed_over(members, topic):
+    orders = topic("orders", partitions=4)
+    first, second = (members.make(orders, slots=1, app=app, strategies=["cooperative-sticky"]) for app in "ab")
+    first.join(30)
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(second.join, 60)
+        rejoin_until_joined(first, joining)
+    assert len(held(second)) == 2
+    assert held(first, second) == everything(orders, 4)
+
+
+def test_what_a_member_was_handing_over_when_it_died_gets_an_owner_when_it_is_back(kafka, members, topic, group):
     """It gets its assignment back without a rebalance, and nobody knows any more that a second phase has to follow."""
     orders, clicks = topic("orders", partitions=4), topic("clicks", partitions=1)
 
     def make(app, name):
         return members.make(name, slots=1, app=app, strategies=["cooperative-sticky"], leave_on_close=False)
 
-    leading, dying, third = make("a", clicks), make("b", orders), make("c", orders)
+    leading, dying = make("a", clicks), make("b", orders)
     assert leading.join(30).leading
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(dying.join, 60)
         rejoin_until_joined(leading, joining)
-        dying.set_batch_in_flight(BatchInFlight(dict.fromkeys(everything(orders, 4), 5)))
-        joining = pool.submit(third.join, 60)
+    dying.set_batch_in_flight(BatchInFlight(dict.fromkeys(everything(orders, 4), 5)))
+    other = ConfluentConsumer(kafka.bootstrap_servers, group, orders, strategy="cooperative-sticky")
+    try:
         # Once each: the second phase, for which the dying one would rejoin, does not begin.
         together(*(partial(rejoin_once, each) for each in (leading, dying)))
-        joining.result()
-    assert len(dying.assignment.held) == 2
-    assert held(third) == []
-    # In the middle of its batch.
-    dying.detach()
-    dying.close()
-    back = make("b", orders)
-    others = (leading, third)
-    with ThreadPoolExecutor(1) as pool:
-        joining = pool.submit(back.join, 60)
-        together(*(partial(rejoin_until_joined, each, joining) for each in others))
+        assert len(dying.assignment.held) == 2
+        # In the middle of its batch.
+        dying.detach()
+        dying.close()
+        back = make("b", orders)
+        with ThreadPoolExecutor(1) as pool:
+            joining = pool.submit(back.join, 60)
+            rejoin_until_joined(leading, joining)
 
-    def all_are_assigned():
-        if any(each.rebalance_needed() is not None for each in (back, *others)):
-            together(*(partial(each.rejoin, 60) for each in (back, *others)))
-        return held(back, third) == everything(orders, 4)
+        def all_are_assigned():
+            if any(each.rebalance_needed() is not None for each in (back, leading)):
+                together(*(partial(each.rejoin, 60) for each in (back, leading)))
+            return sorted([*other.assigned, *(tp.partition for tp in held(back))]) == [0, 1, 2, 3]
 
-    wait_until(all_are_assigned, "an owner for each partition", 20)
+        wait_until(all_are_assigned, "an owner for each partition", 20)
+    finally:
+        other.close()
 
 
 def test_strategies_change_in_a_rolling_upgrade(members, topic):

@@ -100,35 +100,41 @@ def other(kafka, orders, group):
     """Starts a plain consumer of the group, which commits nothing; gives the partitions that it has at any time."""
     quick = {"heartbeat.interval.ms": 200, "session.timeout.ms": 2000, "max.poll.interval.ms": 2000}
     config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "enable.auto.commit": False, **quick}
-    consumer = Consumer({**config, "partition.assignment.strategy": "range"})
     assigned: set[int] = set()
     ended = threading.Event()
 
     def on_assign(_, partitions):
         assigned.update(tp.partition for tp in partitions)
 
-    def consume():
-        consumer.subscribe([orders], on_assign=on_assign, on_revoke=lambda *_: assigned.clear())
+    def on_revoke(_, partitions):
+        assigned.difference_update(tp.partition for tp in partitions)
+
+    def consume(strategy):
+        consumer = Consumer({**config, "partition.assignment.strategy": strategy})
+        consumer.subscribe([orders], on_assign=on_assign, on_revoke=on_revoke)
         while not ended.is_set():
             consumer.poll(0.1)
         consumer.close()
 
-    thread = threading.Thread(target=consume)
+    threads: list[threading.Thread] = []
 
-    def start():
-        thread.start()
+    def start(strategy="range"):
+        threads.append(threading.Thread(target=consume, args=(strategy,)))
+        threads[-1].start()
         return assigned
 
     yield start
     ended.set()
-    if thread.ident is not None:
+    for thread in threads:
         thread.join(30)
 
 
-def test_a_part_of_the_partitions_where_another_member_has_the_rest(spark, options, other):
-    theirs = other()
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_part_of_the_partitions_where_another_member_has_the_rest(spark, options, other, strategy):
+    theirs = other(strategy)
     wait_until(lambda: theirs == set(range(PARTITIONS)), "the first member")
-    with kafkagroup.pinned(spark, {**options, "group.members": "1"}, "partition int") as frame:
+    options |= {"group.members": "1", "kafka.partition.assignment.strategy": strategy}
+    with kafkagroup.pinned(spark, options, "partition int") as frame:
         wait_until(lambda: 0 < len(theirs) < PARTITIONS, "the sharing")
         assert {row.partition for row in frame.distinct().collect()} == set(range(PARTITIONS)) - theirs
 
