@@ -196,8 +196,9 @@ class StreamPlanner:
             # offset of Spark's own source, which has no ids of cluster and topics.
             return start
         if not self._owner.still_owned():
-            # The driver was suspended while it planned, and other members may have read these records.
-            return start
+            # The driver was suspended while it planned, and other members may have read these records. To plan nothing
+            # would end a run with Trigger.AvailableNow.
+            raise SlotsRemovedError("The group has removed the slots since the positions were looked up.")
         if self._sink_commits and not start.by_sink:
             # From the sink's first batch on the group's offsets say what the output has, and the batch may run again
             # without partitions that others own then. Other settings have committed before, perhaps not the last batch.

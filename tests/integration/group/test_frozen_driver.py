@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,13 @@ from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.plan import Admission
 from kafka_source.source.read_task import Query, TaskBundle
 from kafkagroup.admin import Groups
-from tests.support.memberships import members_of
+from tests.support.memberships import leave, members_of
 from tests.support.queries import Pipe
 from tests.support.records import produce
+from tests.support.rewinding import Streams
 from tests.support.two_phase import visible
 from tests.support.waiting import wait_until
 
@@ -158,3 +161,29 @@ def test_it_joins_again_and_the_batch_is_committed_unless_it_is_told_to_stop(
     assert committed(kafka, group) == COUNT
     if driver is copies:
         assert sorted(map(int, visible(kafka, sink, COUNT))) == list(range(COUNT))
+
+
+def test_a_run_to_an_end_that_loses_its_place_while_it_plans_plans_again(kafka, settings, topic, group, monkeypatch):
+    source = topic("lost", partitions=PARTITIONS)
+    produce(kafka.bootstrap_servers, source, COUNT)
+    stream = Streams(kafka, source, group).planner(group_members=1)
+    ends = Admission.ends
+
+    def removed(admission: Admission, *arguments: Any, **more: Any) -> dict[TopicPartition, int]:
+        monkeypatch.setattr(Admission, "ends", ends)
+        # What becomes of a driver that stands still here.
+        member = stream._owner.credentials(0)
+        assert member is not None
+        leave(settings, member)
+        wait_until(lambda: not stream._owner.still_owned(), "the driver to notice")
+        return ends(admission, *arguments, **more)
+
+    monkeypatch.setattr(Admission, "ends", removed)
+    try:
+        stream.stop_at_latest()
+        end = stream.next(StreamOffset(), limited=True)
+        assert sum(end.ends.values()) == COUNT
+        assert stream.next(end, limited=True) is end
+        assert committed(kafka, group) == COUNT
+    finally:
+        stream.close()
