@@ -71,8 +71,8 @@ def _commit_before_the_sink(right: Any) -> Any:
 
 
 def _read_through_open_transactions(right: Any) -> Any:
-    async def fetch(client: Any, group: Any, wanted: Any, deadline: Any, *, stable: bool) -> Any:
-        return await right(client, group, wanted, deadline, stable=False)
+    async def fetch(*args: Any, **more: Any) -> Any:
+        return await right(*args, **{**more, "stable": False})
 
     return fetch
 
@@ -374,18 +374,18 @@ FOUND_BY = {
     "fetch offsets that a transaction is about to change": 542,
     "keep positions of before a rebalance": 1,
     "set the group back": 3,
-    "do not rejoin when others wait": 77,
+    "do not rejoin when others wait": 31,
     "take a late InitProducerId for another owner": 710,
     "take a coordinator that lost a member id for a second process": 158,
-    "ask the coordinator of before for ever": 1,
-    "send an empty assignment in a repeated SyncGroup": 56,
+    "ask the coordinator of before for ever": 0,
+    "send an empty assignment in a repeated SyncGroup": 7,
     "commit as nobody in a transaction": 48,
-    "give up after the first error": 9,
+    "give up after the first error": 3,
     "rejoin without a commit of the last batch": 4,
     "do not look for new partitions": 47,
     "give partitions up in the middle of a batch": 32,
     "send heartbeats too seldom": 6,
-    "give a partition to two members": 3,
+    "give a partition to two members": 1,
     "begin new partitions at their end": 0,
     "stop without leaving": 0,
     "commit partitions of other members": 1,
@@ -396,11 +396,11 @@ FOUND_BY = {
     "leave undecided transactions open": 57,
     "abort without a fence": 2042,
     "write in a batch that has ended": 896,
-    "take the id of another attempt": 146,
+    "take the id of another attempt": 344,
     "prepare before the flush": 5,
     "take what comes late for no new data": 140,
     "do not commit again after the epoch has risen": 776,
-    "join again with another instance id": 765,
+    "join again with another instance id": 19,
     "commit offsets in a transaction before the decision": 142,
     "decide in a new epoch": 368,
     "do not look whether the transactions are open": 2912,
