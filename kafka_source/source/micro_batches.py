@@ -8,7 +8,7 @@ plans the records that are new (`stream_planner`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -52,9 +52,9 @@ class MicroBatches(StreamPlanner):
         """Return the input partitions of the batch from `start` to `end`, with the slots' present credentials.
 
         A replay after a restart reads the same ranges in the same input partitions, except for topics that were
-        deleted or created again, with `commit=sink` for what other members have read since, and with `commit=sink` or
-        `commit=task` for partitions that were rewound since. `end` may be an offset of Spark's own source, if the query
-        was moved while a batch was planned and not finished.
+        deleted or created again, with `commit=sink` for what other members have read since, with `commit=sink` or
+        `commit=task` for partitions that were rewound since, and with `commit=task` where the query has other slots.
+        `end` may be an offset of Spark's own source, if the query was moved while a batch was planned and not finished.
 
         Raises:
             DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.
@@ -77,8 +77,9 @@ class MicroBatches(StreamPlanner):
         if is_replay and self._sink_commits:
             planned = self._remaining(planned, end.stream or "")
         elif is_replay and self._options.commit == "task":
-            planned = self._without_rewound(planned)
-            uncommitted = self._of_others(planned)
+            owned = self._owner.commit_and_rejoin({})
+            planned = replay.by_present_slots(self._without_rewound(planned), owned.slots, owned.count)
+            uncommitted = self._of_others(planned, owned.slots)
         cluster = self._cluster.cluster_id()
         begins = self._options.group_start == "starting" and self._options.commit == "task" and not start.partitions
         before = self._owner.committed(sorted(end.partitions)) if begins else {}
@@ -159,15 +160,16 @@ class MicroBatches(StreamPlanner):
         kept = [(one, tuple(r for r in one.ranges if r.topic_partition not in rewound)) for one in planned]
         return [one._replace(ranges=ranges) for one, ranges in kept if ranges]
 
-    def _of_others(self, planned: Iterable[PlannedInput]) -> frozenset[TopicPartition]:
+    def _of_others(
+        self, planned: Iterable[PlannedInput], owned: Collection[TopicPartition]
+    ) -> frozenset[TopicPartition]:
         """Return the partitions of a replayed batch in which its tasks commit nothing.
 
         Others have read on there, or own them now and may do so before the tasks commit. The coordinator would take the
         tasks' commits nevertheless: it asks for a member of this generation, and not for the owner of the partition.
         """
         ends = replay.ends_of(planned)
-        owned = self._owner.commit_and_rejoin({})
         committed = self._owner.committed(sorted(ends))
         return frozenset(
-            tp for tp, end in ends.items() if tp not in owned.slots or (tp in committed and committed[tp].offset > end)
+            tp for tp, end in ends.items() if tp not in owned or (tp in committed and committed[tp].offset > end)
         )

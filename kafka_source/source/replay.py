@@ -88,6 +88,29 @@ def remaining(
     return found
 
 
+def by_present_slots(
+    planned: Iterable[PlannedInput], owned: Mapping[TopicPartition, int], slots: int
+) -> list[PlannedInput]:
+    """Return a batch whose tasks commit, with one input for each slot of now, which reads a partition in one range.
+
+    Tasks that commit as one slot take its transactional id, so they would fence each other. The batch may have been
+    planned with other slots, with pieces of partitions, or without a group.
+
+    Args:
+        planned: The batch as its end offset plans it.
+        owned: The partitions that the query owns now, with their slots.
+        slots: How many slots it has now.
+    """
+    found: dict[int, dict[tuple[TopicPartition, int], Range]] = {}
+    for slot, ranges in planned:
+        for r in ranges:
+            owner = (owned.get(r.topic_partition, slot) if r.replica == 0 else slot) % slots
+            of_slot, copy = found.setdefault(owner, {}), (r.topic_partition, r.replica)
+            before = of_slot.get(copy, r)
+            of_slot[copy] = r._replace(start=min(r.start, before.start), end=max(r.end, before.end))
+    return [PlannedInput(slot, tuple(of_slot.values())) for slot, of_slot in sorted(found.items())]
+
+
 def to_read_again(
     planned: Iterable[PlannedInput], told: Mapping[TopicPartition, tuple[int, int]]
 ) -> list[PlannedInput]:

@@ -172,7 +172,7 @@ class Job:
 
     def planner(self, **options: object) -> MicroBatches:
         """One start of the query, which the test drives itself."""
-        return MicroBatches(self._query(options))
+        return MicroBatches(self.query(options))
 
     def run(self, **options: object) -> list[int]:
         """Start the query, read until nothing is new, and stop; return the values."""
@@ -189,9 +189,10 @@ class Job:
     def read(self, planner: MicroBatches, start: StreamOffset, end: StreamOffset) -> list[int]:
         """What the tasks of a batch read; with `commit=task` they commit."""
         bundles = planner.tasks(start, end)
-        batches = [batch for one in bundles for batch in read_task.read_bundle(one, self._query({}))]
+        batches = [batch for one in bundles for batch in read_task.read_bundle(one, self.query({}))]
         return sorted(int(value.as_py()) for batch in batches for value in batch["value"])
 
-    def _query(self, options: dict[str, object]) -> Query:
+    def query(self, options: dict[str, object]) -> Query:
+        """The query of one start."""
         named = {key.replace("_", "."): str(value) for key, value in options.items()}
         return Query.of({**self.given, **named}, source_schema(headers=False), Where.STREAM)

@@ -18,12 +18,13 @@ from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
-from kafka_source.source import group_member_owner
+from kafka_source.source import group_member_owner, read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query, TaskBundle
 from kafka_source.source.stream import StreamReaderSpark40
 from kafkagroup.admin import Groups
 from tests.support.memberships import held, rejoin_until_joined
+from tests.support.queries import Job
 from tests.support.records import create_again, produce
 from tests.support.waiting import wait_until
 
@@ -206,3 +207,34 @@ def test_nothing_is_committed_or_rejoined_for_a_batch_of_another_cluster(start, 
     assert Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(f"{name}-group") == dict.fromkeys(
         end.partitions, 0
     )
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        {"commit": "task", "group_members": 4},
+        {"commit": "batch", "group_members": 2, "minPartitions": 8},
+        {"group_membership": "false"},
+    ],
+)
+def test_tasks_that_commit_a_batch_that_was_planned_otherwise_do_not_fence_each_other(
+    kafka, topic, group, groups, before
+):
+    name = topic("planned-otherwise", partitions=4)
+    produce(kafka.bootstrap_servers, name, 400)
+    job = Job(kafka, group, subscribe=name, min_records_per_task=1)
+    planner = job.planner(**before)
+    end = planner.next(StreamOffset(), limited=True)
+    planner.close()
+    now: dict[str, object] = {"commit": "task", "group_members": 2}
+    planner, query = job.planner(**now), job.query(now)
+    try:
+        bundles = planner.tasks(StreamOffset(), end)
+        # As Spark runs them: at the same time.
+        running = [read_task.read_bundle(one, query) for one in bundles]
+        begun = [next(one) for one in running]
+        batches = [*begun, *(batch for one in running for batch in one)]
+    finally:
+        planner.close()
+    assert sorted(int(value.as_py()) for batch in batches for value in batch["value"]) == list(range(400))
+    assert sum(groups.committed(group).values()) == 400
