@@ -307,7 +307,9 @@ class JoinRounds:
         if joined.protocol == strategies.PROTOCOL:
             return strategies.lead(joined.members)
         strategy, group = slot.assignor(joined.protocol), self._settings.group
-        led = await leader.lead(self._client, group, strategy, joined, deadline, self._balance.work_lookup)
+        # The rebalances in between have begun anew before this leader's assignment came.
+        since = joined.generation - 1 if slot.assigned_in is None else min(slot.assigned_in, joined.generation - 1)
+        led = await leader.lead(self._client, group, strategy, joined, deadline, since, self._balance.work_lookup)
         self._balance.record_assignment(strategy, led, joined.generation)
         self._topics.record_assignment(led.topics, led.snapshot)
         self._led_generation = joined.generation

@@ -54,7 +54,7 @@ _SIZE = struct.Struct(">i")
 
 
 def hold(
-    assignor: Assignor, group: GroupSubscription, plan: Mapping[str, Assignment], generation: int
+    assignor: Assignor, group: GroupSubscription, plan: Mapping[str, Assignment], generations: range
 ) -> tuple[dict[str, Assignment], dict[str, tuple[TopicPartition, ...]]]:
     """Leave claimed partitions out of the assignments of other members.
 
@@ -63,8 +63,8 @@ def hold(
             one a partition has several owners.
         group: The members' subscriptions.
         plan: The strategy's assignments, by member id.
-        generation: The generation that begins. Only claims of the one before count: in between, another member may have
-            read the partition.
+        generations: The generations whose claims count: from the last one that had assignments, to before the one that
+            begins. Of an older one, another member may have read the partition since.
 
     Returns:
         The assignments, and the partitions that are held for each member that claims some, by member id.
@@ -74,7 +74,7 @@ def hold(
     claims = {
         member: frozenset(subscription.owned)
         for member, subscription in group.items()
-        if subscription.owned and subscription.generation == generation - 1
+        if subscription.owned and subscription.generation in generations
     }
     claimants = Counter(tp for claimed in claims.values() for tp in claimed)
     given = {tp: member for member, assignment in plan.items() for tp in assignment.partitions}
@@ -301,6 +301,7 @@ async def lead(
     assignor: Assignor,
     joined: Joined,
     deadline: Deadline,
+    since: int,
     work: WorkOf | None = None,
 ) -> Led:
     """Compute the assignments of one generation; if that fails, the assignments contain the reason.
@@ -311,6 +312,7 @@ async def lead(
         assignor: The strategy that the group uses.
         joined: The leader's response to JoinGroup.
         deadline: The time limit.
+        since: The generation since which no member has been assigned anything.
         work: Looks up lags and rates for a strategy that weighs them; None: they are unknown.
     """
     started = time.monotonic()
@@ -328,7 +330,7 @@ async def lead(
             cluster = replace(cluster, work=await work(partitions_of(cluster)))
         # In a thread: the assignor may take long for a large group, and the event loop has to send heartbeats.
         plan = await asyncio.get_running_loop().run_in_executor(None, assign, assignor, cluster, group)
-        plan, held = hold(assignor, group, plan, joined.generation)
+        plan, held = hold(assignor, group, plan, range(since, joined.generation))
         for member_id, topics_refused in starved.items():
             reason = refusal(topics_refused, snapshot.refused)
             plan[member_id] = failed(plan[member_id], reason)

@@ -86,6 +86,8 @@ class Slot:
         self._assignors = {assignor.name: copy.deepcopy(assignor) for assignor in assignors}
         self._cooperative = is_cooperative(assignors)
         self._claimed: frozenset[TopicPartition] = frozenset()
+        # The generation in which this slot was a member when it joined last; None: it was none.
+        self.assigned_in: int | None = None
         # The strategy of the last generation in which this slot was assigned partitions.
         self._strategy: str | None = None
 
@@ -131,6 +133,7 @@ class Slot:
         """
         # Claim partitions only while this slot is a member: after it was removed, others may own them.
         known = self.member.membership.is_member
+        self.assigned_in = self.generation if known else None
         wanted = frozenset(topics)
         claimed = tuple(sorted(tp for tp in (*self.assignment.partitions, *self.held) if known and tp in in_flight))
         owned = tuple(tp for tp in self.assignment.partitions if known and self._cooperative and tp.topic in wanted)

@@ -23,7 +23,7 @@ def plan(**given: list[TopicPartition]) -> dict[str, Assignment]:
 def held_of(
     members: dict[str, Subscription], planned: dict[str, Assignment], assignor: Assignor | None = None
 ) -> tuple[dict[str, list[TopicPartition]], dict[str, tuple[TopicPartition, ...]]]:
-    kept, held = hold(assignor or load("range"), members, planned, 7)
+    kept, held = hold(assignor or load("range"), members, planned, range(5, 7))
     return {member: list(assignment.partitions) for member, assignment in kept.items()}, held
 
 
@@ -31,6 +31,10 @@ def test_a_claimed_partition_that_another_member_would_get_is_nobodys_and_held()
     kept, held = held_of(group(a=T[:3], b=[]), plan(a=T[:2], b=T[2:]))
     assert kept == {"a": T[:2], "b": T[3:]}
     assert held == {"a": (T[2],)}
+
+
+def test_a_claim_counts_where_the_generation_after_it_had_no_assignments() -> None:
+    assert held_of(group(5, a=T[:3], b=[]), plan(a=T[:2], b=T[2:]))[1] == {"a": (T[2],)}
 
 
 def test_what_stays_with_its_member_or_is_nobodys_is_not_held() -> None:
@@ -41,7 +45,8 @@ def test_what_stays_with_its_member_or_is_nobodys_is_not_held() -> None:
 @pytest.mark.parametrize(
     ("members", "why"),
     [
-        (group(5, a=T[:2], b=[]), "of an older generation"),
+        (group(4, a=T[:2], b=[]), "of an older generation"),
+        (group(7, a=T[:2], b=[]), "of a group that was deleted, whose numbers have begun again"),
         (group(6, a=T[:2], b=T[:2]), "contradicting"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
