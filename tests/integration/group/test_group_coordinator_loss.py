@@ -168,7 +168,7 @@ def test_a_member_that_was_replaced_before_its_sync_stops(proxied):
     third = members.make("orders", slots=1, leave_on_close=False, session_timeout_ms=6_000)
     # The second could be a process that has ended, until its session would have ended.
     with pytest.raises(RebalanceTimeout, match=r"another member has its instance id .*-app-0.* within 6 s"):
-        third.join(3)
+        third.join(5)
     with pytest.raises(FencedError, match="Another process has joined"):
         third.join(30)
     assert replaced
