@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 import pyarrow as pa
@@ -96,11 +97,16 @@ def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array
     raise AssertionError(column.name)
 
 
+# confluent-kafka decodes the keys of headers. Where one is no text, it returns a list without that item and sets an
+# error, too. CPython's fast calls, from 3.11 on, do not look whether there is one, and the process crashes with the
+# list. A call from C looks.
+_headers_of = methodcaller("headers")
+
+
 def _headers(message: Message) -> list[dict[str, Any]] | None:
     try:
-        headers = message.headers()
+        headers = _headers_of(message)
     except (UnicodeDecodeError, SystemError):
-        # confluent-kafka decodes the keys, and returns the list with the error of one.
         reason = "the key of a header is no UTF-8 text; do not request the column headers, or set engine to native"
         raise _unreadable(message, reason) from None
     return None if headers is None else [{"key": key, "value": value} for key, value in list(headers)]
