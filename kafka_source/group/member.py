@@ -206,6 +206,10 @@ class Member:
             except ConnectionLost as error:
                 problem = error
                 next_step = step(self.membership, member_state.Disconnected())
+            except RetriableError as error:
+                if not deadline.over:
+                    raise
+                raise self._late(deadline, error) from None
 
     async def heartbeat(self, deadline: Deadline) -> Step:
         """Send one heartbeat over the shared connection to the coordinator.
@@ -304,6 +308,7 @@ class Member:
         # The coordinator holds the request until all members have joined or the rebalance timeout has expired.
         parked = settings.rebalance_timeout_ms / 1000 + _PARKED_MARGIN
         answer = await connection.send(request, max(0.001, min(parked, deadline.left)))
+        self._parked = False
         if answer.error_code == NONE:
             chosen = answer.protocol_name or ""
             if chosen not in (name for name, _ in protocols):
@@ -409,16 +414,18 @@ class Member:
         pause = self._client.settings.retry.pause(failed.membership.failures - 1)
         if deadline.left <= pause:
             failing = f"Joining group {self.settings.group} failed within {deadline.seconds:.0f} s"
-            if self._holder_may_end is not None:
-                raise RebalanceTimeout(
-                    f"{failing}: another member has its instance id {self.settings.instance_id}. If that member's "
-                    f"process has ended, its session ends within {self.settings.session_timeout_ms / 1000:.0f} s; if "
-                    "it runs, give each query a kafka.group.instance.id of its own."
-                )
-            raise ConnectionLost(f"{failing}: its coordinator is not available.")
+            raise self._late(deadline, ConnectionLost(f"{failing}: its coordinator is not available."))
         await asyncio.sleep(pause)
 
     def _late(self, deadline: Deadline, problem: RetriableError) -> RetriableError:
+        """Return the error of a join whose time is over, whichever request met the end of it."""
+        if self._holder_may_end is not None:
+            return RebalanceTimeout(
+                f"Joining group {self.settings.group} failed within {deadline.seconds:.0f} s: another member has its "
+                f"instance id {self.settings.instance_id}. If that member's process has ended, its session ends within "
+                f"{self.settings.session_timeout_ms / 1000:.0f} s; if it runs, give each query a "
+                "kafka.group.instance.id of its own."
+            )
         if self.membership.state is State.JOINING and self._parked:
             return RebalanceTimeout(
                 f"Group {self.settings.group} has been rebalancing for {deadline.seconds:.0f} s: other members have "
