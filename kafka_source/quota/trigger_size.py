@@ -1,33 +1,43 @@
 """How many offsets a micro-batch may have so that its trigger takes a wished time (`targetTriggerDuration`). Pure.
 
-The next micro-batch has as many offsets as the last one would have had in that time: offsets x target / duration. A
-trigger has a part that does not depend on the number of its offsets, so a short one says less than the truth. Two sizes
-tell about how long that part takes, and the size grows faster by it. It comes near to its goal from below, and does not
-swing. Nothing is kept over a restart, which may have changed the speed.
+A trigger takes `fixed + cost x offsets` seconds: the line through the recent micro-batches, by the median of all slopes
+(Theil-Sen), which one odd trigger does not move. The next micro-batch has as many offsets as the line allows. Where the
+size cannot follow the line (one offset a partition is the least) and all recent sizes are alike, a larger micro-batch
+shows which part of the time is fixed. Nothing is kept over a restart, which may have changed the speed.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from statistics import median
 
 FIRST_OFFSETS = 1000
 """The first micro-batch of a run: little enough for slow work on each record, and measured before more is read."""
 
 MAX_CHANGE = 10.0
-"""A micro-batch is at most so many times as large or as small as the last: one odd trigger does not decide."""
+"""A micro-batch is at most so many times as large or as small as the previous one: a line is no proof far beyond it."""
 
 _NEAR = 0.25
-"""So near to the goal, half of the difference is taken for chance."""
+"""A trigger that differs from its goal by at most this part of it meets the goal."""
 
-_COMPARABLE = 2.0
-"""Two micro-batches of which one is so many times as large tell how long a trigger takes that reads nothing."""
+_ODD = 1.5
+"""A trigger that takes so many times what the line says is odd. Two in a row show that the speed has changed."""
+
+_COMPARABLE = 1.5
+"""Two micro-batches of which one is so many times as large have a slope."""
+
+_REMEMBERED = 10
+"""The micro-batches through which the line goes."""
+
+_PROBE_AFTER = 3
+"""So many alike micro-batches that miss the goal are followed by one of twice the size."""
+
+_PROBE_AGAIN = 30
+"""So many triggers later what was learned about the fixed part is old."""
 
 _OVER_FIXED = 1.25
-"""A trigger gets so many times what it takes at least: smaller micro-batches would not be quicker, only read less."""
-
-_TRUSTED_TRIGGERS = 20
-"""For so many triggers a fixed time above the target is believed. Then half a micro-batch shows whether it still is."""
+"""A trigger gets so many times its fixed part at least: smaller micro-batches would not be quicker, only read less."""
 
 _WAITED_SECONDS = 0.1
 """With an interval, Spark starts a trigger that waited at a multiple of it since 1970, and asks us soon after."""
@@ -57,25 +67,48 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """How long a trigger takes: `fixed + cost x offsets`.
+
+    Attributes:
+        fixed: Seconds however few offsets there are.
+        cost: Seconds for each offset.
+    """
+
+    fixed: float
+    cost: float
+
+    def seconds(self, offsets: int) -> float:
+        """Return how long a trigger of so many offsets takes."""
+        return self.fixed + self.cost * offsets
+
+
+_Point = tuple[int, float]
+"""The offsets of a micro-batch, and the seconds of its trigger."""
+
+
+@dataclass(frozen=True, slots=True)
 class TriggerSize:
-    """How many offsets the next micro-batch may have, and what the ones before have shown.
+    """How many offsets the next micro-batch may have, and what the previous ones have shown.
 
     Attributes:
         target: How long a trigger should take, in seconds.
-        limit: The most offsets of the next micro-batch.
+        limit: The maximum number of offsets of the next micro-batch.
         after_reading: How many times as long as its reading a trigger takes with what comes after, such as the sink's
             commit.
-        fixed: Seconds that a trigger takes however few offsets it has, as last measured; 0: too few to matter.
-        compared: The offsets of an earlier micro-batch, and the seconds of its trigger, for `fixed`.
-        since_compared: The number of triggers since `fixed` was measured.
+        fixed: The fixed part of a trigger when it was last known, in seconds.
+        points: The recent micro-batches, the latest last.
+        unknown_for: The number of triggers since the fixed part was known.
+        least: What the smallest possible micro-batch takes, if that is longer than the target; else None.
     """
 
     target: float
     limit: int = FIRST_OFFSETS
     after_reading: float = 1.0
     fixed: float = 0.0
-    compared: tuple[int, float] | None = None
-    since_compared: int = 0
+    points: tuple[_Point, ...] = ()
+    unknown_for: int = _PROBE_AGAIN
+    least: float | None = None
 
     @property
     def goal(self) -> float:
@@ -84,20 +117,33 @@ class TriggerSize:
 
     def after(self, batch: Measured) -> TriggerSize:
         """Return the size of the next micro-batch."""
-        learned = self._with_after_reading(batch)._with_fixed(batch)
-        goal, seconds = learned.goal, learned._work(batch)
-        change = goal / max(seconds, 1e-3)
-        if goal == self.target and 1 - _NEAR <= seconds / goal <= 1 + _NEAR:
-            change = math.sqrt(change)
-        elif seconds < goal:
-            # Beyond the fixed part the time grows with the offsets. That part is an estimate: half of it is believed.
-            beyond = (goal - learned.fixed) / max(seconds - learned.fixed, 1e-3)
-            change = math.sqrt(change * min(MAX_CHANGE, beyond))
-        elif goal > self.target and learned.since_compared >= _TRUSTED_TRIGGERS:
-            change = 1 / _COMPARABLE
-        change = min(MAX_CHANGE, max(1 / MAX_CHANGE, change))
-        # Rounded down: 13 offsets that should be 12.5 would stay 13, and their trigger too long, for ever.
-        return replace(learned, limit=max(1, math.floor(batch.offsets * change)))
+        size = replace(self, after_reading=self._after_reading(batch))
+        latest = batch.offsets, max(size._work(batch), 1e-3)
+        if latest[0] < self.limit / 2 and latest[1] <= self.goal:
+            # A quiet topic: a micro-batch far below the limit says nothing against it.
+            return size
+        # Triggers that waited were taken for shorter than they are, as long as the time after the reading was unknown.
+        earlier = self.points if size.after_reading <= _ODD * self.after_reading else ()
+        points = _without_former_speed((*earlier, latest), self.fixed)[-_REMEMBERED:]
+        line, known = line_through(points, self.fixed), bool(_slopes(points))
+        size = replace(size, points=points, fixed=line.fixed, unknown_for=0 if known else self.unknown_for + 1)
+        return size._with_limit(latest, line, may_be_smaller=1 < latest[0] <= self.limit)
+
+    def _with_limit(self, latest: _Point, line: Line, *, may_be_smaller: bool) -> TriggerSize:
+        offsets, seconds = latest
+        wanted = (self.goal - line.fixed) / max(line.cost, 1e-12)
+        usual = median(seconds for _, seconds in self.points[-_PROBE_AFTER:])
+        too_long = usual > (1 + _NEAR) * self.goal and not may_be_smaller
+        # One more offset would be a quarter more at least.
+        too_short = usual < (1 - _NEAR) * self.goal and wanted < offsets + 1 <= 1 / _NEAR
+        if (too_long or too_short) and len(self.points) >= _PROBE_AFTER and self.unknown_for >= _PROBE_AGAIN:
+            wanted = max(wanted, 2 * offsets)
+        elif seconds > _ODD * self.goal:
+            wanted = min(wanted, offsets * self.goal / seconds)
+        wanted = min(offsets * MAX_CHANGE, max(offsets / MAX_CHANGE, wanted))
+        least = usual if too_long else line.fixed if self.goal > self.target else None
+        # What is a whole number but for the error of floating point stays it.
+        return replace(self, limit=max(1, math.floor(wanted + 1e-6)), least=least)
 
     def _work(self, batch: Measured) -> float:
         """Return the seconds of a trigger without those in which Spark waited for the interval."""
@@ -108,21 +154,33 @@ class TriggerSize:
             return min(batch.seconds, self.target)
         return min(batch.seconds, batch.reading * self.after_reading)
 
-    def _with_after_reading(self, batch: Measured) -> TriggerSize:
+    def _after_reading(self, batch: Measured) -> float:
         if batch.reading is None or batch.may_have_waited:
-            return self
-        return replace(self, after_reading=max(1.0, batch.seconds / max(batch.reading, 1e-3)))
+            return self.after_reading
+        return max(1.0, batch.seconds / max(batch.reading, 1e-3))
 
-    def _with_fixed(self, batch: Measured) -> TriggerSize:
-        now = batch.offsets, self._work(batch)
-        before = self.compared or now
-        (few, less), (many, more) = sorted((before, now))
-        if many >= _COMPARABLE * few and more >= (1 - _NEAR) * less:
-            # The line through both, at 0 offsets. Where the larger one was much quicker, the speed has changed.
-            fixed = min(less, max(0.0, (less * many - more * few) / (many - few)))
-            return replace(self, fixed=fixed, compared=now, since_compared=0)
-        # Sizes that shrink slowly are compared with the first of them, as long as their triggers are not longer, and
-        # not far shorter than in proportion: then the speed has changed, and the first one says nothing any more.
-        in_proportion = before[1] * now[0] / before[0]
-        shrinks = now[0] < before[0] and (1 - _NEAR) * in_proportion <= now[1] <= before[1]
-        return replace(self, compared=before if shrinks else now, since_compared=self.since_compared + 1)
+
+def line_through(points: tuple[_Point, ...], fixed: float) -> Line:
+    """Return the line through these micro-batches; where their sizes are alike, with a fixed part that is given."""
+    if slopes := _slopes(points):
+        slope = median(slopes)
+        fixed = median(seconds - slope * offsets for offsets, seconds in points)
+    fixed = min(max(0.0, fixed), *(seconds for _, seconds in points))
+    return Line(fixed, median((seconds - fixed) / offsets for offsets, seconds in points))
+
+
+def _slopes(points: tuple[_Point, ...]) -> list[float]:
+    return [
+        (seconds - less) / (offsets - few)
+        for few, less in points
+        for offsets, seconds in points
+        if offsets >= _COMPARABLE * few
+    ]
+
+
+def _without_former_speed(points: tuple[_Point, ...], fixed: float) -> tuple[_Point, ...]:
+    if len(points) < 3:
+        return points
+    line = line_through(points[:-2], fixed)
+    odd = [seconds / max(line.seconds(offsets), 1e-9) for offsets, seconds in points[-2:]]
+    return points[-2:] if min(odd) > _ODD or max(odd) < 1 / _ODD else points

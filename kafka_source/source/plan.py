@@ -173,11 +173,11 @@ class Admission:
         now, ended = self._clock(), None if self._quota is None else self._quota.tasks_done_at()
         reading = None if ended is None or ended <= since else ended - since
         before, self._size = self._size, self._size.after(Measured(offsets, now - since, reading, self._wall_clock()))
-        if self._size.goal > self._size.target == before.goal:
+        if self._size.least is not None and before.least is None:
             log.warning(
                 "A trigger takes about %.1f s however few records it has, so targetTriggerDuration (%g s) cannot be "
                 "met; set it to twice that time or more",
-                self._size.fixed,
+                self._size.least,
                 self._size.target,
             )
 
