@@ -71,7 +71,6 @@ def spark_application(name: str, servers: str, checkpoint: str) -> None:
             .option("group.members", 1)
             .option("kafka.partition.assignment.strategy", "copartition,range")
             # Stop if a consumer of the new protocol (KIP-848) joins: the brokers would assign the topics apart.
-            .option("group.on.converted", "refuse")
             .option("kafka.heartbeat.interval.ms", 500)
             .option("group.membership", "true")
             .option("startingOffsets", "earliest")

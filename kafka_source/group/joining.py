@@ -38,7 +38,7 @@ from kafka_source.group.requests import (
     STABLE,
     DescribedMember,
     describe,
-    describe_assigned_by_brokers,
+    describe_consumer_protocol,
 )
 from kafka_source.group.slot import Slot
 from kafka_source.group.topics import SubscribedTopics
@@ -60,11 +60,10 @@ _MAX_POLL = 0.25
 _POLL_PER_SLOT = 0.004
 # Seconds after which a newcomer asks whether the group, whose members it waits for, will refuse it.
 _ASK_AFTER_SECONDS = 15.0
-# Seconds for which the first join waits until the brokers have computed the assignment and others have given up theirs.
-_SHARE_SECONDS = 20.0
 # Seconds for which a member that comes back waits for the rebalance that gives partitions without an owner away.
 _HANDOVER_SECONDS = 2.0
 _NO_COMMON_STRATEGY = "no strategy in common with the group"
+_CONVERTED = "the brokers assign the partitions of the group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,6 @@ class JoinRounds:
         self._topics, self._heartbeats, self._balance = topics, heartbeats, balance
         self._others, self._siblings = OtherMembers(client, settings), siblings
         self._in_flight, self._leave = in_flight, leave
-        self._brokers_assign = False
         # The group's strategy before the slots joined it.
         self._present: str | None = None
         self._led_generation = -1
@@ -181,7 +179,6 @@ class JoinRounds:
         """
         async with self._announce_join():
             cause = reason
-            patience = Deadline(min(_SHARE_SECONDS, deadline.left))
             rounds = 0
             while rounds < _MAX_ROUNDS:
                 topics = await self._topics.look_up(deadline)
@@ -191,15 +188,11 @@ class JoinRounds:
                     await self._wait_for_next_generation(deadline)
                     continue
                 rounds += 1
-                self._check_who_assigns()
                 raise_failed_assignment(self._settings.group, self._slots)
                 if moved:
                     # Cooperative rebalancing (KIP-429): the leader assigns revoked partitions to their new owners only
                     # after the previous owners have rejoined without them.
                     reason = Reason(reason.cause, "partitions were revoked")
-                    continue
-                if fresh and self._brokers_assign and not await self._assignment_complete(patience):
-                    reason = Reason(reason.cause, "the brokers have assigned more")
                     continue
                 again = await self._reason_to_join_again(topics, deadline) if fresh else None
                 if again is None:
@@ -213,7 +206,7 @@ class JoinRounds:
                     await self._leave(again.text, deadline)
             if self._others.unclear:
                 await self._others.look_up(topics, member_ids(self._slots))
-            return JoinedGroup(assignment_of(self._slots, by_brokers=self._brokers_assign), cause)
+            return JoinedGroup(assignment_of(self._slots), cause)
 
     @contextlib.asynccontextmanager
     async def _announce_join(self) -> AsyncIterator[None]:
@@ -278,6 +271,8 @@ class JoinRounds:
         while True:
             in_flight = self._in_flight()
             state = await slot.member.join(slot.subscribe(topics, in_flight), lead, deadline, reason)
+            if not slot.member.last_join.leader:
+                raise await self._refusal_of_converted_group(deadline)
             if slot.member.last_join.protocol == strategies.PROTOCOL:
                 self._raise_if_refused(slot)
                 self._warn_of_refused(slot)
@@ -335,6 +330,20 @@ class JoinRounds:
             "those of a run that was killed are gone when their kafka.session.timeout.ms is over",
         )
 
+    async def _refusal_of_converted_group(self, deadline: Deadline) -> KafkaGroupError:
+        """Leave a group whose partitions the brokers assign, and return the error that names its other members."""
+        try:
+            found = await describe_consumer_protocol(self._client, self._settings.group, deadline)
+            ours = member_ids(self._slots)
+            others = [] if found is None else [m for m in found.members if m.member_id not in ours]
+        except KafkaGroupError as error:
+            # For example without the right to describe the group.
+            log.info("describe group=%s: %s", self._settings.group, error)
+            others = []
+        await self._leave_refused(_CONVERTED)
+        names = [f"{m.instance_id or m.member_id} ({m.client_id} at {m.client_host})" for m in others]
+        return strategies.refusal_of_converted_group(self._settings.group, names)
+
     def _raise_if_refused(self, slot: Slot) -> None:
         why = strategies.why_refused(decode_assignment(slot.member.state_bytes))
         if why is not None:
@@ -348,9 +357,9 @@ class JoinRounds:
             reason=f"{why}. Nothing was committed",
         )
 
-    async def _leave_refused(self) -> None:
+    async def _leave_refused(self, reason: str = _NO_COMMON_STRATEGY) -> None:
         try:
-            await self._leave(_NO_COMMON_STRATEGY, Deadline(_CLOSE_SECONDS))
+            await self._leave(reason, Deadline(_CLOSE_SECONDS))
         except KafkaGroupError as error:
             log.warning("leave group=%s failed: slots stay until their sessions end: %s", self._settings.group, error)
 
@@ -403,49 +412,6 @@ class JoinRounds:
             pause = self._longer(pause)
 
     # ---- does the assignment match?
-
-    def _check_who_assigns(self) -> None:
-        """Say that the brokers assign the partitions, if they do; see `strategies`.
-
-        Raises:
-            InvalidConfigurationError: None of the strategies is one that the brokers can replace, and the query is not
-                to go on without it; or the query refuses such groups.
-        """
-        if not any(slot.assigned_by_brokers for slot in self._slots):
-            if self._brokers_assign:
-                strategy = self._slots[0].member.last_join.protocol
-                log.warning("%s", strategies.end_of_conversion(self._settings.group, strategy))
-            self._brokers_assign = False
-            return
-        refuses = self._settings.refuses_conversion
-        problem = strategies.refusal_of_conversion(self._settings.group, self._strategies, whatever=refuses)
-        if problem is not None and not self._settings.without_strategy:
-            raise problem
-        if not self._brokers_assign:
-            log.warning("%s", strategies.conversion_warning(self._settings.group, self._strategies))
-        self._brokers_assign = True
-
-    async def _assignment_complete(self, patience: Deadline) -> bool:
-        """Return whether the slots have all that the brokers mean for them; if not, when it is time to rejoin.
-
-        Brokers compute assignments with some delay (KIP-1263), and answer a join before that with the assignment of
-        before, which is empty for a new member. A batch joins only once.
-        """
-        ours = member_ids(self._slots)
-        while not patience.over:
-            try:
-                described = await describe_assigned_by_brokers(self._client, self._settings.group, patience)
-            except KafkaGroupError as error:
-                # For example without the right to describe the other members' topics. A stream rejoins when it has to.
-                log.info("describe group=%s: %s", self._settings.group, error)
-                return True
-            if described is None or ours <= described.settled:
-                return True
-            await self._wait_for_rebalance(Deadline(_MAX_POLL))
-            if any(slot.member.membership.state is not State.STABLE for slot in self._slots):
-                return False
-        # Another member does not give its partitions up. They are read by it, or later by this query.
-        return True
 
     async def _reason_to_join_again(self, topics: Sequence[str], deadline: Deadline) -> Reason | None:
         """Return why the first join has not brought all that is meant for the slots, or None if it has."""
@@ -514,12 +480,8 @@ def nobody_reads(slots: Sequence[Slot]) -> bool:
 
 
 def one_generation(slots: Sequence[Slot]) -> bool:
-    """Return whether all slots are in one generation.
-
-    Where the brokers assign, a slot gets its next epoch only when it has given up what it holds: when the batch in
-    flight is committed. Such slots do not count.
-    """
-    return len({slot.generation for slot in slots if not (slot.assigned_by_brokers and slot.held)}) <= 1
+    """Return whether all slots are in one generation."""
+    return len({slot.generation for slot in slots}) <= 1
 
 
 def raise_failed_assignment(group: str, slots: Sequence[Slot]) -> None:
@@ -530,18 +492,12 @@ def raise_failed_assignment(group: str, slots: Sequence[Slot]) -> None:
             raise AssignmentFailed(f"The leader of group {group} could not assign partitions: {reason}.")
 
 
-def assignment_of(slots: Sequence[Slot], *, by_brokers: bool) -> GroupAssignment:
-    """Return what the slots have, as one assignment.
-
-    Args:
-        slots: Slots that have joined.
-        by_brokers: Whether the brokers have assigned it.
-    """
+def assignment_of(slots: Sequence[Slot]) -> GroupAssignment:
+    """Return the assignment of slots that have joined one generation."""
     joined = [slot.member.last_join for slot in slots]
     return GroupAssignment(
-        # Slots may have different epochs where the brokers assign; each slot's credentials have its own.
         generation=max(one.generation for one in joined),
-        assignor=strategies.BROKERS if by_brokers else joined[0].protocol,
+        assignor=joined[0].protocol,
         leading=any(slot.leading for slot in slots),
         slots=tuple(slot.slot_assignment() for slot in slots),
     )

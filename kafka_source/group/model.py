@@ -73,9 +73,6 @@ class GroupSettings:
         is_asked_for: Whether the user has set `group.membership=true`, so that other members are no surprise.
         rewinds: Whether the group may be rewound while the slots are members: they rejoin between micro-batches and
             then ask for the group's offsets; see `strategies`.
-        without_strategy: Whether to go on, with a warning, in a group whose partitions the brokers assign, although the
-            query may rely on its strategy; see `strategies`.
-        refuses_conversion: Whether to stop with an error in such a group whatever the strategies are.
         remote_assignor: `group.remote.assignor`, with the consumer protocol; None: the group's.
     """
 
@@ -94,8 +91,6 @@ class GroupSettings:
     driver: str | None = None
     is_asked_for: bool = False
     rewinds: bool = False
-    without_strategy: bool = False
-    refuses_conversion: bool = False
     remote_assignor: str | None = None
 
     def instance_id(self, slot: int) -> str | None:
@@ -205,8 +200,6 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool, stati
         is_asked_for=options.group_membership is True,
         # With redundant.emit=all each query has positions of its own, and a batch asks for the offsets only once.
         rewinds=stream and options.redundant_emit != "all",
-        without_strategy=options.group_on_converted == "continue",
-        refuses_conversion=options.group_on_converted == "refuse",
         remote_assignor=options.group_remote_assignor,
     )
 

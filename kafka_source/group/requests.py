@@ -100,15 +100,12 @@ class GroupDescription:
         protocol_type: Its protocol type: "consumer" for consumers.
         protocol: The assignor that it uses.
         members: Its members.
-        settled: Where the brokers assign, the ids of the members that have all that is meant for them in the group's
-            present epoch; else empty.
     """
 
     state: str
     protocol_type: str
     protocol: str
     members: tuple[DescribedMember, ...]
-    settled: frozenset[str] = frozenset()
 
     def member_id_of(self, instance_id: str | None) -> str | None:
         """Return the current member id of a static member; None if the group has no such member."""
@@ -182,8 +179,7 @@ async def describe_assigned_by_brokers(client: KafkaClient, group: str, deadline
         )
         for m in found.members
     )
-    settled = frozenset(m.member_id for m in found.members if _is_settled(found, m))
-    return GroupDescription(found.group_state, CONSUMER, found.assignor_name, tuple(members), settled)
+    return GroupDescription(found.group_state, CONSUMER, found.assignor_name, tuple(members))
 
 
 async def describe_consumer_protocol(
@@ -216,14 +212,6 @@ async def describe_consumer_protocol(
     except InvalidConfigurationError:
         # The brokers are too old to know the consumer protocol.
         return None
-
-
-def _is_settled(
-    group: ConsumerGroupDescribeResponse.DescribedGroup, member: ConsumerGroupDescribeResponse.DescribedGroup.Member
-) -> bool:
-    if not group.group_epoch == group.assignment_epoch == member.member_epoch:
-        return False
-    return sorted(_partitions(member.assignment)) == sorted(_partitions(member.target_assignment))
 
 
 def _topics(metadata: bytes) -> frozenset[str] | None:

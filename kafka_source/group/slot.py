@@ -40,7 +40,7 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group import strategies
 from kafka_source.group.leader import without_held
-from kafka_source.group.member import Joined, Member, MemberSettings
+from kafka_source.group.member import Member, MemberSettings
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.model import GroupSettings, SlotAssignment
 from kafka_source.group.requests import commit_offsets, fetch_entries, leave_group
@@ -98,19 +98,14 @@ class Slot:
 
     @property
     def generation(self) -> int:
-        """The generation in which this slot last joined; where the brokers assign, the epoch of this slot alone."""
+        """The generation in which this slot last joined."""
         return self.member.membership.generation
 
     @property
-    def assigned_by_brokers(self) -> bool:
-        """Whether the brokers have made this slot's assignment; see `strategies`."""
-        return self.member.joined is not None and not self.member.joined.leader
-
-    @property
     def hands_over(self) -> bool:
-        """Whether a partition moves in two rebalances: with a cooperative assignor (KIP-429), or by the brokers."""
-        joined = self.member.joined
-        return joined is not None and self._moves_in_two_steps(joined)
+        """Whether a partition moves in two rebalances, as with a cooperative assignor (KIP-429)."""
+        assignor = self._assignor_in_use
+        return assignor is not None and RebalanceProtocol.COOPERATIVE in assignor.protocols
 
     def assignor(self, name: str) -> Assignor:
         """Return this slot's assignor of the name that the group chose."""
@@ -170,7 +165,7 @@ class Slot:
         if joined is not None and assignor is not None:
             assignor.on_assignment(self.assignment, joined.generation)
         revoked = self._claimed - frozenset(self.assignment.partitions)
-        if joined is None or not self._moves_in_two_steps(joined):
+        if not self.hands_over:
             # What an eager strategy took away without holding it has an owner already.
             self.held = held
             return False
@@ -201,16 +196,9 @@ class Slot:
 
     @property
     def _assignor_in_use(self) -> Assignor | None:
-        """The assignor that made the assignment; None before the first join, and where the brokers made it."""
+        """The assignor that made the assignment; None before the first join."""
         joined = self.member.joined
-        return None if joined is None or self.assigned_by_brokers else self._assignors.get(joined.protocol)
-
-    def _moves_in_two_steps(self, joined: Joined) -> bool:
-        if not joined.leader:
-            # The brokers give a claimed partition to its next owner when this slot has rejoined without the claim.
-            return True
-        assignor = self._assignors.get(joined.protocol)
-        return assignor is not None and RebalanceProtocol.COOPERATIVE in assignor.protocols
+        return None if joined is None else self._assignors.get(joined.protocol)
 
     def credentials(self) -> SlotCredentials:
         """Return the credentials with which a task acts as this slot."""
@@ -223,7 +211,6 @@ class Slot:
             settings.instance_id,
             self.number,
             tuple(tp for tp in _sorted(self.assignment.partitions) if tp not in replicas),
-            per_member_epoch=self.assigned_by_brokers,
         )
 
     async def handle_commit_error(self, used: SlotCredentials, code: int) -> None:

@@ -19,7 +19,6 @@ from kafka_source.options.kinds import (
     DecodedColumn,
     Emit,
     EndingWord,
-    GroupOnConverted,
     GroupOnLost,
     GroupOnOlderCheckpoint,
     GroupProtocol,
@@ -309,17 +308,6 @@ class ReadOptions(ValueOptions):
         "It has no effect where others have committed further offsets: the query follows these with a warning.",
         default="stop",
         where=Where.STREAM,
-    )
-    group_on_converted: GroupOnConverted = option(
-        "group.on.converted",
-        kinds.GROUP_ON_CONVERTED,
-        "What to do when a consumer of the new rebalance protocol (KIP-848) has converted the group, so that the "
-        "brokers assign its partitions and `kafka.partition.assignment.strategy` has no effect: `stop` with an error "
-        "if none of the query's strategies is range, roundrobin, sticky or cooperative-sticky, `refuse` with an error "
-        "whatever the strategies are, or `continue` with a warning. Choose `refuse` with `copartition,range`: `range` "
-        "keeps topics together and the brokers do not. Choose `continue` if the query does not rely on co-partitioned "
-        "topics, copies, weights or racks.",
-        default="stop",
     )
     session_timeout_ms: int | None = option(
         "kafka.session.timeout.ms",
@@ -614,6 +602,9 @@ class Refused:
 
 
 REFUSED: Mapping[str, Refused] = {
+    "group.on.converted": Refused(
+        Where.READ, "", "a classic query ends in a group whose partitions the brokers assign; use kafka.group.protocol"
+    ),
     "kafka.auto.offset.reset": Refused(
         Where.READ, "Kafka option 'auto.offset.reset' is not supported", "use startingOffsets"
     ),

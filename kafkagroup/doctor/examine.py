@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import KafkaGroupError
+from kafka_source.errors import AuthenticationError, KafkaGroupError
+from kafka_source.group.requests import describe_consumer_protocol
 from kafka_source.kafka_client import Broker, Deadline, KafkaClient, parse_servers
 from kafkagroup.doctor import rights
 from kafkagroup.doctor.brokers import advertised_finding, broker_findings, clock_finding, newest_timestamp
@@ -61,7 +62,8 @@ def examine(
         bootstrap, brokers, cluster_id = _brokers(client_settings, seconds)
         findings += bootstrap
         if brokers:
-            wanted = _Wanted(topics, output_topics, group, transactional_id)
+            is_classic = client_settings.get("group.protocol") != "consumer"
+            wanted = _Wanted(topics, output_topics, group, transactional_id, is_classic=is_classic)
             findings += _in_cluster(client_settings, wanted)
     if spark is not None:
         findings += _executors(spark, found, client_settings, brokers, cluster_id, seconds)
@@ -70,12 +72,16 @@ def examine(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The work that the user plans in the cluster; the fields are arguments of `examine`."""
+    """The work that the user plans in the cluster; the fields are arguments of `examine`.
+
+    `is_classic`: whether a member of `group` is one of the classic protocol.
+    """
 
     topics: Collection[str]
     output_topics: Collection[str]
     group: str | None
     transactional_id: str | None
+    is_classic: bool
 
 
 def _brokers(settings: Settings, seconds: float) -> tuple[list[Finding], tuple[Broker, ...], str | None]:
@@ -130,6 +136,8 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
         allowed = await rights.group_rights(client, wanted.group, deadline)
         purpose = "to join the group and to commit offsets"
         findings.append(rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, purpose))
+        if wanted.is_classic and allowed.operations is not None:
+            findings += await _protocol_finding(client, wanted.group, deadline)
         # The offsets of a group are committed in transactions, whose ids begin with the group's name.
         allowed = await rights.transactional_id_rights(client, f"{wanted.group}-doctor", deadline)
         finding = rights.right_finding(f"rights: {allowed.resource}", both, allowed, "to commit in transactions")
@@ -145,6 +153,20 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
         purpose = "by an exactly-once sink for its decisions"
         findings.append(rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, purpose))
     return findings
+
+
+async def _protocol_finding(client: KafkaClient, group: str, deadline: Deadline) -> list[Finding]:
+    """Return a warning for a classic member, if the brokers assign the partitions of the group."""
+    try:
+        found = await describe_consumer_protocol(client, group, deadline)
+    except AuthenticationError:
+        # `rights` says which right is missing.
+        return []
+    if found is None or not found.members:
+        return []
+    happened = "It has members of the consumer protocol (KIP-848), so the brokers assign its partitions."
+    advice = "Set kafka.group.protocol=consumer: a classic query ends in such a group."
+    return [Finding(f"group {group}", "warn", happened, advice)]
 
 
 def _executors(

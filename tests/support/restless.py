@@ -254,9 +254,7 @@ class Spark(Reader):
         return found
 
 
-def spark_queries(
-    servers: str, topic: str, group: str, folder: Path, protocol: str = "classic", **more: object
-) -> list[Reader]:
+def spark_queries(servers: str, topic: str, group: str, folder: Path, **more: object) -> list[Reader]:
     """Two queries of a group with two slots each; the first has an instance id and stays a member between its runs.
 
     Args:
@@ -264,7 +262,6 @@ def spark_queries(
         topic: The topic that the group reads.
         group: The group.
         folder: Where the queries' files are.
-        protocol: Of the second query; the first is a classic one.
         more: Further options of both, with `_` for `.` in their names.
     """
     options = {
@@ -275,11 +272,11 @@ def spark_queries(
         "startingOffsets": "earliest",
         **{name.replace("_", "."): value for name, value in more.items()},
     }
-    classic = {**options, "kafka.session.timeout.ms": 10_000, "kafka.heartbeat.interval.ms": 500}
-    second = classic if protocol == "classic" else {**options, "kafka.group.protocol": protocol}
+    if more.get("kafka_group_protocol") != "consumer":
+        options |= {"kafka.session.timeout.ms": 10_000, "kafka.heartbeat.interval.ms": 500}
     return [
-        Spark("static", folder / "static", {**classic, "kafka.group.instance.id": f"{topic}-static"}),
-        Spark("dynamic", folder / "dynamic", second),
+        Spark("static", folder / "static", {**options, "kafka.group.instance.id": f"{topic}-static"}),
+        Spark("dynamic", folder / "dynamic", options),
     ]
 
 

@@ -54,10 +54,9 @@ def test_a_java_application_is_rolled_to_the_new_protocol_and_back_beside_a_stre
         kafka,
         name,
         kafka_group_id=group,
+        kafka_group_protocol="consumer",
         group_members=2,
         startingOffsets="earliest",
-        kafka_session_timeout_ms=10_000,
-        kafka_heartbeat_interval_ms=300,
     )
     out = tmp_path / "out"
     writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -96,12 +95,11 @@ def test_a_java_application_is_rolled_to_the_new_protocol_and_back_beside_a_stre
 
 @pytest.mark.long
 @pytest.mark.timeout(SECONDS + 900)
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_nothing_is_lost_and_only_what_was_not_committed_is_read_twice(kafka, topic, tmp_path, capsys, protocol):
+def test_nothing_is_lost_and_only_what_was_not_committed_is_read_twice(kafka, topic, tmp_path, capsys):
     """Six applications come and go, three clients, both protocols; each is killed, frozen or leaves at any moment.
 
-    Kafka's VerifiableProducer writes, and its VerifiableConsumer is one of the members of the consumer protocol. One of
-    our queries is a classic static member, the other one a member of `protocol`.
+    Kafka's VerifiableProducer writes, and its VerifiableConsumer is one of the members of the consumer protocol. So are
+    our queries; one has static members.
 
     How often a record may be read: once, and once more for each time that an application gave it up uncommitted. The
     next owner begins at the committed offset, so a reading that was committed is never followed by another one, with
@@ -126,7 +124,7 @@ def test_nothing_is_lost_and_only_what_was_not_committed_is_read_twice(kafka, to
     group, servers = f"{name}-group", kafka.bootstrap_servers
     groups = Groups(Settings({"bootstrap.servers": servers}))
     readers: list[Reader] = [
-        *spark_queries(servers, name, group, tmp_path, protocol, log_level="info"),
+        *spark_queries(servers, name, group, tmp_path, kafka_group_protocol="consumer", log_level="info"),
         Java("java-classic", tmp_path / "java-classic", servers, group, name, "range", COMMIT_MS),
         Verifiable("verifiable-consumer", tmp_path / "verifiable", servers, group, name),
         Librdkafka("librdkafka-classic", tmp_path / "rd-classic", servers, group, name, "classic", COMMIT_MS),

@@ -62,13 +62,6 @@ def test_slots_of_one_generation_are_settled(make: Make) -> None:
     assert not one_generation([make(0, 4), make(1, 5)])
 
 
-def test_a_slot_that_the_brokers_let_wait_for_its_batch_may_be_an_epoch_behind(make: Make) -> None:
-    waiting, ahead = make(0, 4, leader=""), make(1, 5, leader="")
-    assert not one_generation([waiting, ahead])
-    waiting.held = (P[0],)
-    assert one_generation([waiting, ahead])
-
-
 def test_nobody_reads_in_a_generation_of_the_rewinds_protocol(make: Make) -> None:
     assert not nobody_reads([make(0, 4), make(1, 4)])
     assert nobody_reads([make(0, 4), make(1, 4, protocol=strategies.PROTOCOL)])
@@ -76,12 +69,10 @@ def test_nobody_reads_in_a_generation_of_the_rewinds_protocol(make: Make) -> Non
 
 def test_the_assignment_of_all_slots_says_who_leads_and_who_assigned(make: Make) -> None:
     slots = [make(0, 4, partitions=(0, 1)), make(1, 4, partitions=(2,))]
-    found = assignment_of(slots, by_brokers=False)
+    found = assignment_of(slots)
     assert (found.generation, found.assignor, found.leading) == (4, "range", True)
     assert [slot.partitions for slot in found.slots] == [(P[0], P[1]), (P[2],)]
     assert member_ids(slots) == {"m0", "m1"}
-    apart = assignment_of([make(0, 4, leader=""), make(1, 6, leader="")], by_brokers=True)
-    assert (apart.generation, apart.assignor, apart.leading) == (6, strategies.BROKERS, False)
 
 
 def test_a_failed_assignment_is_an_error_with_the_leaders_reason(make: Make) -> None:

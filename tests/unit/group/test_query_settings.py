@@ -19,11 +19,3 @@ def options(**given):
 )
 def test_there_are_as_many_slots_as_partitions_up_to_a_bound_or_as_the_option_says(given, partitions, slots):
     assert group_settings(options(**given), partitions=partitions, stream=True).slots == slots
-
-
-@pytest.mark.parametrize(
-    ("given", "goes_on", "refuses"), [("stop", False, False), ("refuse", False, True), ("continue", True, False)]
-)
-def test_what_to_do_where_the_brokers_assign(given, goes_on, refuses):
-    settings = group_settings(options(group_on_converted=given), partitions=1, stream=True)
-    assert (settings.without_strategy, settings.refuses_conversion) == (goes_on, refuses)

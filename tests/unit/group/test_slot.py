@@ -117,20 +117,3 @@ def test_copies_are_not_claimed(make):
     slot = make("redundant")
     (metadata,) = (decode_subscription(m) for _, m in slot.subscribe(["orders"], {ORDERS[1]}))
     assert metadata.owned == ()
-
-
-def test_what_the_brokers_take_away_is_held_while_a_micro_batch_reads_it(make):
-    slot = make("range")
-    slot.member.joined = Joined("member", 4, "range", "", (), False)
-    slot.subscribe(["orders"], {ORDERS[1]})
-    assert not slot.store_assignment(encode_assignment(Assignment(ORDERS[:1])), {ORDERS[1]})
-    assert slot.held == ORDERS[1:2]
-    assert slot.credentials().per_member_epoch
-
-
-def test_a_strategy_is_not_asked_about_what_the_brokers_assign(make):
-    slot = make("redundant")
-    slot.member.joined = Joined("member", 4, "redundant", "", (), False)
-    assert not slot.store_assignment(encode_assignment(Assignment(ORDERS)))
-    assert slot.slot_assignment().replicas == {}
-    assert slot.slot_assignment().partitions == ORDERS
