@@ -6,6 +6,7 @@ import base64
 import importlib
 import json
 import random
+import re
 import subprocess
 import zipfile
 from dataclasses import dataclass
@@ -201,3 +202,20 @@ def test_the_files_in_the_tree_are_what_the_script_writes(jar):
     for name in MODULES:
         written = messages.formatted(messages.module_text(jar, name), name)
         assert written == messages.path_of(name).read_text(), "run: python -m release.messages"
+
+
+def test_no_description_of_the_schemas_is_in_the_files(jar):
+    descriptions = set()
+    for name in jar.namelist():
+        if name.startswith("common/message/") and name.endswith(".json"):
+            texts = re.findall(r'"about":\s*"((?:[^"\\]|\\.)*)"', jar.read(name).decode())
+            descriptions |= {words for words in map(words_of, texts) if len(words.split()) >= 4}
+    assert len(descriptions) > 500
+    for name in MODULES:
+        written = f" {words_of(messages.path_of(name).read_text())} "
+        assert not [words for words in descriptions if f" {words} " in written]
+
+
+def words_of(text: str) -> str:
+    """The words of a text, however it is wrapped, quoted or capitalised."""
+    return " ".join(re.findall(r"\w+", text.lower()))
