@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+
+# Loaded here, because pyarrow and others load it when they first need it, which Python refuses after its main thread.
+import concurrent.futures.thread
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -14,12 +17,44 @@ from kafka_source.runtime.process_cache import ProcessCache
 _T = TypeVar("_T")
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """A loop that gives work which blocks, also that of asyncio's resolver, to a thread of its own.
+
+    Python refuses its pools further work when the main thread has ended, although other threads go on.
+    """
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., _T], *args: Any
+    ) -> asyncio.Future[_T]:
+        answer: asyncio.Future[_T] = self.create_future()
+
+        def work() -> None:
+            try:
+                result = func(*args)
+            except BaseException as error:
+                tell(answer.set_exception, error)
+            else:
+                tell(answer.set_result, result)
+
+        def tell(setter: Callable[[Any], None], value: object) -> None:
+            # The loop may be closed meanwhile, and its caller may no longer wait.
+            with contextlib.suppress(RuntimeError):
+                self.call_soon_threadsafe(lambda: None if answer.done() else setter(value))
+
+        try:
+            threading.Thread(target=work, name="kafkagroup-work", daemon=True).start()
+        except RuntimeError:
+            # No thread starts while the interpreter ends (`atexit`): then the loop itself waits.
+            work()
+        return answer
+
+
 class EventLoop:
     """An asyncio loop on its own daemon thread. A forked child lacks the thread and needs a new loop: see `shared`."""
 
     def __init__(self, name: str = "kafkagroup") -> None:
         self._pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
+        self._loop = _Loop()
         self._last: Callable[[], object] | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -56,7 +91,17 @@ class EventLoop:
             future.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, _T]) -> concurrent.futures.Future[_T]:
-        """Start a coroutine on the loop; return its future."""
+        """Start a coroutine on the loop; return its future.
+
+        Raises:
+            RuntimeError: The loop is that of the process from which this one was forked.
+        """
+        if self._pid != os.getpid():
+            work.close()
+            raise RuntimeError(
+                f"This client belongs to another process ({self._pid}), from which this one was forked, and its "
+                "threads are there. Open a stream or a query of its own in each process."
+            )
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> None:
@@ -85,7 +130,8 @@ class EventLoop:
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             if self._last is not None:
                 self._last()
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            # A transport closes its socket in the loop's next round.
+            self._loop.run_until_complete(asyncio.sleep(0))
         finally:
             self._loop.close()
 

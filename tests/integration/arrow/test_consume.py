@@ -278,6 +278,38 @@ def _interrupt(running: subprocess.Popen[str]) -> None:
         running.send_signal(signal.SIGINT)
 
 
+def test_a_member_in_a_thread_reads_added_partitions_after_the_main_thread_has_ended(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str]
+) -> None:
+    program = """
+import sys, threading
+from kafkagroup import arrow
+
+def read(topic, servers):
+    threading.main_thread().join()
+    settings = {"bootstrap.servers": servers, "group.id": topic, "metadata.max.age.ms": "500"}
+    with arrow.consume(topic, settings, columns="value string", max_wait=30) as stream:
+        left = 7
+        for batch in stream:
+            print(*batch["value"].to_pylist(), sep="\\n", flush=True)
+            left -= batch.num_rows
+            if not left:
+                break
+
+threading.Thread(target=read, args=sys.argv[1:]).start()
+"""
+    write(kafka, name, range(1), partitions=1)
+    command = [sys.executable, "-c", program, name, kafka.bootstrap_servers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "0\n"
+        add_partitions(kafka, name, PARTITIONS + 1)
+        write(kafka, name, range(4, 10), partitions=PARTITIONS + 1)
+        out, err = process.communicate(timeout=SECONDS)
+    assert sorted(out.split()) == ["4", "5", "6", "7", "8", "9"]
+    assert (err, process.returncode) == ("", 0)
+
+
 def test_a_member_that_was_removed_is_told_by_its_commit_and_reads_again(
     kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
 ) -> None:
