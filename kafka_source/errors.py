@@ -34,6 +34,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from assignors.model import TopicPartition
 from kafka_source.error_codes import ADVICE, Category, ErrorCode
+from kafka_source.runtime.visible_text import visible
 
 __all__ = [
     "AbortableError",
@@ -74,7 +75,9 @@ class KafkaGroupError(Exception):
     """
 
     def __init__(self, message: str, *, code: int | None = None, condition: str | None = None) -> None:
-        super().__init__(message if condition is None else f"[{condition}] {message}")
+        # It may have the words of a broker, a registry or another member.
+        shown = visible(message, keep="\n")
+        super().__init__(shown if condition is None else f"[{condition}] {shown}")
         # A plain number, also in a pickle.
         self.code = None if code is None else int(code)
         self.condition = condition

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -64,6 +65,10 @@ class ReadableValues:
         """
         return self._json(schema_id, data)
 
+    def knows(self, schema_id: int) -> bool:
+        """Return whether the registry has a schema with this id; raises as `json`."""
+        return not isinstance(self._registry.by_id(schema_id), Unusable)
+
     def _json(self, schema_id: int | str, data: bytes) -> str | None:
         if schema_id not in self._decoders:
             self._decoders[schema_id] = self._decoder(schema_id)
@@ -115,4 +120,6 @@ def _plain(value: pa.Scalar) -> object:
         return base64.b64encode(plain).decode()
     if hasattr(plain, "isoformat"):
         return plain.isoformat()
-    return plain if isinstance(plain, str | int | float) else str(plain)
+    # JSON has neither NaN nor infinity.
+    is_json = isinstance(plain, str | int) or (isinstance(plain, float) and math.isfinite(plain))
+    return plain if is_json else str(plain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.engine_selection import why_not_native
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import InvalidConfigurationError, UnknownTopicError
+from kafka_source.errors import InvalidConfigurationError, UnknownTopicError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchEngine, FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.model.record_columns import Column
@@ -36,6 +36,8 @@ _FRAME = struct.Struct(">bi")
 _MAGIC = 0
 # Schema registries count ids from 1. A larger id in five bytes that begin with 0 is rather no id.
 _MAX_SCHEMA_ID = 1 << 24
+# The size of a number as Java's LongSerializer writes it. A time in milliseconds looks like a frame, too.
+_LONG_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Record:
         partition: The partition number.
         offset: The offset.
         timestamp: The time in ISO 8601, in UTC; beyond the year 9999 in milliseconds since 1970, as where a producer
-            has written microseconds.
+            has written microseconds; "beyond microseconds" where not even these hold it.
         timestamp_type: Whether the producer (create) or the broker (append) has set the time.
         key: The key.
         value: The value.
@@ -112,7 +114,7 @@ def payload(data: bytes | None, decoder: ReadableValues | None = None, header: b
     named = None if decoder is None else decoder.json_of_header(header, data)
     if named is not None:
         return Payload("json", named, len(data))
-    schema_id = _schema_id(data)
+    schema_id = _schema_id(data, decoder)
     decoded = None if decoder is None or schema_id is None else decoder.json(schema_id, data)
     if decoded is not None:
         return Payload("json", decoded, len(data), schema_id)
@@ -126,11 +128,14 @@ def payload(data: bytes | None, decoder: ReadableValues | None = None, header: b
     return Payload("json" if _is_json(text) else "text", text, len(data), schema_id)
 
 
-def _schema_id(data: bytes) -> int | None:
+def _schema_id(data: bytes, decoder: ReadableValues | None) -> int | None:
     if len(data) <= _FRAME.size:
         return None
     magic, schema_id = _FRAME.unpack_from(data)
-    return schema_id if magic == _MAGIC and 0 < schema_id < _MAX_SCHEMA_ID else None
+    if magic != _MAGIC or not 0 < schema_id < _MAX_SCHEMA_ID:
+        return None
+    is_known = len(data) != _LONG_BYTES if decoder is None else decoder.knows(schema_id)
+    return schema_id if is_known else None
 
 
 def _is_readable(text: str) -> bool:
@@ -142,16 +147,22 @@ def _is_json(text: str) -> bool:
     if not text.lstrip().startswith(("{", "[")):
         return False
     try:
-        json.loads(text)
-    except ValueError:
+        json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
         return False
     return True
+
+
+def _refuse(word: str) -> None:
+    """Refuse a number that JSON does not have, such as NaN."""
+    raise ValueError(word)
 
 
 Start: TypeAlias = AtTime | AtOffset | None
 """From where on records are read; None: the last ones of the topic."""
 
 _COLUMNS = tuple(map(Column, ("offset", "timestamp", "timestampType", "key", "value", "headers")))
+_WITHOUT_TIME = tuple(column for column in _COLUMNS if column.name != "timestamp")
 _BATCH_ROWS = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
 _TIMEOUT_MS = 30_000
@@ -275,11 +286,28 @@ class _Source:
     def first(self, tp: TopicPartition, begin: int, end: int, limit: int) -> list[Record]:
         """Return the first records of `[begin, end)`."""
         found: list[Record] = []
-        if begin >= end:
-            return found
+        while begin < end and len(found) < limit:
+            try:
+                for record in self._read(tp, begin, end, limit, _COLUMNS):
+                    found.append(record)
+                    begin = record.offset + 1
+                    if len(found) >= limit:
+                        break
+                else:
+                    begin = end
+            except UnreadableRecordError as error:
+                # Its time is beyond Arrow's microseconds, as where a producer has written nanoseconds.
+                found += self._read(tp, begin, error.offset, limit, _COLUMNS)
+                found += self._read(tp, error.offset, error.offset + 1, 1, _WITHOUT_TIME)
+                begin = error.offset + 1
+        return found[:limit]
+
+    def _read(
+        self, tp: TopicPartition, begin: int, end: int, limit: int, columns: tuple[Column, ...]
+    ) -> Iterator[Record]:
         request = FetchRequest(
             ranges=(Range(tp.topic, tp.partition, begin, end),),
-            columns=_COLUMNS,
+            columns=columns,
             batch_rows=min(limit, _BATCH_ROWS),
             batch_bytes=_BATCH_BYTES,
             timeout_ms=_TIMEOUT_MS,
@@ -289,12 +317,10 @@ class _Source:
         )
         for batch in self.engine.read(request):
             # As numbers: Python's calendar ends in the year 9999.
-            times = batch.column("timestamp").cast("int64")
-            rows = batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", times).to_pylist()
-            found += (_record(tp, row, self.decoder) for row in rows)
-            if len(found) >= limit:
-                break
-        return found[:limit]
+            if "timestamp" in batch.schema.names:
+                times = batch.column("timestamp").cast("int64")
+                batch = batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", times)
+            yield from (_record(tp, row, self.decoder) for row in batch.to_pylist())
 
     def last(self, tp: TopicPartition, begin: int, end: int, limit: int) -> list[Record]:
         """Return the last records of `[begin, end)`."""
@@ -307,7 +333,9 @@ class _Source:
             size *= _WIDER
 
 
-def _time(micros: int) -> str:
+def _time(micros: int | None) -> str:
+    if micros is None:
+        return "beyond microseconds"
     try:
         return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="milliseconds") + "Z"
     except OverflowError:
@@ -322,7 +350,7 @@ def _record(tp: TopicPartition, row: Mapping[str, Any], decoder: ReadableValues 
         tp.topic,
         tp.partition,
         row["offset"],
-        _time(row["timestamp"]),
+        _time(row.get("timestamp")),
         "append" if row["timestampType"] == _APPEND_TIME else "create",
         payload(row["key"], decoder, named.get(header_of("key"))),
         payload(row["value"], decoder, named.get(header_of("value"))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -58,9 +59,10 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
     """
     while True:
         try:
-            file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
+            file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666), "r+b")
         except OSError as problem:
-            raise InvalidConfigurationError(f"{path} cannot be written: {problem.strerror}.") from None
+            why = "it is a link" if problem.errno == errno.ELOOP else problem.strerror
+            raise InvalidConfigurationError(f"{path} cannot be written: {why}.") from None
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 """Write record batches as Parquet, Arrow, CSV or JSON lines: base64 for bytes, times as text, row groups.
 
 CSV and JSON have no bytes. There, a column of bytes and the values of headers are base64; a key or value that was read
-as text is text. Times are ISO 8601 in UTC with milliseconds.
+as text is text. Times are ISO 8601 in UTC with milliseconds; beyond the year 9999 they are milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ import pyarrow.compute as pc
 
 _ROW_GROUP_BYTES = 32 << 20
 """The size in Arrow of a row group of Parquet, which is in memory until it is written."""
+
+
+# The years 1 and 10000, in milliseconds since 1970.
+_FIRST_MS, _BEYOND_MS = -62_135_596_800_000, 253_402_300_800_000
 
 
 class FileFormat(str, Enum):
@@ -143,9 +147,13 @@ def _text_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     if pa.types.is_binary(column.type):
         return pa.array([_base64(value) for value in column.to_pylist()], pa.string())
     if pa.types.is_timestamp(column.type):
-        # Kafka's times are milliseconds.
-        plain = column.cast(pa.timestamp("ms"), safe=False).cast(pa.string())
-        return pc.binary_join_element_wise(pc.replace_substring(plain, " ", "T"), "Z", "")
+        # Kafka's times are milliseconds. Calendars end in the year 9999; a later time is its number.
+        times = column.cast(pa.timestamp("ms"), safe=False)
+        numbers = times.cast(pa.int64())
+        known = pc.and_(pc.greater_equal(numbers, _FIRST_MS), pc.less(numbers, _BEYOND_MS))
+        plain = pc.if_else(known, times, None).cast(pa.string())
+        text = pc.binary_join_element_wise(pc.replace_substring(plain, " ", "T"), "Z", "")
+        return pc.if_else(known, text, numbers.cast(pa.string()))
     if pa.types.is_list(column.type):
         headers = [_headers(one) for one in column.to_pylist()]
         return pa.array([None if one is None else json.dumps(one, ensure_ascii=False) for one in headers], pa.string())

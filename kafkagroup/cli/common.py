@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafka_source.runtime.visible_text import visible
 from kafkagroup.cli.output import Listing, Output, cell
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def check_regex(pattern: str | None) -> None:
 
 def note(text: str) -> None:
     """Print a line for people to standard error, so that JSON and CSV on standard output stay whole."""
-    typer.echo(text, err=True)
+    typer.echo(visible(text, keep="\n"), err=True)
 
 
 def note_outcome(done: bool) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafka_source.runtime.visible_text import visible
 from kafkagroup.cli.common import ERROR, OutputOption, emit, exit_on_error, print_json
 from kafkagroup.cli.output import Listing, Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, contexts, contexts_path, with_connection
@@ -91,10 +92,10 @@ def _show(findings: list[Finding]) -> None:
     console = Console(soft_wrap=True)
     for finding in findings:
         line = Text(f"{finding.state:8}", style=_COLOURS[finding.state])
-        line.append(f"{finding.name}: ", style="bold").append(finding.happened, style="default")
+        line.append(f"{finding.name}: ", style="bold").append(visible(finding.happened), style="default")
         console.print(line)
         if finding.advice:
-            console.print(Text(f"{'':8}→ {finding.advice}"))
+            console.print(Text(f"{'':8}→ {visible(finding.advice)}"))
 
 
 def _session(master: str) -> SparkSession:

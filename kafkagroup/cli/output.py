@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from kafka_source.runtime.visible_text import visible
+
 if TYPE_CHECKING:
     from assignors.model import TopicPartition
-    from kafkagroup.admin.rows import Rows
-if TYPE_CHECKING:
     from kafkagroup.admin.rows import Rows
 
 
@@ -66,7 +66,7 @@ def cell(value: object, missing: str = MISSING) -> str:
         if hasattr(value[0], "_fields"):
             return partitions_text(value)
         return ", ".join(cell(one, missing) for one in value)
-    return str(value)
+    return visible(str(value))
 
 
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:

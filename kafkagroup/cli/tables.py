@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from kafka_source.runtime.visible_text import visible
 from kafkagroup.admin.rows import Rows, columns, optional
 from kafkagroup.admin.watch_rates import WatchMember, WatchRow, duration_text
 from kafkagroup.cli.output import Listing, cell
@@ -42,10 +43,10 @@ def print_tables(listings: Iterable[Listing]) -> None:
         if listing.rows or not listing.empty:
             if listing.title:
                 # Not as the table's own title, which is as narrow as the table.
-                out.print(Text(listing.title, style="bold"))
+                out.print(Text(visible(listing.title), style="bold"))
             out.print(table(listing, out.width))
         else:
-            out.print(Text(listing.empty))
+            out.print(Text(visible(listing.empty)))
 
 
 def table(listing: Listing, width: int) -> Table:
@@ -144,12 +145,14 @@ def watch_table(rows: Rows[WatchRow] | Rows[WatchMember], lines: Mapping[str, st
     for row in rows:
         speed = (_rate(row.rate_in), _rate(row.rate_out), duration_text(row.seconds_to_zero))
         if isinstance(row, WatchMember):
-            name = Text("none", style="yellow") if row.member is None else Text(row.member)
-            made.add_row(Text(row.group), name, str(row.partitions), f"{row.lag:,}", *speed)
+            name = Text("none", style="yellow") if row.member is None else Text(visible(row.member))
+            made.add_row(Text(visible(row.group)), name, str(row.partitions), f"{row.lag:,}", *speed)
         else:
             state = Text(row.state, style=_STATES.get(row.state, "yellow"))
             line = (Text(lines.get(row.group, "")[-room:]),) if room >= _SHORTEST_LINE else ()
-            made.add_row(Text(row.group), state, str(row.members), f"{row.lag:,}", *line, *speed, str(row.rebalances))
+            made.add_row(
+                Text(visible(row.group)), state, str(row.members), f"{row.lag:,}", *line, *speed, str(row.rebalances)
+            )
     return made
 
 
@@ -157,7 +160,7 @@ def _width(rows: Iterable[WatchRow | WatchMember]) -> int:
     """Return how wide the columns are whose width depends on the groups."""
     groups = [row for row in rows if isinstance(row, WatchRow)]
     columns = (
-        ["group", *(row.group for row in groups)],
+        ["group", *(visible(row.group) for row in groups)],
         ["state", *(row.state for row in groups)],
         ["lag", *(f"{row.lag:,}" for row in groups)],
         ["in/s", *(_rate(row.rate_in) for row in groups)],

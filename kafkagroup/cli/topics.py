@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafka_source.runtime.visible_text import visible
 from kafkagroup.cli.common import OutputOption, check_regex, ctrl_c, emit, exit_on_error, note, parse_topics, usage_of
 from kafkagroup.cli.output import Listing, Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
@@ -175,7 +176,7 @@ def _follow(look: Peek, records: Rows[Record], output: Output) -> None:
 
 def _line(record: Record) -> str:
     place = f"{record.timestamp} {record.topic}-{record.partition}@{record.offset}"
-    return f"{place} {record.key} {record.value}"
+    return visible(f"{place} {record.key} {record.value}")
 
 
 def _start(position: str | None, back: str | None) -> Start:

@@ -35,9 +35,12 @@ from tests.support.registry_server import RegistryServer
         (b"\xff\xfe", Payload("binary", base64.b64encode(b"\xff\xfe").decode(), 2)),
         (b"a\x00b", Payload("binary", base64.b64encode(b"a\x00b").decode(), 3)),
         (b"\x00\x00\x00\x00\x2a\x06abc", Payload("binary", base64.b64encode(b"\x06abc").decode(), 9, 42)),
-        (b"\x00\x00\x00\x00\x2aabc", Payload("binary", base64.b64encode(b"abc").decode(), 8, 42)),
         (b'\x00\x00\x00\x00\x07{"a": 1}', Payload("json", '{"a": 1}', 13, 7)),
-        # A number of eight bytes, such as Java's LongSerializer writes.
+        # Deep, or with numbers that JSON lacks.
+        (b"[" * 200_000, Payload("text", "[" * 200_000, 200_000)),
+        (b"[NaN]", Payload("text", "[NaN]", 5)),
+        # Numbers of eight bytes, such as Java's LongSerializer writes; one is a time.
+        (b"\x00\x00\x01\x8b\xcf\xe5\x68\x00", Payload("binary", "AAABi8/laAA=", 8)),
         (b"\x00\x00\x00\x00\x00\x00\x00\x2a", Payload("binary", base64.b64encode(bytes(7) + b"\x2a").decode(), 8)),
     ],
     ids=repr,
@@ -73,8 +76,9 @@ def test_avro_is_json_if_a_registry_has_its_schema() -> None:
             assert (shown.format, shown.size, shown.schema_id) == ("json", len(data), 42)
             found = json.loads(shown.text or "")
             assert found == {**value, "raw": "/w==", "day": "2026-11-25", "price": "1.50", "next": None}
-        for unusable in (data[:-4], framed(8, schema, value), framed(9, schema, value)):
+        for unusable in (data[:-4], framed(8, schema, value)):
             assert payload(unusable, decoder) == payload(unusable)
+        assert payload(framed(9, schema, value), decoder).schema_id is None
         assert registry.count(42) == 1
         # Named by a GUID in a header.
         guid = uuid.UUID(int=7)
@@ -93,15 +97,16 @@ def test_times_beyond_the_year_9999_are_numbers() -> None:
     schema, numbers = record("Times", *fields), {"day": 3_000_000, "at": 1 << 60, "local": 1 << 50}
     plain = record("Times", *({"name": name, "type": kind} for name, (kind, _) in times.items()))
     builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
-    for number, at in enumerate((1_700_000_000_123, 1_700_000_000_123_456)):
+    for number, at in enumerate((1_700_000_000_123, 1_700_000_000_123_456, 1_700_000_000_123_456_789)):
         builder.append(number, at, None, framed(42, plain, numbers), [])
     with RegistryServer() as registry, closing(FakeBroker()) as broker:
-        broker.partitions = {0: Partition({0: bytes(builder.build())}, end=2)}
+        broker.partitions = {0: Partition({0: bytes(builder.build())}, end=3)}
         registry.add(42, schema)
         where = Settings({"bootstrap.servers": broker.bootstrap_servers})
         found = list(Peek(where, TOPIC, registry=Settings({"url": registry.url})).records())
-    assert {one.timestamp for one in found} == {"2023-11-14T22:13:20.123Z", "1700000000123456 ms since 1970"}
-    assert [json.loads(one.value.text or "") for one in found] == [{**numbers, "local": (1 << 50) * 1000}] * 2
+    times_shown = {"2023-11-14T22:13:20.123Z", "1700000000123456 ms since 1970", "beyond microseconds"}
+    assert {one.timestamp for one in found} == times_shown
+    assert [json.loads(one.value.text or "") for one in found] == [{**numbers, "local": (1 << 50) * 1000}] * 3
 
 
 def test_protobuf_is_json_if_the_record_is_the_first_message() -> None:

@@ -100,6 +100,26 @@ def test_csv_tells_nothing_from_an_empty_text_and_has_headers_as_json(tmp_path: 
     assert rows.fetchall() == 2 * expected
 
 
+def test_a_time_beyond_the_calendar_is_its_number() -> None:
+    micros = pa.array([1_769_860_800_000_000_000, 1_769_860_800_000_000, None], pa.timestamp("us", "UTC"))
+    batch, file = pa.record_batch({"timestamp": micros}), io.BytesIO()
+    batch_writer(FileFormat.JSONL, batch.schema, file).write(batch)
+    shown = [json.loads(line)["timestamp"] for line in file.getvalue().splitlines()]
+    assert shown == ["1769860800000000", "2026-01-31T12:00:00.000Z", None]
+
+
+def test_a_file_is_not_written_through_a_link(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("of another user")
+    (tmp_path / ".out.csv.partial").symlink_to(other)
+    with (
+        pytest.raises(InvalidConfigurationError, match="it is a link"),
+        complete_file(tmp_path / "out.csv", overwrite=True),
+    ):
+        pass
+    assert other.read_text() == "of another user"
+
+
 def test_a_file_is_complete_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "orders.csv"
     with pytest.raises(KeyboardInterrupt), complete_file(path, overwrite=False) as file:

@@ -7,11 +7,13 @@ import io
 import json
 
 import pytest
+import typer
 
 from assignors import TopicPartition
+from kafka_source.errors import AuthenticationError
 from kafkagroup.admin import GroupSummary, PartitionLag, Rows
 from kafkagroup.admin.rows import MemberDescription
-from kafkagroup.cli.common import Selection, as_csv, as_json, emit, parse_topics
+from kafkagroup.cli.common import Selection, as_csv, as_json, emit, exit_on_error, note, parse_topics
 from kafkagroup.cli.output import Listing, Output, cell, partitions_text
 from kafkagroup.cli.tables import widths
 
@@ -50,6 +52,21 @@ def test_a_table_in_a_narrow_terminal_folds_names(
     assert max(map(len, lines)) <= 60
     assert "".join(line.split()[0] for line in lines[2:] if line.strip()) == LONG
     assert "…" not in "".join(lines)
+
+
+@pytest.mark.parametrize("output", (Output.TABLE, Output.CSV))
+def test_what_strangers_write_reaches_no_terminal_as_it_is(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b]0;title\x07\x1b[2J\x9b31m\r\t\u202eorders\udc80"
+    rows = Rows(GroupSummary, [GroupSummary(hostile, "classic", "consumer", "Stable")])
+    emit(output, Listing("groups", rows, title=hostile))
+    emit(output, Listing("groups", Rows(GroupSummary), empty=hostile))
+    note(hostile)
+    with pytest.raises(typer.Exit), exit_on_error():
+        raise AuthenticationError(f"The registry says: {hostile}")
+    told = "".join(capsys.readouterr())
+    assert "".join(one for one in told if not one.isprintable() and one != "\n") == ""
+    shown = r"\x1b]0;title\x07\x1b[2J\x9b31m\r\t\u202eorders\udc80"
+    assert told.count(shown) == (5 if output is Output.TABLE else 3)
 
 
 def test_a_listing_without_rows_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:

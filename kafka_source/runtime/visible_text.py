@@ -1,0 +1,19 @@
+"""Texts of brokers, registries and records as a terminal may show them."""
+
+from __future__ import annotations
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Return a text with an escape such as `\\x1b` in place of each character that is not printable.
+
+    Such characters clear a screen, hide a line, or make one that looks like another record.
+
+    Args:
+        text: The text.
+        keep: Characters that stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one in keep else one.encode("unicode_escape").decode("ascii") for one in text
+    )
