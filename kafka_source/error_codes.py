@@ -280,7 +280,8 @@ ADVICE: dict[int, str] = {
     ErrorCode.UNKNOWN_MEMBER_ID: "The member's session has expired or it has left the group: the member must rejoin",
     ErrorCode.INVALID_SESSION_TIMEOUT: (
         "Choose kafka.session.timeout.ms between the brokers' group.min.session.timeout.ms and "
-        "group.max.session.timeout.ms"
+        "group.max.session.timeout.ms; where kafka.group.id is only a label, as in Spark's own Kafka source, set "
+        "group.membership=false"
     ),
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
         "Give this user the rights that it needs: READ on the topic of a source, and WRITE on the topic of a sink "

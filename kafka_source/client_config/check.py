@@ -1,4 +1,4 @@
-"""Check a query's Kafka settings by Java's table: types, ranges, names. Addresses: `kafka_client/settings.py`.
+"""Check a query's Kafka settings by Java's table: types, ranges, names. Addresses: `servers.py`.
 
 Java's own rules decide which values are right. A value that Java takes is taken; where librdkafka's range is narrower,
 librdkafka gets the nearest value that it accepts, and the user a warning.

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException, Producer
 
 from kafka_source.client_config.java_settings import JAVA, Role, is_known
 from kafka_source.client_config.sasl import OAuth, sasl_of, security_protocol
+from kafka_source.client_config.servers import parse_servers
 from kafka_source.client_config.settings import Settings
 from kafka_source.client_config.tls import Pem, tls_of
 from kafka_source.client_config.tokens import LibrdkafkaTokens
@@ -101,6 +102,8 @@ def _accepted(settings: Settings, name: str) -> dict[str, str]:
 def _translated(settings: Settings, name: str) -> dict[str, str]:
     """Return a setting of Java in librdkafka's names and units."""
     value, theirs = settings[name], JAVA[name].rdkafka
+    if name == "bootstrap.servers":
+        return {theirs: ",".join(map(str, parse_servers(value)))}
     if name in _BACKOFF:
         # librdkafka refuses a longest pause below the first one, and its default of either may be on the wrong side.
         pauses = zip(_BACKOFF, settings.reconnect_backoff_ms(), strict=True)

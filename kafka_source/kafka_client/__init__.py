@@ -3,6 +3,7 @@
 It never logs requests, responses or settings, because they may contain secrets.
 """
 
+from kafka_source.client_config.servers import Endpoint, parse_servers
 from kafka_source.kafka_client.blocking_connection import (
     BlockingConnection,
     IdleConnections,
@@ -29,7 +30,7 @@ from kafka_source.kafka_client.metadata import (
     topic_id_of,
 )
 from kafka_source.kafka_client.rebootstrap import Recovery
-from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint, parse_servers
+from kafka_source.kafka_client.settings import ConnectionSettings
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.event_loop import EventLoop
 

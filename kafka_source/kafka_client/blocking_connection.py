@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from kafka_source.client_config.servers import Endpoint
 from kafka_source.errors import RetriableError
 from kafka_source.kafka_client.addresses import connect_first
 from kafka_source.kafka_client.connection import ConnectionLost, explain_failure
@@ -28,7 +29,7 @@ from kafka_source.kafka_client.framing import (
 )
 from kafka_source.kafka_client.handshake import Call, Identity, Session, advance, handshake
 from kafka_source.kafka_client.messages import ApiVersions, Request, decode_response, encode_request
-from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
+from kafka_source.kafka_client.settings import ConnectionSettings
 
 _R = TypeVar("_R")
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kafka_source.client_config import Settings
+from kafka_source.client_config.servers import Endpoint
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import BootstrapError, KafkaGroupError, RetriableError, error_for_code
 from kafka_source.kafka_client.blocking_connection import BlockingConnection
@@ -21,7 +22,7 @@ from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest, M
 from kafka_source.kafka_client.metadata import Broker, Snapshot, read_snapshot
 from kafka_source.kafka_client.rebootstrap import Recovery
 from kafka_source.kafka_client.reconnects import Reconnects
-from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
+from kafka_source.kafka_client.settings import ConnectionSettings
 from kafka_source.model.identity import check_same_cluster
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.event_loop import EventLoop

@@ -11,13 +11,14 @@ import ssl
 import time
 from typing import TypeVar, cast
 
+from kafka_source.client_config.servers import Endpoint
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, KafkaGroupError, RefreshRetriableError, RetriableError
 from kafka_source.kafka_client import addresses
 from kafka_source.kafka_client.framing import HANDSHAKE_BYTES, RESPONSE_BYTES, FrameBuffer, FrameError, StreamEnded
 from kafka_source.kafka_client.handshake import Call, Identity, Session, advance, handshake
 from kafka_source.kafka_client.messages import ApiVersions, Request, decode_response, encode_request
-from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
+from kafka_source.kafka_client.settings import ConnectionSettings
 from kafka_source.runtime.event_loop import answer_within
 
 _R = TypeVar("_R")

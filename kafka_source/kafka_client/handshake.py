@@ -11,6 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar, cast
 
+from kafka_source.client_config.servers import Endpoint
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AuthenticationError,
@@ -23,7 +24,6 @@ from kafka_source.kafka_client.messages import ApiVersions, Request
 from kafka_source.kafka_client.messages.cluster import ApiVersionsRequest
 from kafka_source.kafka_client.messages.login import SaslAuthenticateRequest, SaslHandshakeRequest
 from kafka_source.kafka_client.sasl import Exchange, Login, SaslError
-from kafka_source.kafka_client.settings import Endpoint
 from kafka_source.version import __version__
 
 _R = TypeVar("_R")

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from assignors.model import ClusterMetadata
+from kafka_source.client_config.servers import Endpoint
 from kafka_source.errors import InvalidConfigurationError, category
 from kafka_source.kafka_client.connection import ConnectionLost
 from kafka_source.kafka_client.messages.cluster import MetadataResponse
-from kafka_source.kafka_client.settings import Endpoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafka_source.kafka_client.settings import Endpoint
+from kafka_source.client_config.servers import Endpoint
 from kafka_source.runtime.retry import RetryPolicy
 
 

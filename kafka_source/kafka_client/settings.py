@@ -1,37 +1,22 @@
-"""Read the settings of connections: hosts and ports of `bootstrap.servers`, time-outs, back-offs, buffers."""
+"""Read the settings of connections: time-outs, back-offs, buffers, TLS and the login."""
 
 from __future__ import annotations
 
 import contextlib
-import re
 import socket
 import ssl
 from dataclasses import dataclass, field
 
 from kafka_source.client_config import Settings
 from kafka_source.client_config.sasl import security_protocol
+from kafka_source.client_config.servers import Endpoint, parse_servers
 from kafka_source.client_config.tls import ssl_context, tls_of
-from kafka_source.errors import OptionError
 from kafka_source.kafka_client.sasl import Login
 from kafka_source.model.identity import MOVED_FROM
 from kafka_source.runtime.retry import RetryPolicy
 
-_DEFAULT_PORT = 9092
-_PORT = re.compile("[0-9]{1,5}")
-_MAX_PORT = 65_535
 # Shorter than Java's five minutes: in this time a query notices new records though the broker that it asks is cut off.
 _METADATA_AGE_MS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A host and a port to connect to."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +106,3 @@ def rebootstrap_after(settings: Settings) -> float | None:
     if settings.get("metadata.recovery.strategy", "rebootstrap").lower() == "none":
         return None
     return settings.seconds("metadata.recovery.rebootstrap.trigger.ms", 300_000)
-
-
-def parse_servers(servers: str) -> tuple[Endpoint, ...]:
-    """Return the endpoints in a list such as `host:port,[v6::address]:port`.
-
-    Raises:
-        OptionError: The list is empty, or an endpoint is malformed.
-    """
-    found = []
-    for server in filter(None, (part.strip() for part in servers.split(","))):
-        host, colon, port = server.rpartition(":")
-        if not colon or server.endswith("]"):
-            host, port = server, str(_DEFAULT_PORT)
-        # The operating system would connect to another port: 99999 is 34463 there.
-        if not _PORT.fullmatch(port) or int(port) > _MAX_PORT or not host.strip("[]"):
-            raise OptionError("kafka.bootstrap.servers", servers, "host:port, several separated by commas")
-        found.append(Endpoint(host.strip("[]"), int(port)))
-    if not found:
-        raise OptionError("kafka.bootstrap.servers", servers or None, "host:port, several separated by commas")
-    return tuple(found)

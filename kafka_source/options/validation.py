@@ -476,10 +476,23 @@ def _check_group(options: ReadOptions, where: Where) -> None:
         raise OptionError("commit", commit, "batch or none with assign, where no member of the group could commit")
     if options.redundant_emit == "all" and "redundant" not in options.partition_assignment_strategy:
         raise OptionError("redundant.emit", "all", "all only with kafka.partition.assignment.strategy=redundant")
+    if options.in_group and options.group_protocol == "classic":
+        _check_heartbeats(options)
     cuts = {"minPartitions": options.min_partitions, "maxRecordsPerPartition": options.max_records_per_partition}
     for name, cut in cuts.items():
         if cut is not None and commit == "task":
             raise OptionError(name, str(cut), "no value with commit=task, where one task must read a slot whole")
+
+
+def _check_heartbeats(options: ReadOptions) -> None:
+    session, heartbeat = options.session_timeout_ms, options.heartbeat_interval_ms
+    if session is not None and heartbeat >= session:
+        raise OptionError(
+            "kafka.session.timeout.ms",
+            str(session),
+            f"more than kafka.heartbeat.interval.ms ({heartbeat}). Where kafka.group.id is only a label, as in Spark's "
+            "own Kafka source, set group.membership=false",
+        )
 
 
 # What has no place in the consumer protocol, as in Java's consumer, and where it is set instead.

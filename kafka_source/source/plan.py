@@ -327,12 +327,13 @@ def _split_in_proportion(ranges: Sequence[Range], min_partitions: int) -> list[R
 def _cut(whole: Range, count: int) -> list[Range]:
     """Cut a range into pieces, the larger ones last."""
     bounds = [whole.start]
-    for left in range(count, 0, -1):
+    for left in range(min(count, whole.size), 0, -1):
         bounds.append(bounds[-1] + (whole.end - bounds[-1]) // left)
     return _between(whole, bounds)
 
 
 def _cut_before_rule_2(whole: Range, count: int) -> list[Range]:
+    count = min(count, whole.size)
     return _between(whole, [whole.start + whole.size * i // count for i in range(count + 1)])
 
 

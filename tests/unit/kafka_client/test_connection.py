@@ -14,10 +14,10 @@ from contextlib import closing
 import pytest
 
 from kafka_source.client_config import Settings
+from kafka_source.client_config.servers import Endpoint
 from kafka_source.kafka_client import Connection, ConnectionLost, Deadline, EventLoop, KafkaClient
 from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest
 from kafka_source.kafka_client.metadata import Broker
-from kafka_source.kafka_client.settings import Endpoint
 from tests.support.fake_broker import FakeBroker, listening
 from tests.support.waiting import wait_until
 

@@ -12,11 +12,11 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.client_config.sasl import OAuth
+from kafka_source.client_config.servers import Endpoint
 from kafka_source.errors import AuthenticationError, RetriableError
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
 from kafka_source.kafka_client.metadata import Broker
 from kafka_source.kafka_client.sasl import Tokens
-from kafka_source.kafka_client.settings import Endpoint
 from tests.support.fake_broker import FakeBroker
 
 SECRET = "s3cret-of-the-client"

@@ -21,7 +21,35 @@ def test_servers_with_and_without_ports_and_of_ipv6() -> None:
     assert str(Endpoint("::1", 93)) == "[::1]:93"
 
 
-@pytest.mark.parametrize("servers", ["", " , ", "a:x", ":9092", "[]:1", "a:65536", "b:1,a:99999", "a:" + "9" * 5000])
+def test_a_protocol_before_an_address_is_ignored_as_in_java() -> None:
+    servers = "SASL_SSL://a:1, PLAINTEXT://[::1]:93,http://b,::1:5"
+    assert parse_servers(servers) == (
+        Endpoint("a", 1),
+        Endpoint("::1", 93),
+        Endpoint("b", 9092),
+        Endpoint("::1", 5),
+    )
+    theirs = librdkafka_config(Settings({"bootstrap.servers": servers}))
+    assert theirs["bootstrap.servers"] == "a:1,[::1]:93,b:9092,[::1]:5"
+
+
+@pytest.mark.parametrize(
+    "servers",
+    [
+        "",
+        " , ",
+        "a:x",
+        ":9092",
+        "[]:1",
+        "a:65536",
+        "b:1,a:99999",
+        "a:" + "9" * 5000,
+        "a:1;b:1",
+        "a/b:1",
+        "a b:1",
+        "x://",
+    ],
+)
 def test_malformed_servers_are_refused_by_the_options_name(servers: str) -> None:
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
         parse_servers(servers)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_source.client_config import Settings
+from kafka_source.client_config.servers import Endpoint
 from kafka_source.kafka_client import (
     ApiVersions,
     BlockingConnection,
@@ -22,7 +23,6 @@ from kafka_source.kafka_client import (
 from kafka_source.kafka_client.handshake import Session
 from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest
 from kafka_source.kafka_client.metadata import Broker
-from kafka_source.kafka_client.settings import Endpoint
 from tests.support.fake_broker import listening
 
 # A response whose bytes would take a minute.

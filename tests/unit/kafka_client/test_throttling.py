@@ -11,11 +11,11 @@ from contextlib import closing
 import pytest
 
 from kafka_source.client_config import Settings
+from kafka_source.client_config.servers import Endpoint
 from kafka_source.kafka_client import Connection, Deadline, KafkaClient
 from kafka_source.kafka_client.connection import BrokerThrottles
 from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest
 from kafka_source.kafka_client.metadata import Broker
-from kafka_source.kafka_client.settings import Endpoint
 from tests.support.fake_broker import FakeBroker
 
 ASK = FindCoordinatorRequest(key="orders", key_type=0)

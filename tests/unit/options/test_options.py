@@ -84,6 +84,13 @@ def test_kafka_settings_are_passed_on_without_the_prefix():
             "endingOffsets",
         ),
         ({"minPartitions": "0"}, Where.BATCH, "minPartitions"),
+        ({"minPartitions": "2147483648"}, Where.BATCH, "minPartitions"),
+        ({"kafka.group.id": "g", "kafka.session.timeout.ms": "3000"}, Where.STREAM, "kafka.session.timeout.ms"),
+        (
+            {"kafka.group.id": "g", "kafka.session.timeout.ms": "10000", "kafka.heartbeat.interval.ms": "20000"},
+            Where.BATCH,
+            "kafka.session.timeout.ms",
+        ),
         ({"batch.bytes": str(2**30 + 1)}, Where.BATCH, "batch.bytes"),
         ({"batch.rows": str(2**31)}, Where.STREAM, "batch.rows"),
         ({"redundant.copies": "0"}, Where.BATCH, "redundant.copies"),

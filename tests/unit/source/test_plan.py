@@ -116,6 +116,12 @@ def test_a_checkpoint_of_before_tasks_were_shared_means_one_task_for_each_slot()
     assert StreamOffset.from_json(old) == StreamOffset(min_partitions=2, cut_rule=1)
 
 
+@pytest.mark.parametrize("rule", (1, 2))
+def test_no_more_pieces_are_made_than_there_are_offsets(rule):
+    pieces = split([Range("t", 0, 5, 7), Range("t", 1, 0, 1)], 2**31 - 1, None, rule)
+    assert [(r.partition, r.start, r.end) for r in pieces] == [(0, 5, 6), (0, 6, 7), (1, 0, 1)]
+
+
 def test_a_batch_that_was_planned_before_sparks_cuts_keeps_its_own():
     whole = [Range("t", 0, 0, 7)]
     assert [r.end for r in split(whole, 5, None, 1)] == [1, 2, 4, 5, 7]
