@@ -10,6 +10,7 @@ same offsets: it can be compared and kept under version control.
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -65,10 +66,44 @@ class OffsetsDocument:
         """
         try:
             return _parsed(json.loads(text))
-        except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            raise InvalidConfigurationError(
-                f"Not a document of `kafkagroup offsets export`: {type(problem).__name__}: {problem}"
-            ) from None
+        except (json.JSONDecodeError, RecursionError):
+            problem = "it is not JSON"
+        except KeyError as missing:
+            problem = f"it has no {missing}"
+        except (TypeError, AttributeError):
+            problem = "a part of it has another type"
+        except ValueError as wrong:
+            problem = str(wrong)
+        raise InvalidConfigurationError(f"Not a document of `kafkagroup offsets export`: {problem}.")
+
+    @staticmethod
+    def from_csv(text: str, group: str | None) -> OffsetsDocument:
+        """Parse what `kafka-consumer-groups.sh --export` writes: TOPIC,PARTITION,OFFSET, for several groups GROUP,….
+
+        Args:
+            text: The text. It names neither the cluster nor ids of topics, so these are not checked.
+            group: Whose offsets to take; None: those of the one group that it names.
+
+        Raises:
+            InvalidConfigurationError: The text has another form, no offset of this group, or several groups.
+        """
+        found: dict[str, dict[TopicPartition, CommitOffset]] = {}
+        for number, line in enumerate(csv.reader(text.splitlines()), 1):
+            row = [cell.strip() for cell in line]
+            try:
+                if row:
+                    of, topic, partition, offset = row if len(row) == 4 else (group or "", *row)
+                    found.setdefault(of, {})[TopicPartition(topic, int(partition))] = CommitOffset(_offset(int(offset)))
+            except ValueError:
+                raise InvalidConfigurationError(
+                    f"Line {number} of the file is not TOPIC,PARTITION,OFFSET or GROUP,TOPIC,PARTITION,OFFSET, as "
+                    "`kafka-consumer-groups.sh --export` writes it; a document of `kafkagroup offsets export` is JSON."
+                ) from None
+        named = group or (next(iter(found)) if len(found) == 1 else "")
+        if not found.get(named) or not named:
+            groups = ", ".join(filter(None, found)) or "no group"
+            raise InvalidConfigurationError(f"The file has offsets of {groups}: name one of its groups with --group.")
+        return OffsetsDocument(named, None, found[named])
 
 
 def check_place(document: OffsetsDocument, cluster: str | None, topics: Mapping[str, str | None]) -> None:

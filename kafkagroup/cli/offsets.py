@@ -67,7 +67,11 @@ def rewind(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--from-file", metavar="FILE", help="The offsets in a file of `kafkagroup offsets export`."),
+        typer.Option(
+            "--from-file",
+            metavar="FILE",
+            help="Offsets: a file of `kafkagroup offsets export`, or the CSV of `kafka-consumer-groups.sh --export`.",
+        ),
     ] = None,
     timeout: Annotated[
         float,
@@ -105,9 +109,9 @@ def rewind(
     # A group and a file name partitions themselves.
     _check_selection(selection, all_topics, needed=like is None and file is None)
     document = None
-    with usage_of(chosen[0]):
+    with exit_on_error(), usage_of(chosen[0]):
         if file is not None:
-            document = _selected(file, selection)
+            document = _selected(file, name, selection)
         target = _target(to, back, shift, offset, like, document)
     with exit_on_error():
         from kafkagroup.admin import Groups, Move, Rows
@@ -174,8 +178,8 @@ def _check_selection(selection: Selection, all_topics: bool, *, needed: bool) ->
         raise typer.BadParameter("is missing: name topics, or give --all-topics", param_hint="--topic")
 
 
-def _selected(file: Path, selection: Selection) -> OffsetsDocument:
-    document = read_document(file)
+def _selected(file: Path, group: str, selection: Selection) -> OffsetsDocument:
+    document = read_document(file, group)
     return document.restricted_to(selection.names) if selection.names else document
 
 
@@ -299,7 +303,11 @@ def export_offsets(
 def import_offsets(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", show_default=False, help="A file of `offsets export`; - for standard input."),
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help="A file of `offsets export`, or the CSV of `kafka-consumer-groups.sh --export`; - for standard input.",
+        ),
     ],
     group: Annotated[
         str | None, typer.Option("--group", "-g", metavar="GROUP", help="The group, if not that of the file.")
@@ -316,7 +324,7 @@ def import_offsets(
     with exit_on_error():
         from kafkagroup.admin import Groups
 
-        document = read_document(file)
+        document = read_document(file, group)
         if topic:
             document = document.restricted_to(frozenset(topic))
         groups = Groups(connection.settings())
@@ -326,8 +334,8 @@ def import_offsets(
         note_outcome(yes)
 
 
-def read_document(file: Path) -> OffsetsDocument:
-    """Return the document in a file, or on standard input if the file is `-`.
+def read_document(file: Path, group: str | None) -> OffsetsDocument:
+    """Return the document in a file, or on standard input if the file is `-`; also Java's CSV, of this group.
 
     Raises:
         InvalidConfigurationError: It is no such document.
@@ -340,4 +348,5 @@ def read_document(file: Path) -> OffsetsDocument:
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or "it is not UTF-8 text"
         raise typer.BadParameter(f"{file} cannot be read: {reason}") from None
-    return OffsetsDocument.from_json(text)
+    is_json = text.lstrip()[:1] in ("{", "[", "")
+    return OffsetsDocument.from_json(text) if is_json else OffsetsDocument.from_csv(text, group)

@@ -204,6 +204,14 @@ def test_offsets_are_exported_imported_cloned_and_deleted(command, orders, group
     command.json("offsets delete", copy, "-t", f"{orders}:0", "--yes")
     assert set(groups.committed(copy)) == {TopicPartition(orders, 1)}
     assert "exists already" in command.refused("offsets", "clone", group, copy)
+    csv = tmp_path / "java.csv"
+    csv.write_text(f'"{orders}",0,1\n"{orders}",1,2\n')
+    assert {move["offset"] for move in command.json("rewind", group, "--from-file", csv)} == {1, 2}
+    assert {move["offset"] for move in command.json("offsets import", csv, "--group", group)} == {1, 2}
+    for text in ("", "[]", "some text", f"{orders},0"):
+        csv.write_text(text)
+        for arguments in (("rewind", group, "--from-file", csv), ("offsets", "import", csv)):
+            assert "offsets export" in command.refused(*arguments)
 
 
 def test_a_document_of_other_records_is_refused(kafka, command, topic, orders, group, groups, tmp_path):

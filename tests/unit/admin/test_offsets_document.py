@@ -66,6 +66,20 @@ def test_what_is_no_document(text: str) -> None:
         OffsetsDocument.from_json(text)
 
 
+def test_the_csv_of_javas_export_is_read_for_one_group() -> None:
+    one = OffsetsDocument("billing", None, {FIRST: CommitOffset(7), CLICKS: CommitOffset(1)})
+    assert OffsetsDocument.from_csv('"orders",0,7\nclicks, 0, 1\n\n', "billing") == one
+    several = "billing,orders,0,7\nother,orders,0,9\nbilling,clicks,0,1\n"
+    assert OffsetsDocument.from_csv(several, "billing") == one
+    assert OffsetsDocument.from_csv("other,orders,0,9\n", None).group == "other"
+    for text, group in ((several, None), (several, "third"), ("orders,0,7", None)):
+        with pytest.raises(InvalidConfigurationError, match="--group"):
+            OffsetsDocument.from_csv(text, group)
+    for wrong in ("orders,0", "orders,0,-1", "orders,x,1", "a,b,c,d,e", "some text"):
+        with pytest.raises(InvalidConfigurationError, match=r"Line 2 of the file is not TOPIC,PARTITION,OFFSET"):
+            OffsetsDocument.from_csv(f"orders,0,7\n{wrong}", "billing")
+
+
 def test_it_is_valid_where_it_was_exported() -> None:
     check_place(DOCUMENT, "cluster-a", HERE)
     check_place(DOCUMENT, None, HERE)
