@@ -6,8 +6,10 @@ is refused; the error contains the command that converts it.
 
 from __future__ import annotations
 
+import re
 import ssl
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,23 +32,50 @@ class Pem:
     """PEM text, in a file or inline; never shown.
 
     Attributes:
+        option: The option that names the file or has the text.
         location: The path of the file; empty if the text is inline.
         text: The text; empty if it is in a file.
     """
 
+    option: str
     location: str = ""
     text: str = field(default="", repr=False)
 
-    def read(self, option: str) -> str:
-        """Return the text.
+    @classmethod
+    def of(cls, settings: Settings, name: str) -> Pem:
+        """Return the PEM in a setting, which is its text or, if it ends with `.location`, the path of its file.
 
-        Args:
-            option: The option that the error names.
+        Properties files and environment variables have the text in one line, with spaces or `\\n` as line ends.
+        """
+        value = settings[name]
+        if name.endswith(".location"):
+            return cls(f"kafka.{name}", value)
+        return cls(f"kafka.{name}", text=_BLOCK.sub(_lines_of_block, value.replace("\\n", "\n")))
+
+    @property
+    def shown(self) -> str:
+        """What an error shows of it."""
+        return self.location or "inline PEM"
+
+    def read(self) -> str:
+        """Return the text.
 
         Raises:
             OptionError: The file does not exist on this machine or cannot be read.
         """
-        return self.text or _read(self.location, option).decode("ascii", "ignore")
+        return self.text or _read(self.location, self.option).decode("ascii", "ignore")
+
+
+_BLOCK = re.compile(r"-----BEGIN ([^-]+)-----(.*?)-----END \1-----", re.DOTALL)
+
+
+def _lines_of_block(block: re.Match[str]) -> str:
+    words, headers = block[2].split(), ""
+    # Of an encrypted key in the old form: `DEK-Info: AES-128-CBC,…`.
+    while len(words) > 1 and words[0].endswith(":"):
+        headers += f"{words.pop(0)} {words.pop(0)}\n"
+    body = textwrap.fill("".join(words), 64)
+    return f"-----BEGIN {block[1]}-----\n{headers}{headers and chr(10)}{body}\n-----END {block[1]}-----\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,52 +195,47 @@ def _trust(context: ssl.SSLContext, tls: Tls) -> None:
     if tls.authorities is None:
         context.load_default_certs()
     else:
-        option = "kafka.ssl.truststore.location"
         try:
-            context.load_verify_locations(cadata=tls.authorities.read(option))
+            context.load_verify_locations(cadata=tls.authorities.read())
         except ssl.SSLError:
-            raise OptionError(option, tls.authorities.location or "inline PEM", "PEM certificates") from None
+            raise OptionError(tls.authorities.option, tls.authorities.shown, "PEM certificates") from None
     if tls.revoked:
         context.load_verify_locations(cafile=tls.revoked)
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _identify(context: ssl.SSLContext, certificate: Pem, key: Pem, password: str) -> None:
-    option = "kafka.ssl.keystore.location"
     # Python's ssl module reads client certificates only from files. Only the owner can read this folder, and it is
     # removed right after loading.
     with tempfile.TemporaryDirectory(prefix="kafkagroup-") as folder:
         chain, private = Path(folder, "chain.pem"), Path(folder, "key.pem")
         for path, pem in ((chain, certificate), (private, key)):
             path.touch(mode=0o600)
-            path.write_text(pem.read(option), encoding="ascii")
+            path.write_text(pem.read(), encoding="ascii")
         try:
             # Without any password OpenSSL would prompt for one at the terminal.
             context.load_cert_chain(chain, private, password=password or (lambda: b""))
-        except (ssl.SSLError, OSError):
-            raise OptionError(
-                option,
-                certificate.location or "inline PEM",
-                "a certificate chain with its key, and kafka.ssl.key.password if the key is encrypted",
-            ) from None
+        except (ssl.SSLError, OSError) as problem:
+            if isinstance(problem, ssl.SSLError) and problem.reason == "KEY_VALUES_MISMATCH":
+                takes = f"a chain that begins with the certificate of the key in {key.option}, which is another one's"
+            else:
+                takes = (
+                    f"a certificate chain with its key ({key.option}), and kafka.ssl.key.password if it is encrypted"
+                )
+            raise OptionError(certificate.option, certificate.shown, takes) from None
 
 
 def _authorities(settings: Settings) -> Pem | None:
-    for inline in ("ssl.truststore.certificates", "ssl.ca.pem"):
-        if settings.get(inline):
-            return Pem(text=settings[inline])
-    if settings.get("ssl.ca.location"):
-        return Pem(settings["ssl.ca.location"])
-    location = settings.get("ssl.truststore.location")
-    if not location:
-        return None
+    pem = _first(settings, "ssl.truststore.certificates", "ssl.ca.pem", "ssl.ca.location")
+    location = "ssl.truststore.location"
+    if pem is not None or not settings.get(location):
+        return pem
     kind = _kind(settings, "ssl.truststore")
     if kind == "PEM":
-        return Pem(location)
+        return Pem.of(settings, location)
     with _opening(settings, "ssl.truststore") as (store, password):
-        if kind == "JKS":
-            return Pem(text=key_stores.jks_certificates(store, password))
-        return Pem(text=key_stores.pkcs12_certificates(store, password))
+        read = key_stores.jks_certificates if kind == "JKS" else key_stores.pkcs12_certificates
+        return Pem(f"kafka.{location}", text=read(store, password))
 
 
 def _identity(settings: Settings, key_password: str) -> tuple[Pem | None, Pem | None]:
@@ -223,18 +247,16 @@ def _identity(settings: Settings, key_password: str) -> tuple[Pem | None, Pem | 
             missing = "ssl.keystore.certificate.chain" if certificate is None else "ssl.keystore.key"
             raise OptionError(f"kafka.{missing}", None, "PEM; certificate and key go together")
         return certificate, key
-    location = settings.get("ssl.keystore.location")
-    if not location:
+    location = "ssl.keystore.location"
+    if not settings.get(location):
         return None, None
     kind = _kind(settings, "ssl.keystore")
     if kind == "PEM":
-        return Pem(location), Pem(location)
+        return Pem.of(settings, location), Pem.of(settings, location)
     with _opening(settings, "ssl.keystore") as (store, password):
-        if kind == "JKS":
-            chain, private = key_stores.jks_identity(store, password, key_password)
-            return Pem(text=chain), Pem(text=private)
-        chain, private = key_stores.pkcs12_identity(store, password, key_password)
-        return Pem(text=chain), Pem(text=private)
+        read = key_stores.jks_identity if kind == "JKS" else key_stores.pkcs12_identity
+        chain, private = read(store, password, key_password)
+        return Pem(f"kafka.{location}", text=chain), Pem(f"kafka.{location}", text=private)
 
 
 @contextmanager
@@ -255,10 +277,7 @@ def _opening(settings: Settings, store: str) -> Iterator[tuple[bytes, str]]:
 
 
 def _first(settings: Settings, *names: str) -> Pem | None:
-    for name in names:
-        if settings.get(name):
-            return Pem(settings[name]) if name.endswith(".location") else Pem(text=settings[name])
-    return None
+    return next((Pem.of(settings, name) for name in names if settings.get(name)), None)
 
 
 def _kind(settings: Settings, store: str) -> str:

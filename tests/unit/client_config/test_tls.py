@@ -126,6 +126,36 @@ def test_inline_pem_with_an_encrypted_key(stores: Stores) -> None:
     assert context.cert_store_stats()["x509_ca"] == 1
 
 
+@pytest.mark.parametrize("line_end", [" ", "\\n", "\r\n", "\n\n"])
+def test_inline_pem_whose_line_ends_a_file_has_changed(stores: Stores, line_end: str) -> None:
+    def changed(name: str) -> str:
+        return stores.text(name).strip().replace("\n", line_end)
+
+    _, context = both(
+        ssl_truststore_certificates=f"{changed('cert.pem')} {changed('cert.pem')}",
+        ssl_keystore_certificate_chain=changed("cert.pem"),
+        ssl_keystore_key=changed("locked.pem"),
+        ssl_key_password="changeit",
+    )
+    assert len(context.get_ca_certs()) == 1
+
+
+def test_an_error_names_the_option_that_is_set(stores: Stores) -> None:
+    other = stores.text("cert.pem").replace("A", "B")
+    mistakes: list[tuple[dict[str, str], str]] = [
+        ({"ssl.truststore.certificates": other}, "kafka.ssl.truststore.certificates"),
+        ({"ssl.ca.location": stores.path("key.pem")}, "kafka.ssl.ca.location"),
+        (
+            {"ssl.keystore.certificate.chain": other, "ssl.keystore.key": stores.text("key.pem")},
+            "kafka.ssl.keystore.certificate.chain",
+        ),
+    ]
+    for given, option in mistakes:
+        with pytest.raises(OptionError) as caught:
+            context_of(Settings({**TLS, **given}))
+        assert caught.value.option == option
+
+
 def test_librdkafka_names(stores: Stores) -> None:
     config, context = both(
         ssl_ca_location=stores.path("cert.pem"),
