@@ -6,6 +6,7 @@ import asyncio
 import collections
 import contextlib
 import logging
+import re
 import socket
 import ssl
 import time
@@ -35,6 +36,8 @@ _LONG_PAUSE = 1.0
 log = logging.getLogger(__name__)
 
 # The errors that Python raises where Java raises EOFException: the peer closed the connection, it refused nothing.
+# The alerts of a broker that misses a client's certificate, or does not trust it.
+_ABOUT_CERTIFICATE = re.compile("ALERT_.*(CERTIFICATE|UNKNOWN_CA)|ALERT_ACCESS_DENIED")
 _TLS_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
@@ -174,6 +177,8 @@ class Connection:
             raise ConnectionLost(f"{request.name} got no answer from {self.endpoint} within {timeout:g} s.") from None
         except FrameError as problem:
             raise UnexpectedAnswer(f"The connection to {self.endpoint} was closed: {problem}.") from None
+        except ssl.SSLError as alert:
+            raise explain_failure(self.endpoint, alert, tls=True) from None
         except _WireError as closed:
             raise ConnectionLost(f"The connection to {self.endpoint} was lost: {closed}.") from None
         except ValueError as error:
@@ -216,6 +221,12 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
             f"The broker {endpoint} ended the connection during the TLS handshake: it is shutting down, or its "
             "listener has no TLS. Check kafka.security.protocol."
         )
+    if isinstance(problem, ssl.SSLError) and _ABOUT_CERTIFICATE.search(problem.reason or ""):
+        return AuthenticationError(
+            f"The broker {endpoint} refuses this client's certificate, or misses one: {problem.reason}. Set "
+            "kafka.ssl.keystore.location, or kafka.ssl.keystore.certificate.chain and kafka.ssl.keystore.key, to a "
+            "certificate that the broker trusts, with its intermediate certificates."
+        )
     if isinstance(problem, ssl.SSLError):
         return AuthenticationError(
             f"The TLS handshake with {endpoint} failed: {problem.reason or problem}. "
@@ -229,7 +240,12 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
         return UnexpectedAnswer(f"The connection to {endpoint} was closed: {problem}.")
     # A peer that closes the connection with our bytes unread resets it.
     if isinstance(problem, ConnectionLost | StreamEnded | ConnectionResetError | BrokenPipeError):
-        hint = "" if tls else " A listener that requires TLS or SASL does that: check kafka.security.protocol."
+        hint = " A listener that requires TLS or SASL does that: check kafka.security.protocol."
+        if tls:
+            hint = (
+                " A listener that requires SASL, or a client certificate, does that: check kafka.security.protocol and "
+                "kafka.ssl.keystore.location."
+            )
         return ConnectionLost(f"The broker {endpoint} ended the connection during the handshake.{hint}")
     if isinstance(problem, RetriableError) and problem.code == ErrorCode.REBOOTSTRAP_REQUIRED:
         return ConnectionLost(str(problem), code=problem.code)
@@ -250,7 +266,7 @@ class _Wire(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._frames = FrameBuffer(HANDSHAKE_BYTES)
         self._answers: collections.deque[asyncio.Future[bytes]] = collections.deque()
-        self._reason: str | FrameError = "it is not open"
+        self._reason: str | FrameError | ssl.SSLError = "it is not open"
         self._retired: str | None = None
         self.closed = True
 
@@ -277,7 +293,7 @@ class _Wire(asyncio.Protocol):
         self._transport.write(data)
         return answer
 
-    def close(self, reason: str | FrameError) -> None:
+    def close(self, reason: str | FrameError | ssl.SSLError) -> None:
         if self.closed:
             return
         self.closed, self._reason = True, reason
@@ -298,7 +314,7 @@ class _Wire(asyncio.Protocol):
             self.close(self._retired)
 
     def _error(self) -> Exception:
-        return self._reason if isinstance(self._reason, FrameError) else _WireError(self._reason)
+        return _WireError(self._reason) if isinstance(self._reason, str) else self._reason
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # `create_connection` passes an asyncio.Transport, with and without TLS; the protocol's signature is wider.
@@ -309,7 +325,9 @@ class _Wire(asyncio.Protocol):
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.close(str(exc) if exc is not None else "the broker closed it")
+        # With TLS 1.3 the broker refuses a client's certificate after the handshake.
+        is_alert = isinstance(exc, ssl.SSLError) and _ABOUT_CERTIFICATE.search(exc.reason or "")
+        self.close(exc if is_alert else "the broker closed it" if exc is None else str(exc))
 
     def data_received(self, data: bytes) -> None:
         try:
