@@ -64,16 +64,18 @@ class Siblings:
         self._asked = asyncio.Event()
 
     @classmethod
-    def find(cls, group: str, servers: str, driver: int) -> Siblings | None:
+    def find(cls, group: str, driver: int) -> Siblings | None:
         """Return this process's place among the reads of a group in its driver; None if there is no place for sockets.
+
+        A group of the same name in another cluster costs its reads a heartbeat: they rejoin only if their own group
+        waits for them.
 
         Args:
             group: The group id.
-            servers: `bootstrap.servers`.
             driver: The id of the driver's process.
         """
         # Containers may share a directory, but not ids of processes, hence the name of the host.
-        identity = (socket.gethostname(), group, sorted(servers.split(",")))
+        identity = (socket.gethostname(), group)
         family = f"reads-{driver}-{name_of(identity)}"
         try:
             with private_directory() as directory:

@@ -46,7 +46,6 @@ def start_keeper(
     ends: Mapping[TopicPartition, int],
     before: Mapping[TopicPartition, CommitOffset],
     assignors: Sequence[Assignor],
-    servers: str,
     driver: int,
 ) -> None:
     """Start the process that keeps these slots in their group until the batch is committed.
@@ -59,12 +58,11 @@ def start_keeper(
         ends: The next offset after the batch, by partition.
         before: What the group had committed when the batch was planned.
         assignors: The query's strategies.
-        servers: `bootstrap.servers`, by which reads of one group find each other.
         driver: The id of the Spark driver's process.
     """
     if not slots:
         return
-    message = (config, settings, subscription, list(slots), dict(ends), dict(before), list(assignors), servers)
+    message = (config, settings, subscription, list(slots), dict(ends), dict(before), list(assignors))
     try:
         spark_processes.start_side_process(__name__, [str(driver)], message)
     except OSError as error:
@@ -186,12 +184,12 @@ def still_missing(
 def main(driver: str) -> None:
     """Keep the slots of the message from `start_keeper`."""
     logs.set_up_logging()
-    config, settings, subscription, slots, ends, before, assignors, servers = cast(
+    config, settings, subscription, slots, ends, before, assignors = cast(
         "tuple[Settings, GroupSettings, TopicFilter, list[SlotCredentials], dict[TopicPartition, int],"
-        " dict[TopicPartition, CommitOffset], list[Assignor], str]",
+        " dict[TopicPartition, CommitOffset], list[Assignor]]",
         spark_processes.side_process_message(),
     )
-    siblings = Siblings.find(settings.group, servers, int(driver))
+    siblings = Siblings.find(settings.group, int(driver))
     membership = GroupMembership(config, settings, subscription, assignors, siblings)
     patience = settings.rebalance_timeout_ms / 1000
     SlotKeeper(membership, slots, ends, before, lambda: is_alive(int(driver)), patience).run()

@@ -326,8 +326,10 @@ class _Wire(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         # With TLS 1.3 the broker refuses a client's certificate after the handshake.
-        is_alert = isinstance(exc, ssl.SSLError) and _ABOUT_CERTIFICATE.search(exc.reason or "")
-        self.close(exc if is_alert else "the broker closed it" if exc is None else str(exc))
+        if isinstance(exc, ssl.SSLError) and _ABOUT_CERTIFICATE.search(exc.reason or ""):
+            self.close(exc)
+        else:
+            self.close("the broker closed it" if exc is None else str(exc))
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -99,9 +99,8 @@ class BatchReader(DataSourceReader):
                 slots = [replace(one, renewed_by=None) for one in slots]
             ends = {r.topic_partition: r.end for task in planned for r in task.ranges}
             before = {tp: entry for task in planned for tp, entry in task.committed_before.items()}
-            strategies, servers = strategies_of(options), options.bootstrap_servers
             start_keeper(
-                self._query.settings, group, subscription, slots, ends, before, strategies, servers, driver_pid()
+                self._query.settings, group, subscription, slots, ends, before, strategies_of(options), driver_pid()
             )
         return list(planned)
 
@@ -121,7 +120,7 @@ class BatchReader(DataSourceReader):
         options = self._query.options
 
         def join_and_plan() -> list[ReadTask]:
-            siblings = Siblings.find(group.group, options.bootstrap_servers, driver_pid())
+            siblings = Siblings.find(group.group, driver_pid())
             members = GroupMemberOwner(options, subscription_of(options), group, commits=False, siblings=siblings)
             with _one_planner(group), closing(members), members.rebalance_paused():
                 planned = self._plan(cluster, members, subscribed)

@@ -124,8 +124,8 @@ class _StreamReader(DataSourceStreamReader):
     def _batches(self) -> MicroBatches:
         if self._planner is None:
             options = self._query.options
-            group, servers = options.group_id, options.bootstrap_servers
-            siblings = Siblings.find(group, servers, driver_pid()) if options.is_member and group is not None else None
+            group = options.group_id
+            siblings = Siblings.find(group, driver_pid()) if options.is_member and group is not None else None
             self._planner = MicroBatches(self._query, siblings)
             self._leave = leave_on_exit(self._planner.close)
             # This process plans one stream. With many partitions a plan makes so many objects that Python collects

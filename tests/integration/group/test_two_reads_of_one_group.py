@@ -156,16 +156,18 @@ def test_nothing_is_lost_where_another_client_leads_with_an_eager_strategy(kafka
 @pytest.fixture
 def read(kafka, group):
     """Makes a read of the group as a stream's reader process does."""
-    made = []
+    made: list[MicroBatches] = []
 
     def make(topic, **options):
+        # Reads of one application may spell the address of their cluster differently.
+        host = "localhost" if made else "127.0.0.1"
         given = {
-            "kafka.bootstrap.servers": kafka.bootstrap_servers,
+            "kafka.bootstrap.servers": f"{host}:{kafka.port(1)}",
             **({} if topic is None else {"subscribe": topic}),
             "kafka.group.id": group,
             **{name.replace("_", "."): str(value) for name, value in {**SETTINGS, **options}.items()},
         }
-        siblings = Siblings.find(group, kafka.bootstrap_servers, os.getppid())
+        siblings = Siblings.find(group, os.getppid())
         made.append(MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM), siblings))
         return made[-1]
 
@@ -314,7 +316,7 @@ def test_reads_of_different_topics_are_no_cause_for_a_warning(topic, group, read
 
 
 def test_the_place_of_a_read_that_died_is_cleared_away(group, read, topic, kafka):
-    siblings = Siblings.find(group, kafka.bootstrap_servers, os.getppid())
+    siblings = Siblings.find(group, os.getppid())
     assert siblings is not None
     # 2^22 is the highest process id that Linux gives.
     dead = siblings._directory / f"{siblings._family}-{1 << 23}-1.sock"

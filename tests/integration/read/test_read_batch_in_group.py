@@ -215,7 +215,6 @@ def test_slots_leave_when_the_driver_has_ended(kafka, members, topic, group, gro
             ends,
             {},
             [load("range")],
-            kafka.bootstrap_servers,
             driver.pid,
         )
         driver.kill()
@@ -247,7 +246,7 @@ def test_slots_of_a_batch_that_is_not_run_leave_until_a_task_commits(members, to
 
 def test_slots_that_have_left_a_group_of_others_join_again_for_a_task(kafka, members, topic, group, groups):
     name = topic("orders", partitions=2)
-    ours, theirs = (Siblings.find(group, kafka.bootstrap_servers, os.getpid()) for _ in range(2))
+    ours, theirs = (Siblings.find(group, os.getpid()) for _ in range(2))
     with kept(members, name, siblings=ours, slots=2, rebalance_timeout_ms=2_000, heartbeat_interval_ms=100) as (
         slots,
         keeping,
@@ -280,7 +279,7 @@ def test_a_slot_that_cannot_rejoin_does_not_stop_the_group(kafka, members, topic
             raise RuntimeError("it cannot subscribe")
 
     orders = topic("orders", partitions=2)
-    ours, theirs = (Siblings.find(group, kafka.bootstrap_servers, os.getpid()) for _ in range(2))
+    ours, theirs = (Siblings.find(group, os.getpid()) for _ in range(2))
     with kept(members, orders, slots=1, siblings=ours, strategy=Fails()) as (_, keeping):
         other = members.make(orders, app="other", slots=1, rewinds=False, siblings=theirs)
         other.join(20)
@@ -329,7 +328,7 @@ def test_tasks_commit_with_new_credentials_when_their_slots_have_joined_again(
     kafka, members, topic, group, groups, lost
 ):
     name = topic("orders", partitions=2)
-    ours, theirs = (Siblings.find(group, kafka.bootstrap_servers, os.getpid()) for _ in range(2))
+    ours, theirs = (Siblings.find(group, os.getpid()) for _ in range(2))
     with kept(members, name, slots=2, siblings=ours) as (slots, keeping):
         if lost:
             # As the coordinator does when no heartbeat comes.
