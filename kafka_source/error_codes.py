@@ -258,7 +258,11 @@ class ErrorCode(IntEnum):
 
 _BY_NUMBER = {code.value: code for code in ErrorCode}
 
-_OTHER_OWNER = "Another process uses the same transactional id: give each query its own"
+_TOO_FEW_REPLICAS = "Fewer replicas are in sync than the topic's min.insync.replicas: start the brokers that are down"
+_OTHER_OWNER = (
+    "The transaction was open for longer than transaction.timeout.ms and the coordinator has aborted it: raise that "
+    "setting; or another process uses the same transactional id: give each query its own"
+)
 
 ADVICE: dict[int, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: (
@@ -328,9 +332,11 @@ ADVICE: dict[int, str] = {
     ),
     ErrorCode.LOCAL_UNKNOWN_PARTITION: "The topic does not have the partition that the column partition contains",
     ErrorCode.LOCAL_MSG_TIMED_OUT: (
-        "The brokers did not acknowledge it within kafka.delivery.timeout.ms: check that they are running, or raise "
-        "the setting"
+        "The brokers did not acknowledge it within kafka.delivery.timeout.ms: check that they are running and "
+        "that as many replicas as the topic's min.insync.replicas are in sync, or raise the setting"
     ),
+    ErrorCode.NOT_ENOUGH_REPLICAS: _TOO_FEW_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: _TOO_FEW_REPLICAS,
     ErrorCode.LOCAL_RESOLVE: "Check the host names in kafka.bootstrap.servers",
 }
 """The user's remedy for a code, which `errors.error_for_code` adds to the message. Keep such advice only here."""

@@ -12,9 +12,12 @@ from kafka_source.errors import OptionError
 _OPTION = "kafka.sasl.jaas.config"
 _TAKES = 'one login module such as org.apache...PlainLoginModule required username="..." password="...";'
 
+# Comments, as Java's StreamTokenizer has them. A word without quotes may have slashes within.
+_SKIPPED = re.compile(r"(?:\s|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 # A token: a quoted string with backslash escapes, "=" or ";", or a word.
-_TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+))""", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_TOKEN = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+))""", re.DOTALL)
+_ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a"}
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 
 
@@ -38,13 +41,30 @@ def parse_jaas(text: str) -> LoginModule:
         OptionError: The text is not one login module that ends with a semicolon. The error never contains the text.
     """
     tokens = _tokens(text)
-    if len(tokens) < 3 or tokens[1].text.lower() not in _FLAGS or tokens.index(_END) != len(tokens) - 1:
-        raise OptionError(_OPTION, "a text with another syntax (not shown)", _TAKES)
+    problem = _problem(tokens)
+    if problem:
+        raise OptionError(_OPTION, f"a text that is not shown: {problem}", _TAKES)
     pairs = tokens[2:-1]
-    if len(pairs) % 3 or any(mark != _EQUALS for mark in pairs[1::3]):
-        raise OptionError(_OPTION, "a text with another syntax (not shown)", _TAKES)
     options = {name.text: value.text for name, value in zip(pairs[0::3], pairs[2::3], strict=True)}
     return LoginModule(tokens[0].text.rsplit(".", 1)[-1], options)
+
+
+def _problem(tokens: list[_Token]) -> str:
+    """Return what makes the tokens something else than one login module, without a text of theirs; empty: nothing."""
+    if not tokens or tokens[0].is_mark:
+        return "it does not begin with the name of a login module"
+    if tokens[-1] != _END:
+        return "it does not end with a semicolon"
+    if any(token.text in "{}" for token in tokens if not token.is_quoted):
+        return "it has braces, which only a file of JAAS has"
+    if tokens.index(_END) != len(tokens) - 1:
+        return "it has a semicolon before its end, as of two login modules, or of a value without quotes"
+    if tokens[1].text.lower() not in _FLAGS:
+        return f"after the module's name comes none of {', '.join(_FLAGS)}"
+    pairs = tokens[2:-1]
+    if len(pairs) % 3 or any(mark != _EQUALS for mark in pairs[1::3]):
+        return 'an option of the module is not NAME="VALUE"'
+    return ""
 
 
 class _Token(NamedTuple):
@@ -52,6 +72,7 @@ class _Token(NamedTuple):
 
     text: str
     is_mark: bool = False
+    is_quoted: bool = False
 
 
 _EQUALS = _Token("=", is_mark=True)
@@ -59,7 +80,7 @@ _END = _Token(";", is_mark=True)
 
 
 def _tokens(text: str) -> list[_Token]:
-    tokens, position, text = [], 0, text.rstrip()
+    tokens, position = [], _begin(text, 0)
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
@@ -67,11 +88,19 @@ def _tokens(text: str) -> list[_Token]:
         double, single, mark, word = match.groups()
         quoted = double if double is not None else single
         if quoted is not None:
-            plain = re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), quoted, flags=re.DOTALL)
-            tokens.append(_Token(plain))
+            tokens.append(_Token(_ESCAPE.sub(_character, quoted), is_quoted=True))
         else:
             tokens.append(_Token(mark, is_mark=True) if mark else _Token(word))
-        position = match.end()
-    if _END not in tokens:
-        raise OptionError(_OPTION, "a text with another syntax (not shown)", _TAKES)
+        position = _begin(text, match.end())
     return tokens
+
+
+def _begin(text: str, position: int) -> int:
+    """Return where the next token begins."""
+    skipped = _SKIPPED.match(text, position)
+    return skipped.end() if skipped else position
+
+
+def _character(escape: re.Match[str]) -> str:
+    code = escape[1]
+    return chr(int(code, 8)) if code.isdecimal() and code[0] in "01234567" else _ESCAPES.get(code, code)

@@ -21,12 +21,30 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
         (f'kafkashaded.{PLAIN} required\n  username=alice\n  password="a=b \\" c";\n', None),
         (f'{PLAIN} required username = "alice" password = "";', {"username": "alice", "password": ""}),
         (f"{PLAIN} required;", {}),
+        (f'/* mine */ {PLAIN} // a "word"\n required password="a\\101\\v\\7b"; // end', {"password": "aA\v\ab"}),
+        (f"{PLAIN} required password=a//b;", {"password": "a//b"}),
     ],
 )
 def test_one_login_module(text: str, options: dict[str, str] | None) -> None:
     module = parse_jaas(text)
     assert module.name == "PlainLoginModule"
     assert module.options == ({"username": "alice", "password": 'a=b " c'} if options is None else options)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f'{PLAIN} required password="p"', "end with a semicolon"),
+        (f'{PLAIN} password="p";', "comes none of required"),
+        (f"{PLAIN} required password;", 'not NAME="VALUE"'),
+        (f'{PLAIN} required a="p"; {PLAIN} required b="q";', "two login modules"),
+        (f'KafkaClient {{ {PLAIN} required a="p"; }};', "braces"),
+        (";", "begin with the name"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        parse_jaas(text)
 
 
 @hypothesis_settings(deadline=None)
