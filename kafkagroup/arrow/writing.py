@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafka_source.client_config.java_settings import Role
 from kafka_source.engine_selection import check_engine
@@ -38,6 +39,14 @@ _COMMIT_SECONDS = 60.0
 _VISIBLE_SECONDS = 10.0
 _PAUSES = RetryPolicy(0.002, 0.1)
 _TRANSACTIONAL_ID = "transactional.id"
+# What a column of nothing but nulls stands for, as polars and pandas make it of a table of tombstones.
+_OF_NULLS = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "headers": HEADERS,
+}
 
 
 class ArrowStream(Protocol):
@@ -222,17 +231,36 @@ def records_of(topic: str | None, data: Data, options: SinkOptions) -> Iterator[
 
 
 def _opened(data: Data) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """Return the columns, each with a type that records have where its own holds the same values, and the batches."""
     if isinstance(data, pa.RecordBatch):
-        return data.schema, (data,)
+        return _plain_schema(data.schema), (data,)
     if isinstance(data, Stream):
         # Arrow's C interface passes errors as texts only, also DataLossError and KeyboardInterrupt.
         return data.schema, data
+    takes = "a record batch, or what has __arrow_c_stream__: a table of pyarrow or polars"
     if not hasattr(data, "__arrow_c_stream__"):
-        raise OptionError(
-            "data", type(data).__name__, "a record batch, or what has __arrow_c_stream__: a table of pyarrow or polars"
-        )
-    reader = pa.RecordBatchReader.from_stream(data)
-    return reader.schema, reader
+        raise OptionError("data", type(data).__name__, takes)
+    try:
+        reader = pa.RecordBatchReader.from_stream(data)
+    except pa.ArrowInvalid:
+        # A stream of arrays, as of a single column.
+        raise OptionError("data", f"a {type(data).__name__} without named columns", takes) from None
+    return _plain_schema(reader.schema), reader
+
+
+def _plain_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(field.name, _plain_type(field)) for field in schema])
+
+
+def _plain_type(field: pa.Field) -> pa.DataType:
+    kind = field.type
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return kind.value_type
+    if pa.types.is_null(kind):
+        return _OF_NULLS.get(field.name, kind)
+    if pa.types.is_map(kind) and _is_text(kind.key_type) and _is_bytes(kind.item_type):
+        return HEADERS
+    return kind
 
 
 def _kind(field: pa.Field) -> str:
@@ -261,10 +289,18 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch whose headers have the type that the sink has for them, whatever library has made them."""
-    at = batch.schema.get_field_index("headers")
-    if at < 0 or batch.schema.field(at).type == HEADERS:
-        return batch
-    columns = list(batch.columns)
-    columns[at] = columns[at].cast(HEADERS)
+    """Return a batch with the types of `_plain_schema`, and with headers as the sink has them."""
+    columns = [_plain_column(field, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
     return pa.record_batch(columns, names=batch.schema.names)
+
+
+def _plain_column(field: pa.Field, column: pa.Array) -> pa.Array:
+    if isinstance(column, pa.DictionaryArray):
+        # Arrow takes no items of views, which polars has for texts.
+        plain = pa.large_string() if _is_text(column.type.value_type) else column.type.value_type
+        return column.dictionary.cast(plain).take(column.indices)
+    if pa.types.is_run_end_encoded(field.type):
+        return pc.run_end_decode(column)
+    if field.name == "headers":
+        return column.cast(HEADERS)
+    return column.cast(_plain_type(field)) if pa.types.is_null(field.type) else column

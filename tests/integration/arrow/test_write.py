@@ -89,6 +89,25 @@ def test_streams_batches_and_frames_are_written(name: str, settings: dict[str, s
         assert sorted(map(int, pa.table(stream)["value"].to_pylist())) == list(range(1001))
 
 
+def test_columns_that_hold_texts_in_another_way_are_written(name: str, settings: dict[str, str]) -> None:
+    texts = pa.array(["a", "b", "a"]).dictionary_encode()
+    runs = pa.RunEndEncodedArray.from_arrays([2, 3], ["x", "y"])
+    headers = pa.array([[("h", b"1"), ("i", None)], None, []], pa.map_(pa.string(), pa.binary()))
+    assert arrow.write(name, pa.table({"key": texts, "value": runs, "headers": headers}), settings) == 3
+    assert arrow.write(name, pl.DataFrame({"key": ["c"], "value": [None], "headers": [None]}), settings) == 1
+    assert (
+        arrow.write(name, pl.DataFrame({"value": pl.Series(["d"], dtype=pl.Enum(["d"])), "key": [None]}), settings) == 1
+    )
+    rows = sorted((row["key"] or b"", row["value"], row["headers"]) for row in read(name, settings))
+    assert rows == [
+        (b"", b"d", None),
+        (b"a", b"x", [{"key": "h", "value": b"1"}, {"key": "i", "value": None}]),
+        (b"a", b"y", None),
+        (b"b", b"x", None),
+        (b"c", None, None),
+    ]
+
+
 def test_each_record_may_name_its_topic(name: str, settings: dict[str, str], topic: Callable[..., str]) -> None:
     other = topic("arrow-other", partitions=1)
     assert arrow.write(None, pl.DataFrame({"topic": [name, other, other], "value": ["1", "2", "3"]}), settings) == 3
@@ -129,6 +148,8 @@ def test_what_cannot_be_written_is_said(name: str, settings: dict[str, str]) -> 
         arrow.write(None, table, settings)
     with pytest.raises(OptionError, match=r"^Option data"):
         arrow.write(name, [b"1"], settings)
+    with pytest.raises(OptionError, match=r"^Option data got 'a Series without named columns'"):
+        arrow.write(name, pl.Series("value", ["1"]), settings)
     with pytest.raises(OptionError, match=r"^Option engine"):
         arrow.write(name, table, {**settings, "transactional.id": name}, engine="librdkafka")
     with pytest.raises(OptionError, match=r"^Option acks"):
