@@ -23,7 +23,7 @@ from assignors import (
     decode_assignment,
 )
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import AssignmentFailed, KafkaGroupError, RetriableError, error_for_code
+from kafka_source.errors import AssignmentFailed, KafkaGroupError, RetriableError
 from kafka_source.group import leader, strategies
 from kafka_source.group.background import Heartbeats, Siblings
 from kafka_source.group.balance import BalanceWatch
@@ -58,12 +58,8 @@ _LEADERS_HEAD_START = 0.02
 _FIRST_POLL = 0.05
 _MAX_POLL = 0.25
 _POLL_PER_SLOT = 0.004
-# Seconds after which a newcomer asks whether the group, whose members it waits for, will refuse it.
-_ASK_AFTER_SECONDS = 15.0
 # Seconds for which a member that comes back waits for the rebalance that gives partitions without an owner away.
 _HANDOVER_SECONDS = 2.0
-_NO_COMMON_STRATEGY = "no strategy in common with the group"
-_CONVERTED = "the brokers assign the partitions of the group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +82,6 @@ class JoinRounds:
         client: The members' client.
         settings: The group id, the slots and the timeouts.
         slots: The slots of the query.
-        strategy_names: The names of the query's strategies in order of preference.
         topics: The topics to which the slots subscribe.
         heartbeats: Told when a rebalance no longer waits for the slots.
         balance: Looks up the work for the leader, and is told what it has assigned.
@@ -100,7 +95,6 @@ class JoinRounds:
         client: KafkaClient,
         settings: GroupSettings,
         slots: Sequence[Slot],
-        strategy_names: Sequence[str],
         *,
         topics: SubscribedTopics,
         heartbeats: Heartbeats,
@@ -110,17 +104,12 @@ class JoinRounds:
         leave: Callable[[str, Deadline], Awaitable[None]],
     ) -> None:
         self._client, self._settings, self._slots = client, settings, slots
-        self._strategies = tuple(strategy_names)
         self._topics, self._heartbeats, self._balance = topics, heartbeats, balance
         self._others, self._siblings = OtherMembers(client, settings), siblings
         self._in_flight, self._leave = in_flight, leave
-        # The group's strategy before the slots joined it.
-        self._present: str | None = None
         self._led_generation = -1
         # The group has a leader that does not know it; see `_why_stale`.
         self._leader_unaware = False
-        # The generation in which the leader's refusals were last logged.
-        self._warned_generation = -1
 
     @property
     def watches_as_leader(self) -> bool:
@@ -138,7 +127,7 @@ class JoinRounds:
             self._siblings = None
 
     async def look_at_group(self, topics: Collection[str], timeout_s: float) -> None:
-        """Note, before the first join, what the group uses and which member ids it has for the slots; log who is in it.
+        """Note, before the first join, which member ids the group has for the slots; log who is in it.
 
         Args:
             topics: The topics of the subscription; empty with a pattern.
@@ -146,27 +135,8 @@ class JoinRounds:
         """
         await self.open_siblings()
         described = await self._others.look_up(topics, timeout_s=timeout_s)
-        if described is not None and described.state == STABLE and described.protocol != strategies.PROTOCOL:
-            self._present = described.protocol
         for slot in self._slots:
             slot.member.remember_member_id(described)
-
-    async def enter(self, join: Awaitable[GroupAssignment], deadline: Deadline) -> GroupAssignment:
-        """Await the first join; raise the error of a newcomer that the group will refuse without waiting for it.
-
-        Its members may be in micro-batches that take long, and the group cannot refuse anybody before they rejoin.
-        """
-        entering = asyncio.ensure_future(join)
-        try:
-            done, _ = await asyncio.wait([entering], timeout=_ASK_AFTER_SECONDS)
-            problem = None if done else await self._refusal_of_newcomer(deadline)
-            if problem is None:
-                return await entering
-        finally:
-            entering.cancel()
-        await asyncio.wait([entering])
-        await self._leave_refused()
-        raise problem
 
     async def join(self, reason: Reason, deadline: Deadline, *, fresh: bool) -> JoinedGroup:
         """Join or rejoin in as many rounds as it takes, and return what the slots were assigned.
@@ -184,7 +154,7 @@ class JoinRounds:
                 topics = await self._topics.look_up(deadline)
                 moved = await self._try_round(topics, reason.text, deadline)
                 if nobody_reads(self._slots):
-                    reason = cause = self._why_nobody_reads()
+                    reason = cause = self._log_rewind()
                     await self._wait_for_next_generation(deadline)
                     continue
                 rounds += 1
@@ -225,16 +195,23 @@ class JoinRounds:
 
     async def _try_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
         """Join in one round as `_join_round`; if the group refuses the slots, find out why."""
-        try:
-            return await self._join_round(topics, reason, deadline)
-        except KafkaGroupError as error:
-            if error.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-                # The group waits for slots that the leader has refused, also for those that would stay.
-                await self._leave_refused()
-            problem = await strategies.refusal_of_other_kind(self._client, self._settings.group, error.code)
-            if problem is not None:
-                raise problem from error
-            raise
+        while True:
+            try:
+                return await self._join_round(topics, reason, deadline)
+            except KafkaGroupError as error:
+                await self._raise_unless_rewound(error, deadline)
+            await asyncio.sleep(_MAX_POLL)
+
+    async def _raise_unless_rewound(self, error: KafkaGroupError, deadline: Deadline) -> None:
+        """Raise the error of a join; return if a rewind, which accepts only the strategy in use, has refused it."""
+        if error.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL and not deadline.over:
+            with contextlib.suppress(KafkaGroupError):
+                if await strategies.is_being_rewound(self._client, self._settings.group, deadline):
+                    return
+        problem = await strategies.refusal_of_other_kind(self._client, self._settings.group, error.code)
+        if problem is not None:
+            raise problem from error
+        raise error
 
     async def _join_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
         """Bring all slots into one generation; return whether another round must follow."""
@@ -273,10 +250,7 @@ class JoinRounds:
             state = await slot.member.join(slot.subscribe(topics, in_flight), lead, deadline, reason)
             if not slot.member.last_join.leader:
                 raise await self._refusal_of_converted_group(deadline)
-            if slot.member.last_join.protocol == strategies.PROTOCOL:
-                self._raise_if_refused(slot)
-                self._warn_of_refused(slot)
-            else:
+            if not strategies.is_rewind(slot.member.last_join.protocol):
                 moved |= slot.store_assignment(state, in_flight)
             if all(s.member.membership.state is State.STABLE for s in self._slots) and one_generation(self._slots):
                 settled.set()
@@ -299,7 +273,7 @@ class JoinRounds:
         return min(pause * 2, _MAX_POLL + _POLL_PER_SLOT * len(self._slots))
 
     async def _lead(self, slot: Slot, joined: Joined, deadline: Deadline) -> Mapping[str, bytes]:
-        if joined.protocol == strategies.PROTOCOL:
+        if strategies.is_rewind(joined.protocol):
             return strategies.lead(joined.members)
         strategy, group = slot.assignor(joined.protocol), self._settings.group
         # The rebalances in between have begun anew before this leader's assignment came.
@@ -312,24 +286,6 @@ class JoinRounds:
 
     # ---- refusals
 
-    async def _refusal_of_newcomer(self, deadline: Deadline) -> KafkaGroupError | None:
-        """Return the error of a newcomer that the group will refuse when its members have rejoined; None: unknown."""
-        slot, known = self._slots[0], self._strategies
-        if self._present is None or self._present in known:
-            return None
-        offered = [protocol for protocol in slot.protocols if protocol[0] in known]
-        try:
-            if not offered or not await strategies.is_refused(self._client, self._settings, offered, deadline):
-                return None
-        except KafkaGroupError as error:
-            log.info("join group=%s: %s", self._settings.group, error)
-            return None
-        return self._refusal(
-            slot,
-            f"it offers {', '.join(known)}, and the group uses {self._present}. Its members are in a micro-batch; "
-            "those of a run that was killed are gone when their kafka.session.timeout.ms is over",
-        )
-
     async def _refusal_of_converted_group(self, deadline: Deadline) -> KafkaGroupError:
         """Leave a group whose partitions the brokers assign, and return the error that names its other members."""
         try:
@@ -340,51 +296,15 @@ class JoinRounds:
             # For example without the right to describe the group.
             log.info("describe group=%s: %s", self._settings.group, error)
             others = []
-        await self._leave_refused(_CONVERTED)
+        try:
+            await self._leave("the brokers assign the partitions of the group", Deadline(_CLOSE_SECONDS))
+        except KafkaGroupError as error:
+            log.warning("leave group=%s failed: slots stay until their sessions end: %s", self._settings.group, error)
         names = [f"{m.instance_id or m.member_id} ({m.client_id} at {m.client_host})" for m in others]
         return strategies.refusal_of_converted_group(self._settings.group, names)
 
-    def _raise_if_refused(self, slot: Slot) -> None:
-        why = strategies.why_refused(decode_assignment(slot.member.state_bytes))
-        if why is not None:
-            raise self._refusal(slot, why)
-
-    def _refusal(self, slot: Slot, why: str) -> KafkaGroupError:
-        who = slot.member.settings.instance_id or slot.member.membership.member_id
-        return error_for_code(
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-            f"Joining group {self._settings.group} as {who} failed",
-            reason=f"{why}. Nothing was committed",
-        )
-
-    async def _leave_refused(self, reason: str = _NO_COMMON_STRATEGY) -> None:
-        try:
-            await self._leave(reason, Deadline(_CLOSE_SECONDS))
-        except KafkaGroupError as error:
-            log.warning("leave group=%s failed: slots stay until their sessions end: %s", self._settings.group, error)
-
-    def _warn_of_refused(self, slot: Slot) -> None:
-        """Say whom the leader has refused in a generation, once for all slots.
-
-        A refused member leaves at once, so the slots may be in the next generation before this join has ended.
-        """
-        others = strategies.others_refused(decode_assignment(slot.member.state_bytes))
-        if others is None or slot.generation == self._warned_generation:
-            return
-        self._warned_generation = slot.generation
-        log.warning(
-            "rebalance group=%s generation=%d refused=%s: these members have no strategy in common with the group; "
-            "nobody reads until they have left",
-            self._settings.group,
-            slot.generation,
-            others,
-        )
-
-    def _why_nobody_reads(self) -> Reason:
-        """Return why the generation has no assignments, as the reason of the next one."""
-        states = (decode_assignment(slot.member.state_bytes) for slot in self._slots)
-        if any(map(strategies.others_refused, states)):
-            return Reason(RebalanceCause.MEMBERS, "a member without a common strategy was refused")
+    def _log_rewind(self) -> Reason:
+        """Log that the group is rewound, and return that as the reason of the next generation."""
         log.warning(
             "rewind group=%s generation=%d: the group's offsets are being set, nobody reads meanwhile",
             self._settings.group,
@@ -393,13 +313,12 @@ class JoinRounds:
         return Reason(RebalanceCause.REWIND, "the group was rewound")
 
     async def _wait_for_next_generation(self, deadline: Deadline) -> None:
-        # The generation ends when the member that rewinds the group or is refused leaves, or when its session ends
-        # because it has died.
+        # The generation ends when the member that rewinds the group leaves, or when its session ends.
         await self._wait_for_rebalance(deadline)
         if deadline.over:
             raise RebalanceTimeout(
-                f"Group {self._settings.group} has had a generation in which nobody reads for "
-                f"{deadline.seconds:.0f} s: a member that rewinds it, or that it refuses, has not left yet."
+                f"Group {self._settings.group} is being rewound for {deadline.seconds:.0f} s already: the member that "
+                "rewinds it has not left yet."
             )
 
     async def _wait_for_rebalance(self, deadline: Deadline) -> None:
@@ -475,8 +394,8 @@ def member_ids(slots: Sequence[Slot]) -> set[str]:
 
 
 def nobody_reads(slots: Sequence[Slot]) -> bool:
-    """Return whether the slots are in a generation without assignments: a rewind, or one that refuses members."""
-    return any(slot.member.last_join.protocol == strategies.PROTOCOL for slot in slots)
+    """Return whether the slots are in the generation of a rewind."""
+    return any(strategies.is_rewind(slot.member.last_join.protocol) for slot in slots)
 
 
 def one_generation(slots: Sequence[Slot]) -> bool:

@@ -20,7 +20,7 @@ from kafka_source.group import member_state
 from kafka_source.group.member_state import NO_MEMBER_ID, Action, Membership, State, Step, step
 from kafka_source.group.model import CONSUMER, GroupMember
 from kafka_source.group.requests import GroupDescription, describe_either, leave_group
-from kafka_source.group.strategies import PROTOCOL as REWIND_PROTOCOL
+from kafka_source.group.strategies import is_rewind
 from kafka_source.kafka_client import GROUP, Connection, ConnectionLost, Deadline, KafkaClient, to_coordinator
 from kafka_source.kafka_client.messages.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 
@@ -40,7 +40,10 @@ def refusal(
     """
     who = f"{what} group {group}" + (f" as {instance_id}" if instance_id else "") + " failed"
     reasons: dict[int, str] = {
-        ErrorCode.INCONSISTENT_GROUP_PROTOCOL: f"its members do not all support one of {', '.join(protocols)}",
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
+            f"its members do not all support one of {', '.join(protocols)}; those of a killed run stay until their "
+            "kafka.session.timeout.ms is over"
+        ),
         ErrorCode.INVALID_SESSION_TIMEOUT: (
             f"kafka.session.timeout.ms={session_timeout_ms} is not allowed by the brokers"
         ),
@@ -176,7 +179,7 @@ class Member:
             RetriableError: The deadline has expired; this is the error of the last attempt.
         """
         # For errors: what a user has chosen.
-        self._offered = tuple(name for name, _ in protocols if name != REWIND_PROTOCOL)
+        self._offered = tuple(name for name, _ in protocols if not is_rewind(name))
         next_step = step(self.membership, member_state.Rejoin())
         states: Mapping[str, bytes] | None = None
         problem: RetriableError | None = None

@@ -113,7 +113,6 @@ class GroupMembership:
             self._client,
             settings,
             self._slots,
-            [assignor.name for assignor in assignors],
             topics=self._topics,
             heartbeats=self._heartbeats,
             balance=self._balance,
@@ -149,8 +148,7 @@ class GroupMembership:
         try:
             self._run(self._rounds.look_at_group(self._subscription.topics, timeout_s), timeout_s)
             deadline = Deadline(timeout_s)
-            joining = self._enter(Reason(RebalanceCause.START, "the query starts"), deadline)
-            return self._run(self._rounds.enter(joining, deadline), timeout_s)
+            return self._run(self._enter(Reason(RebalanceCause.START, "the query starts"), deadline), timeout_s)
         except BaseException:
             if self._settings.leave_on_close:
                 with contextlib.suppress(ConnectionLost):

@@ -44,7 +44,6 @@ from kafka_source.group.member import Member, MemberSettings
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.model import GroupSettings, SlotAssignment
 from kafka_source.group.requests import commit_offsets, fetch_entries, leave_group
-from kafka_source.group.strategies import Offer
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
@@ -88,8 +87,6 @@ class Slot:
         self._claimed: frozenset[TopicPartition] = frozenset()
         # The generation in which this slot was a member when it joined last; None: it was none.
         self.assigned_in: int | None = None
-        # The strategy of the last generation in which this slot was assigned partitions.
-        self._strategy: str | None = None
 
     @property
     def leading(self) -> bool:
@@ -140,8 +137,7 @@ class Slot:
             for name, assignor in self._assignors.items()
         )
         if self._rewinds:
-            present = self._strategy if known else None
-            self.protocols += (strategies.offer(Offer(tuple(self._assignors), present)),)
+            self.protocols += strategies.rewind_offers(self._assignors)
         return self.protocols
 
     def resume(self, credentials: SlotCredentials) -> None:
@@ -160,7 +156,6 @@ class Slot:
         """
         self.assignment, held = without_held(decode_assignment(state))
         joined = self.member.joined
-        self._strategy = None if joined is None else joined.protocol
         assignor = self._assignor_in_use
         if joined is not None and assignor is not None:
             assignor.on_assignment(self.assignment, joined.generation)

@@ -6,6 +6,7 @@ micro-batch, own no partitions while the offsets are set, and continue there. Se
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
@@ -25,8 +26,7 @@ from kafka_source.errors import (
 )
 from kafka_source.group import strategies
 from kafka_source.group.member import Joined, Member, MemberSettings
-from kafka_source.group.requests import commit_offsets, fetch_committed, fetch_entries
-from kafka_source.group.strategies import Offer
+from kafka_source.group.requests import commit_offsets, describe, fetch_committed, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset, OffsetNote, chunks
 from kafka_source.model.credentials import SlotCredentials
@@ -48,6 +48,7 @@ _COMMIT_SECONDS = 5.0
 _LOOK_UP_SECONDS = 3.0
 _DESCRIBE_SECONDS = 15.0
 _LEAVE_SECONDS = 5.0
+_LOOK_AGAIN_SECONDS = 0.1
 _MAX_NAMED = 5
 # How the client ids of our members end; see `GroupSettings.client_id`.
 _OUR_CLIENT_ID = "-member"
@@ -217,7 +218,7 @@ def _rewind(
     member = Member(client, settings)
     log.info("rewind group=%s partitions=%d: waiting until the members are between batches", group, len(partitions))
     try:
-        client.run(_join(member, described, deadline), deadline.seconds + _DESCRIBE_SECONDS)
+        client.run(_join(client, member, described, deadline), deadline.seconds + _DESCRIBE_SECONDS)
         found = client.run(fetch_entries(client, group, partitions, Deadline(_COMMIT_SECONDS)))
         before = {tp: entry.offset for tp, entry in found.items()}
         # The members have committed while this one waited, so what a target means is known only now.
@@ -251,7 +252,22 @@ async def _describe(client: KafkaClient, group: str) -> Group:
     return described
 
 
-async def _join(member: Member, described: Group, deadline: Deadline) -> None:
+async def _strategy_in_use(client: KafkaClient, group: str, deadline: Deadline) -> str:
+    """Return the strategy of the group's generation; wait for the end of a rebalance.
+
+    Raises:
+        RetriableError: The group has rebalanced until the deadline.
+    """
+    while True:
+        found = await describe(client, group, deadline)
+        if found.protocol and not strategies.is_rewind(found.protocol):
+            return found.protocol
+        if deadline.over:
+            raise RetriableError(f"Group {group} is {found.state}.")
+        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+
+async def _join(client: KafkaClient, member: Member, described: Group, deadline: Deadline) -> None:
     group = member.settings.group
 
     async def lead(joined: Joined) -> Mapping[str, bytes]:
@@ -259,7 +275,8 @@ async def _join(member: Member, described: Group, deadline: Deadline) -> None:
         return strategies.lead(joined.members)
 
     try:
-        await member.join([strategies.offer(Offer())], lead, deadline, "the group is rewound")
+        strategy = await _strategy_in_use(client, group, deadline)
+        await member.join(strategies.rewind_offers([strategy]), lead, deadline, "the group is rewound")
     except InvalidConfigurationError as error:
         if error.code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             raise

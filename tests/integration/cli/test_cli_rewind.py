@@ -89,13 +89,10 @@ def test_every_target_takes_a_group_that_runs(streams, groups, group, name, comm
         assert starts == expected, target
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_members_of_other_clients_are_named_and_nothing_is_changed(
-    kafka, streams, groups, group, name, command, protocol
-):
+def test_members_of_other_clients_are_named_and_nothing_is_changed(kafka, streams, groups, group, name, command):
     runner = streams.run()
     all_committed(groups, group, name, runner)
-    other = ConfluentConsumer(kafka.bootstrap_servers, group, name, protocol)
+    other = ConfluentConsumer(kafka.bootstrap_servers, group, name, "classic")
     try:
         wait_until(lambda: other.assigned, "partitions for the other client")
         wait_until(lambda: len(groups.describe(group).members) == 3, "all members")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,7 +21,7 @@ from kafka_source.errors import (
 )
 from kafka_source.group.member import RebalanceTimeout
 from kafkagroup.embedded import EmbeddedKafka, Security
-from tests.support.memberships import Memberships, everything, held, members_of, rejoin_until_joined
+from tests.support.memberships import Memberships, everything, held, members_of
 from tests.support.waiting import wait_until
 
 
@@ -97,21 +96,6 @@ def test_a_rebalance_that_others_hold_up_is_told(members, topic):
     wait_until(busy.rebalance_needed, "the rebalance")
     busy.rejoin(30)
     assert held(busy) == everything(orders, 2)
-
-
-def test_no_strategy_in_common(kafka, members, topic, group):
-    orders = topic("orders", partitions=2)
-    reading = members.make(orders, app="a", slots=1)
-    reading.join(30)
-    refused = members.make(orders, app="b", slots=1, strategies=["sticky"])
-    with ThreadPoolExecutor(1) as pool:
-        joining = pool.submit(refused.join, 30)
-        with pytest.raises(InvalidConfigurationError, match=r"offers sticky.*kafka\.partition\.assignment\.strategy"):
-            rejoin_until_joined(reading, joining)
-    if reading.rebalance_needed() is not None:
-        reading.rejoin(30)
-    assert held(reading) == everything(orders, 2)
-    assert members_of(kafka, group) == [f"{group}-a-0"]
 
 
 def test_a_session_timeout_that_the_brokers_do_not_allow(members, topic):
@@ -256,38 +240,3 @@ def test_a_consumer_of_another_client_gets_the_topics_that_the_leader_may_descri
                 consumer.poll(0.1)
             rejoining.result()
         assert sum("cannot describe clicks" in line for line in caplog.messages) == 1
-
-
-class TestAGroupThatTheBrokersAssign:
-    @pytest.fixture
-    def consumer(self, kafka, topic, group):
-        name = topic("assigned-by-brokers", partitions=4)
-        consumer = Consumer(
-            {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "group.protocol": "consumer"}
-        )
-        consumer.subscribe([name])
-        wait_until(lambda: consumer.poll(0.1) or consumer.assignment(), "an assignment")
-        polling = threading.Event()
-
-        def poll():
-            while not polling.wait(0.05):
-                consumer.poll(0.1)
-
-        thread = threading.Thread(target=poll, daemon=True)
-        thread.start()
-        yield name
-        polling.set()
-        thread.join(30)
-        consumer.close()
-
-    @pytest.mark.parametrize("strategy", ["copartition", "redundant", "weighted", "rack-aware"])
-    def test_is_refused_by_a_query_that_relies_on_its_strategy(self, kafka, members, consumer, group, strategy):
-        joining = members.make(consumer, slots=1, strategies=[strategy])
-        with pytest.raises(InvalidConfigurationError, match=f"strategy={strategy} has no effect"):
-            joining.join(60)
-        assert f"{group}-app-0" not in members_of(kafka, group)
-
-    def test_is_joined_with_a_warning_by_any_other_query(self, members, consumer, caplog):
-        joining = members.make(consumer, slots=1, strategies=["range"])
-        joining.join(60)
-        assert sum("strategy=range has no effect" in line for line in caplog.messages) == 1

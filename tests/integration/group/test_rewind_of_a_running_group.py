@@ -14,7 +14,6 @@ from kafka_source.errors import InvalidConfigurationError, RetriableError
 from kafka_source.group import strategies
 from kafka_source.group.member import Member, MemberSettings
 from kafka_source.group.member_state import State
-from kafka_source.group.strategies import Offer
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source.micro_batches import MicroBatches
@@ -253,17 +252,6 @@ def test_a_group_with_a_consumer_of_another_client_is_left_alone(kafka, settings
         other.close()
 
 
-def test_a_group_that_the_brokers_assign_is_left_alone(kafka, settings, groups, name, group, run):
-    runner = run()
-    all_committed(groups, group, name, runner)
-    other = ConfluentConsumer(kafka.bootstrap_servers, group, name, "consumer")
-    try:
-        wait_until(lambda: other.assigned, "partitions for the consumer of the new protocol")
-        refused(settings, group, name, "members of the consumer protocol")
-    finally:
-        other.close()
-
-
 def test_a_query_of_the_consumer_protocol_is_rewound_as_the_refusal_says(settings, groups, name, group, run):
     runner = run(kafka_group_protocol="consumer")
     all_committed(groups, group, name, runner)
@@ -327,7 +315,7 @@ def test_queries_continue_if_the_program_that_rewinds_dies(kafka, settings, grou
     async def lead(joined):
         return strategies.lead(joined.members)
 
-    client.run(member.join([strategies.offer(Offer())], lead, Deadline(60)), 61)
+    client.run(member.join(strategies.rewind_offers(["range"]), lead, Deadline(60)), 61)
     # Its generation has begun, and now it is gone without a word.
     member.close()
     client.close()
@@ -349,8 +337,8 @@ def test_nobody_reads_during_rewinds_however_many_there_are(kafka, settings, gro
     async def rewind_again_and_again():
         for number in range(12):
             # A member that joins again with other metadata begins a generation.
-            offer = strategies.PROTOCOL, strategies.offer(Offer())[1] + bytes([number])
-            await member.join([offer], lead, Deadline(60))
+            ((name_of_rewind, subscription),) = strategies.rewind_offers(["range"])
+            await member.join([(name_of_rewind, subscription + bytes([number]))], lead, Deadline(60))
         await member.leave(Deadline(10))
 
     try:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from assignors import Assignment, ClusterMetadata, TopicPartition, encode_assignment, load
 from kafka_source.client_config import Settings
 from kafka_source.errors import AssignmentFailed
-from kafka_source.group import strategies
 from kafka_source.group.joining import (
     assignment_of,
     member_ids,
@@ -64,7 +63,7 @@ def test_slots_of_one_generation_are_settled(make: Make) -> None:
 
 def test_nobody_reads_in_a_generation_of_the_rewinds_protocol(make: Make) -> None:
     assert not nobody_reads([make(0, 4), make(1, 4)])
-    assert nobody_reads([make(0, 4), make(1, 4, protocol=strategies.PROTOCOL)])
+    assert nobody_reads([make(0, 4), make(1, 4, protocol="kafkagroup-rewind:range")])
 
 
 def test_the_assignment_of_all_slots_says_who_leads_and_who_assigned(make: Make) -> None:
