@@ -191,6 +191,8 @@ def parse_position(text: str) -> Word | AtTime:
 def parse_time(text: str) -> int:
     """Return a time in ms since 1970: digits mean that number; else ISO 8601, in UTC if it has no zone.
 
+    An earlier time than 1970 is 0: no record is older, and Kafka has other meanings for negative numbers.
+
     Raises:
         OptionError: The text is no time.
     """
@@ -205,7 +207,7 @@ def parse_time(text: str) -> int:
         takes = "a time in ISO 8601 such as 2026-01-31T12:00:00Z (UTC without a zone), or in ms since 1970"
         raise OptionError("time", text, f"earliest, latest, current, or {takes}") from None
     zoned = found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
-    return round(zoned.timestamp() * 1000)
+    return max(0, round(zoned.timestamp() * 1000))
 
 
 def parse_duration(text: str) -> int:

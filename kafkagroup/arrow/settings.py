@@ -164,12 +164,12 @@ def position_options(
 def _time_ms(name: str, position: object, now: Callable[[], float]) -> int:
     if isinstance(position, datetime):
         zoned = position if position.tzinfo is not None else position.replace(tzinfo=timezone.utc)
-        return round(zoned.timestamp() * 1000)
+        return max(0, round(zoned.timestamp() * 1000))
     try:
         if not isinstance(position, str):
             raise OptionError(name, position)
         text = position.strip()
-        return round(now() * 1000) - parse_duration(text[1:]) if text.startswith("-") else parse_time(text)
+        return max(0, round(now() * 1000) - parse_duration(text[1:])) if text.startswith("-") else parse_time(text)
     except OptionError:
         takes = (
             "earliest, latest, a time (ISO 8601, UTC without a zone; ms since 1970 as text; a datetime), a duration "

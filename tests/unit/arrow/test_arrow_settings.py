@@ -79,6 +79,8 @@ UTC = timezone.utc
         ("1500", {"startingTimestamp": "1500"}),
         (datetime(1970, 1, 1, 0, 0, 2), {"startingTimestamp": "2000"}),
         (datetime(1970, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), {"startingTimestamp": "0"}),
+        ("-1000d", {"startingTimestamp": "0"}),
+        (datetime(1969, 12, 30), {"startingTimestamp": "0"}),
         ({0: 5, 1: 7}, {"startingOffsets": '{"orders": {"0": 5, "1": 7}}'}),
         ({"orders": {0: 5}}, {"startingOffsets": '{"orders": {"0": 5}}'}),
     ],

@@ -91,6 +91,7 @@ def test_what_has_to_be_looked_up() -> None:
         ("1970-01-01T02:00:00+02:00", 0),
         ("1970-01-01T00:00:00.1234567+00:00", 123),
         ("1970-01-02", 86_400_000),
+        ("1969-12-30T00:00:00Z", 0),
     ],
 )
 def test_times(text: str, milliseconds: int) -> None:
