@@ -13,7 +13,7 @@ from kafka_source.errors import OptionError, RetriableError, UnknownTopicError, 
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.produce import librdkafka
 from kafka_source.produce.records import Records
-from kafka_source.produce.settings import librdkafka_only
+from kafka_source.produce.settings import check_idempotence, librdkafka_only
 from kafka_source.transactions.open_transaction import OpenTransaction
 
 log = logging.getLogger(__name__)
@@ -137,8 +137,9 @@ def check_settings(settings: Settings, engine: str) -> None:
     """Check in the driver that the engine supports all settings.
 
     Raises:
-        OptionError: The option is `native`, and only librdkafka supports one of the settings.
+        OptionError: The option is `native`, and only librdkafka supports one of the settings; or two contradict.
     """
+    check_idempotence(settings)
     if engine == "native" and (others := librdkafka_only(settings)):
         raise OptionError("engine", engine, f"auto or librdkafka with kafka.{others[0]}")
 

@@ -150,6 +150,18 @@ def is_idempotent(settings: Settings) -> bool:
     return not _contradicting(settings, _IDEMPOTENCE) if given is None else given.lower() in ("true", "t", "1")
 
 
+def check_idempotence(settings: Settings) -> None:
+    """Check that no setting contradicts `enable.idempotence=true`, as Java's producer does.
+
+    Raises:
+        OptionError: One does.
+    """
+    if "enable.idempotence" in settings and is_idempotent(settings):
+        for name, demand in _contradicting(settings, _IDEMPOTENCE):
+            takes = f"{demand.takes} with kafka.enable.idempotence=true"
+            raise OptionError(f"kafka.{name}", settings.shown(name), takes)
+
+
 def check_transactional(settings: Settings) -> None:
     """Check that no setting contradicts transactions.
 

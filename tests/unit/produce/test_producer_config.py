@@ -68,6 +68,15 @@ def test_librdkafka_takes_what_an_exactly_once_task_gives_it(given: dict[str, st
     assert int(config["message.timeout.ms"]) == min(asked, int(given.get("transaction.timeout.ms", 600_000)))
 
 
+@pytest.mark.parametrize("given", [{"acks": "1"}, {"retries": "0"}, {"max.in.flight.requests.per.connection": "6"}])
+def test_a_setting_that_speaks_against_idempotence_is_refused_beside_it(given: dict[str, str]) -> None:
+    options = {"kafka.bootstrap.servers": "a:1", "topic": "t", "kafka.enable.idempotence": "true"}
+    options |= {f"kafka.{name}": value for name, value in given.items()}
+    for make in (batch_writer, stream_writer):
+        with pytest.raises(OptionError, match=r"with kafka\.enable\.idempotence=true"):
+            make(options, StructType().add("value", StringType()), False)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "takes"),
     [
