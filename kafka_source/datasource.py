@@ -136,7 +136,10 @@ class _RefusedStreamReader(DataSourceStreamReader):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format in a session; needed only if Spark does not find the module `pyspark_kafkagroup` itself.
+    """Register the format in a session, and make the session active in this thread.
+
+    That is needed if Spark does not find the module `pyspark_kafkagroup` itself, and in each Python thread that writes:
+    Spark looks up a Python sink in the thread's active session, and only the thread that made the session has one.
 
     Spark finds it if `PYSPARK_PYTHON`, or else the `python3` of the PATH, is a Python that has this package. With a
     local master and without `PYSPARK_PYTHON`, the session's workers then run with the Python of this program, so that
@@ -149,6 +152,8 @@ def register(spark: SparkSession) -> None:
         # Spark 4.0 refuses a name that it has found by itself; newer versions replace it.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+    # The one public call that makes a session active, in each version; `getOrCreate` does not, with Spark 4.3.
+    spark.createDataFrame([], "none int")
 
 
 def _run_workers_with_this_python(spark: SparkSession) -> None:

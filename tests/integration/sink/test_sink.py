@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -337,3 +338,25 @@ def test_a_stream_that_fails_in_a_task_says_why(
     )
     with pytest.raises(Exception, match=f"A record for {name}"):
         query.awaitTermination(120)
+
+
+def test_a_micro_batch_is_written_to_two_topics_at_once_by_threads_that_register(
+    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, tmp_path: Path
+) -> None:
+    source, copies = topic("twice"), [topic("copy-a"), topic("copy-b")]
+    write(spark.range(20).select(F.col("id").cast("string").alias("value")), kafka, source)
+
+    def save(batch: DataFrame, _: int) -> None:
+        def write_to(name: str) -> None:
+            register(batch.sparkSession)
+            write(batch.select("value"), kafka, name)
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(write_to, copies))
+
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": source, "startingOffsets": "earliest"}
+    rows = spark.readStream.format("kafkagroup").options(**options, **{"kafka.group.id": source}).load()
+    writer = rows.writeStream.foreachBatch(save).option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    writer.start().awaitTermination(120)
+    for name in copies:
+        assert sorted(int(one.value()) for one in records(kafka, name)) == list(range(20))
