@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 
 from kafka_source.client_config import config_providers
@@ -13,7 +14,17 @@ HIDDEN = "*****"
 DEFAULT_CLIENT_ID = "kafkagroup"
 
 _SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "token", "credential", "user.info")
-_SECRET_NAMES = frozenset({"ssl.keystore.key", "ssl.key.pem", "sasl.oauthbearer.config"})
+# A text of certificates may have the key, too.
+_SECRET_NAMES = frozenset(
+    {
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.key.pem",
+        "ssl.certificate.pem",
+        "sasl.oauthbearer.config",
+    }
+)
+_PASSWORD_IN_URL = re.compile(r"(://[^/@\s]*?:)[^/@\s]*@")
 _PUBLIC_NAMES = frozenset(
     {
         "sasl.oauthbearer.token.endpoint.url",
@@ -73,7 +84,7 @@ class Settings(Mapping[str, str]):
 
     def shown(self, name: str) -> str:
         """Return a setting for an error or a log line: hidden if it is a secret, with unresolved variables."""
-        return HIDDEN if is_secret(name) else self._given[name]
+        return str(_shown(name, self._given[name]))
 
     @property
     def _values(self) -> dict[str, str]:
@@ -149,10 +160,13 @@ def is_secret(name: str) -> bool:
 def hidden(config: Mapping[str, object]) -> dict[str, object]:
     """Return a copy of a configuration that can be shown: secrets and values that are not scalars become `*****`."""
     shown: Mapping[str, object] = config.given if isinstance(config, Settings) else config
-    return {
-        name: value if isinstance(value, (str, int, float)) and not is_secret(name.replace("_", ".")) else HIDDEN
-        for name, value in shown.items()
-    }
+    return {name: _shown(name.replace("_", "."), value) for name, value in shown.items()}
+
+
+def _shown(name: str, value: object) -> object:
+    if is_secret(name) or not isinstance(value, (str, int, float)):
+        return HIDDEN
+    return _PASSWORD_IN_URL.sub(rf"\1{HIDDEN}@", value) if isinstance(value, str) else value
 
 
 def _resolved(given: Mapping[str, str]) -> dict[str, str]:

@@ -22,6 +22,8 @@ SECRETS = {
     "ssl.truststore.password": "truststore-word",
     "ssl.keystore.key": PEM_KEY,
     "ssl.key.pem": PEM_KEY,
+    "ssl.keystore.certificate.chain": PEM_KEY,
+    "ssl.certificate.pem": PEM_KEY,
     "sasl.oauthbearer.client.secret": "oauth-secret",
     "sasl.oauthbearer.client.credentials.client.secret": "oauth-secret-2",
     "sasl.oauthbearer.config": "principal=p token=abcdefgh",
@@ -59,6 +61,12 @@ def test_no_secret_is_shown(name: str, caplog: pytest.LogCaptureFixture) -> None
 )
 def test_what_is_no_secret_is_shown(name: str) -> None:
     assert "visible" in repr(Settings({name: "visible"}))
+
+
+def test_a_password_in_an_address_is_hidden() -> None:
+    settings = Settings({"url": "http://a:S3cret@h:1,https://b:S3cret2@i/x"})
+    assert repr(settings) == "Settings({'url': 'http://a:*****@h:1,https://b:*****@i/x'})"
+    assert "S3cret" not in settings.shown("url")
 
 
 def test_client_configurations_are_shown_without_secrets() -> None:

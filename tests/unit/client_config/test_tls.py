@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from hypothesis import strategies as st
 
 from kafka_source.client_config import Settings, key_stores, librdkafka_config
+from kafka_source.client_config.config_providers import parse_properties
 from kafka_source.client_config.librdkafka import DEFAULTS
 from kafka_source.client_config.tls import ssl_context, tls_of
 from kafka_source.engine_selection import check_engine
@@ -138,6 +139,12 @@ def test_inline_pem_whose_line_ends_a_file_has_changed(stores: Stores, line_end:
         ssl_key_password="changeit",
     )
     assert len(context.get_ca_certs()) == 1
+
+
+def test_a_properties_file_continues_the_lines_of_pem(stores: Stores) -> None:
+    lines = " \\\n  ".join(stores.text("cert.pem").splitlines())
+    settings = parse_properties(f"security.protocol=SSL\nssl.truststore.certificates={lines}\n")
+    assert len(context_of(Settings(settings)).get_ca_certs()) == 1
 
 
 def test_an_error_names_the_option_that_is_set(stores: Stores) -> None:
