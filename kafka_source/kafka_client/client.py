@@ -306,7 +306,13 @@ class KafkaClient:
 
     async def dedicated(self, broker: Broker, deadline: Deadline) -> Connection:
         """Open a connection to a broker that is not shared; the caller closes it, at the latest `close` does."""
-        return await self._connect(broker.endpoint, deadline)
+        try:
+            return await self._connect(broker.endpoint, deadline)
+        except ConnectionLost as problem:
+            if broker.endpoint not in self.settings.bootstrap:
+                # The first mistake with containers: the brokers name an address that only they reach.
+                problem.args = (f"{problem} The brokers advertise this address (advertised.listeners).",)
+            raise
 
     async def broker(self, node_id: int, deadline: Deadline) -> Broker:
         """Return a broker by its id; request metadata if the id is unknown.
