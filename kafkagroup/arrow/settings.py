@@ -40,6 +40,7 @@ _PREFIX = re.compile(r"(?<![\w.])kafka\.(?=[a-z])")
 _WORDS = {
     "set the option failOnDataLoss to false": "give fail_on_data_loss=False",
     "failOnDataLoss=false": "fail_on_data_loss=False",
+    "use commit=batch, task or none": "leave it out: only commit() commits",
 }
 _POSITIONS = re.compile(r"\b(start|end)ing(?:Offsets|Timestamp)\b")
 
@@ -78,15 +79,19 @@ def without_prefix() -> Iterator[None]:
         yield
     except OptionError as error:
         texts = (error.option, error.takes, error.problem)
-        plain = [_POSITIONS.sub(r"\1", _PREFIX.sub("", text)) for text in texts]
+        plain = [_in_words_of_caller(_PREFIX.sub("", text)) for text in texts]
         raise OptionError(plain[0], error.got, plain[1], problem=plain[2]) from None
     except DataLossError as error:
-        text = _POSITIONS.sub(r"\1", str(error))
-        for theirs, ours in _WORDS.items():
-            text = text.replace(theirs, ours)
         # All else of the error is as it was.
-        error.args = (text,)
+        error.args = (_in_words_of_caller(str(error)),)
         raise
+
+
+def _in_words_of_caller(text: str) -> str:
+    text = _POSITIONS.sub(r"\1", text)
+    for theirs, ours in _WORDS.items():
+        text = text.replace(theirs, ours)
+    return text
 
 
 def topics_of(topics: Topics) -> dict[str, str]:

@@ -37,6 +37,7 @@ def test_a_setting_with_prefix_is_refused_and_the_error_says_how_to_write_it() -
     [
         ({}, r"^Set bootstrap\.servers to host:port"),
         ({"bootstrap.servers": "a:1", "bootstrap.server": "b:1"}, r"Did you mean bootstrap\.servers\?"),
+        ({"bootstrap.servers": "a:1", "enable.auto.commit": "true"}, r"leave it out: only commit\(\) commits"),
         ({"bootstrap.servers": "a:1", "isolation.level": "dirty"}, r"Option isolation\.level got 'dirty'"),
     ],
 )
