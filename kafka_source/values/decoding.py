@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 # The kernel's id of the writer schema of values that name none.
 _UNNAMED = 0
+# How long a schema that the registry does not know is waited for where it then ends the query.
+_FAILFAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,8 @@ def decode(
         raw, then = batch.column(name), (planned or {}).get(name, column.reader)
         now = None if then == column.reader else column.reader
         headers = batch.column("headers") if column.has_ids_in_headers else None
-        made[name], bad = _decoders.of((replace(column, reader=then), now)).decode(raw, headers)
+        patience = _FAILFAST_SECONDS if decoding.mode == "FAILFAST" else None
+        made[name], bad = _decoders.of((replace(column, reader=then), now)).decode(raw, headers, patience)
         for one in bad:
             reasons.setdefault(one.row, []).append(one.reason(name))
         if decoding.mode == "PERMISSIVE":
@@ -180,7 +183,9 @@ class _Decoder:
         decoding, now = key
         self._decoding, self._type = decoding, decoding.type
         fields = decoding.fields if now is None else None
-        self._header_ids = HeaderIds(decoding.reader.column) if decoding.has_ids_in_headers else None
+        self._header_ids: HeaderIds | None = None
+        if decoding.has_ids_in_headers:
+            self._header_ids = HeaderIds(decoding.reader.column, has_indexes=decoding.reader.format == "protobuf")
         framing = "confluent" if decoding.has_ids_in_headers else decoding.framing
         self._kernel = decoding.reader.decoder(framing=framing, fields=fields)
         # The ids of JSON values that were met, if a newer one ends the query.
@@ -197,12 +202,14 @@ class _Decoder:
         # The kernel's decoder is for one thread at a time.
         self._lock = threading.Lock()
 
-    def decode(self, raw: pa.Array, headers: pa.Array | None = None) -> tuple[pa.Array, list[_Bad]]:
-        """Return the column, and its bad values."""
+    def decode(
+        self, raw: pa.Array, headers: pa.Array | None = None, patience: float | None = None
+    ) -> tuple[pa.Array, list[_Bad]]:
+        """Return the column, and its bad values; for `patience` see `Registry.by_ids`."""
         with self._lock:
             if self._header_ids is not None and headers is not None:
                 raw = self._header_ids.framed(raw, headers)
-            problems = self._learn(raw)
+            problems = self._learn(raw, patience)
             decoded = self._kernel.decode(raw)
         bad = [self._bad(row, n, (n is not None and problems.get(n)) or why) for row, n, why in decoded.bad]
         if self._into_now is None:
@@ -210,7 +217,7 @@ class _Decoder:
         column = self._into_now(pa.array(decoded))
         return pa.array(_Typed(column, self._type)), bad
 
-    def _learn(self, raw: pa.Array) -> dict[int, str]:
+    def _learn(self, raw: pa.Array, patience: float | None) -> dict[int, str]:
         """Add the writer schemas that the kernel does not know; return why those cannot be used that cannot.
 
         Raises:
@@ -223,8 +230,9 @@ class _Decoder:
                 self._met |= self._check_newest(set(kernel.schema_ids(raw)) - self._met)
             return problems
         missing = [number for number in kernel.missing_ids(raw) if number not in self._unreadable]
-        self._check_newest(set(missing))
-        for number, found in self._find(missing).items():
+        writers = self._find(missing, patience)
+        self._check_newest({number for number, found in writers.items() if isinstance(found, RegisteredSchema)})
+        for number, found in writers.items():
             if isinstance(found, RegisteredSchema):
                 problem = self._add(kernel, number, found)
                 if problem is not None:
@@ -269,7 +277,7 @@ class _Decoder:
                 )
         return new
 
-    def _find(self, missing: Sequence[int]) -> Mapping[int, RegisteredSchema | Unusable]:
+    def _find(self, missing: Sequence[int], patience: float | None) -> Mapping[int, RegisteredSchema | Unusable]:
         """Return the writer schemas of these numbers of the kernel."""
         if not missing:
             return {}
@@ -278,7 +286,10 @@ class _Decoder:
             return dict.fromkeys(missing, another)
         reader = self._decoding.reader
         names = {number: self._guid(number) or number for number in missing}
-        found = registry_of(self._decoding.registry).by_ids(name for name in names.values() if name != reader.id)
+        of_driver = [number for _, number in reader.newest] if reader.id is None else [reader.id]
+        found = registry_of(self._decoding.registry).by_ids(
+            (name for name in names.values() if name != reader.id), patience=patience, read_before=of_driver
+        )
         if reader.id is not None:
             # The driver has sent it: a worker that starts while the registry is away reads its values.
             found[reader.id] = RegisteredSchema(reader.id, reader.text, reader.format.upper())

@@ -20,6 +20,9 @@ _INDEXES_AT = 17
 # A number that stands for a GUID. An id of the registry has 31 bits.
 _FIRST = 1 << 31
 
+_NUMBERS_FROM, _NUMBERS_TO = pa.scalar(b"\0\x80", pa.binary()), pa.scalar(b"\1", pa.binary())
+_OF_NONE = pa.scalar(b"\0" + b"\xff" * 4, pa.binary())
+
 # A topic has a few GUIDs. Broken headers may name another one in each record.
 _MAX_KNOWN = 10_000
 
@@ -41,16 +44,21 @@ class HeaderIds:
 
     Args:
         column: The column.
+        has_indexes: Whether the indexes of a message follow the GUID, as with Protobuf.
     """
 
-    def __init__(self, column: DecodedColumn) -> None:
-        self._header = header_of(column)
-        self._numbers = count(_FIRST)
+    def __init__(self, column: DecodedColumn, *, has_indexes: bool) -> None:
+        self._header, self._has_indexes = header_of(column), has_indexes
+        self._next = count(_FIRST)
         self._guids: dict[int, str] = {}
-        self._heads: dict[bytes, bytes] = {}
+        self._numbers: dict[str, int] = {}
 
     def framed(self, raw: pa.Array, headers: pa.Array) -> pa.Array:
-        """Return the values with a zero byte and 4 bytes in front of each that has the header."""
+        """Return the values with a zero byte and 4 bytes in front of each that has the header.
+
+        The bytes of a value without it may be a number that stands for a GUID, and no id. Such a value gets a number
+        that stands for none.
+        """
         entries, rows = headers.flatten(), pc.list_parent_indices(headers)
         is_id = pc.equal(entries.field("key"), self._header)
         # Of several headers the last one counts, as for Java's deserializers.
@@ -59,9 +67,11 @@ class HeaderIds:
             return raw
         if len(self._guids) > _MAX_KNOWN:
             # A GUID that comes again gets another number.
-            self._guids, self._heads = {}, {}
-        heads = [self._head(found.get(row)) for row in range(len(raw))]
-        return pc.binary_join_element_wise(pa.array(heads, pa.binary()), raw, pa.scalar(b"", pa.binary()))
+            self._guids, self._numbers = {}, {}
+        heads = pa.array([self._head(found.get(row)) for row in range(len(raw))], pa.binary())
+        may_be_number = pc.and_(pc.greater_equal(raw, _NUMBERS_FROM), pc.less(raw, _NUMBERS_TO))
+        is_none = pc.and_(pc.equal(pc.binary_length(heads), 0), may_be_number)
+        return pc.if_else(is_none, _OF_NONE, pc.binary_join_element_wise(heads, raw, pa.scalar(b"", pa.binary())))
 
     def guid(self, number: int) -> str | None:
         """Return the GUID for which a number stands; None: it is an id of the registry."""
@@ -69,12 +79,10 @@ class HeaderIds:
 
     def _head(self, header: bytes | None) -> bytes:
         found = parse_header(header)
-        if header is None or found is None:
+        if found is None:
             return b""
-        if header not in self._heads:
-            guid, indexes = found
-            # Headers with other message indexes have numbers of their own; the registry's client knows their GUID.
-            number = next(self._numbers)
-            self._guids[number] = guid
-            self._heads[header] = b"\0" + number.to_bytes(4, "big") + indexes
-        return self._heads[header]
+        guid, indexes = found
+        if guid not in self._numbers:
+            self._numbers[guid] = next(self._next)
+            self._guids[self._numbers[guid]] = guid
+        return b"\0" + self._numbers[guid].to_bytes(4, "big") + (indexes if self._has_indexes else b"")

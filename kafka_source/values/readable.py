@@ -81,7 +81,7 @@ class ReadableValues:
     def _decoder(self, schema_id: int | str) -> AvroDecoder | ProtobufDecoder | None:
         from kafkagroup_native import AvroDecoder, ProtobufDecoder
 
-        found = self._registry.by_id(schema_id)
+        found = self._registry.by_ids([schema_id], patience=0)[schema_id]
         if isinstance(found, Unusable) or found.kind not in ("AVRO", "PROTOBUF"):
             return None
         decoder: AvroDecoder | ProtobufDecoder

@@ -2,31 +2,33 @@
 
 Each process asks once for an id and keeps the answer. A request is repeated while the registry is not reached or is
 overloaded, for as long as `schema.registry.timeout.ms`. Redirects are not followed, so credentials reach no other host.
+
+A refusal of what the options name is an error. A refusal of an id that a record names (`by_ids`) is the record's fault,
+if the registry returns schemas at the same time that this process has read before; else it is the registry's.
 """
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import logging
 import ssl
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from kafka_source.client_config import HIDDEN, Settings
 from kafka_source.client_config.tls import ssl_context, tls_of
 from kafka_source.errors import AuthenticationError, InvalidConfigurationError, OptionError, RetriableError
-from kafka_source.runtime.deadline import Deadline, call_within
+from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.runtime.retry import RetryPolicy, retry
+from kafka_source.values.http_connections import Connections, Response, basic
 from kafka_source.values.references import inline_references
 
 log = logging.getLogger(__name__)
@@ -46,10 +48,20 @@ _MAX_REFERENCES = 100
 _MAX_DEPTH = 16
 
 _MAX_KEPT = 1000
-# An id that the registry does not know may be registered later, or known to another of its nodes.
-_UNKNOWN_SECONDS = 60.0
-# How long the nodes of a registry may take to know of a schema.
-_LATE_SECONDS = 1.0
+# Registries have signed ids.
+_MAX_ID = (1 << 31) - 1
+
+# What does not change where a schema cannot be used; it may be deleted and registered anew.
+_UNUSABLE_SECONDS = 60.0
+# The nodes of a registry learn of a new schema late.
+_LATE_PAUSES = (1.0, 10.0)
+# How many requests a minute find an id unknown, at most. A producer may write any number of such ids.
+_UNKNOWN_A_MINUTE = 300
+# The part of its time in which a process may wait for ids in vain.
+_WAITING_SHARE = 0.1
+# How long the registry's good answer about known schemas counts, and of how many of them one has to be returned.
+_CONTROL_SECONDS = 60.0
+_CONTROLS = 3
 
 # How long a sink waits for the newest schema of a subject of which it knows an earlier one.
 _KNOWN_SECONDS = 2.0
@@ -117,7 +129,59 @@ class _Request:
 
 
 class _UnusableError(Exception):
-    """Ends a lookup; see `Unusable`."""
+    """Ends a lookup; see `Unusable`.
+
+    Args:
+        reason: Why, as a sentence without a full stop.
+        is_refusal: Whether the registry has refused to return the schema.
+        error: The error of this refusal where it is the registry's; None: it says that it does not have the schema.
+    """
+
+    def __init__(self, reason: str, *, is_refusal: bool = False, error: Exception | None = None) -> None:
+        super().__init__(reason)
+        self.is_refusal, self.error = is_refusal, error
+
+
+@dataclass(slots=True)
+class _Unknown:
+    """An id that cannot be used now.
+
+    Attributes:
+        unusable: Why.
+        may_come: Whether the registry has refused it, which it may not do later.
+        pause: Seconds until it is asked for again.
+        until: When, by `time.monotonic`.
+    """
+
+    unusable: Unusable
+    may_come: bool
+    pause: float
+    until: float
+
+
+class _Budget:
+    """An amount that is spent, and comes back with time.
+
+    Args:
+        most: The amount at first, and at most.
+        per_second: How much comes back.
+    """
+
+    def __init__(self, most: float, per_second: float) -> None:
+        self._most, self._per_second = most, per_second
+        self._left, self._at = most, time.monotonic()
+
+    @property
+    def left(self) -> float:
+        """What is left now."""
+        now = time.monotonic()
+        self._left = min(self._most, self._left + (now - self._at) * self._per_second)
+        self._at = now
+        return self._left
+
+    def spend(self, amount: float) -> None:
+        """Take an amount away; a negative one is given back."""
+        self._left = min(self._most, self.left - amount)
 
 
 class Registry:
@@ -136,14 +200,15 @@ class Registry:
         if not self._urls:
             raise OptionError("schema.registry.url", None, "the URL of a schema registry, or several with commas")
         self._headers = _headers(settings)
-        self._opener = urllib.request.build_opener(
-            _NoRedirects, urllib.request.HTTPSHandler(context=_context(settings, self._urls))
-        )
+        self._connections = Connections(_context(settings, self._urls), _MAX_BYTES + 1)
         self._patience = settings.seconds("timeout.ms", _DEFAULT_TIMEOUT_MS)
         # One lookup at a time: tasks of one process that meet the same id send one request.
         self._asking = threading.Lock()
         self._known: dict[int | str, RegisteredSchema] = {}
-        self._unusable: dict[int | str, tuple[Unusable, float]] = {}
+        self._unknown: dict[int | str, _Unknown] = {}
+        self._requests = _Budget(_UNKNOWN_A_MINUTE, _UNKNOWN_A_MINUTE / 60)
+        self._waiting = _Budget(self._patience, _WAITING_SHARE)
+        self._returns_known_until = 0.0
         self._newest: dict[str, RegisteredSchema] = {}
         # By subject and text. They never change.
         self._ids: dict[tuple[str, str], int] = {}
@@ -151,52 +216,118 @@ class Registry:
     def __repr__(self) -> str:
         return f"Registry({', '.join(url.address for url in self._urls)})"
 
-    def by_id(self, schema_id: int | str) -> RegisteredSchema | Unusable:
-        """Return a schema, with its references.
-
-        Args:
-            schema_id: Its id, or as a text its GUID.
+    def by_id(self, schema_id: int) -> RegisteredSchema | Unusable:
+        """Return the schema that an option names by its id, with its references.
 
         Raises:
             AuthenticationError: The registry refuses the credentials.
             InvalidConfigurationError: What answers is no registry.
             RetriableError: The registry does not answer.
         """
+        with self._asking:
+            if schema_id in self._known:
+                return self._known[schema_id]
+            try:
+                return self._fetch(schema_id)
+            except _UnusableError as problem:
+                if problem.error is not None:
+                    raise problem.error from None
+                return Unusable(str(problem))
+
+    def by_ids(
+        self, schema_ids: Iterable[int | str], *, patience: float | None = None, read_before: Iterable[int] = ()
+    ) -> dict[int | str, RegisteredSchema | Unusable]:
+        """Return the schemas that records name, with their references.
+
+        Those that the registry does not have are asked for again: a producer may have registered its schema with
+        another node, and a record that is taken for a bad one may be left out for good. A process waits less for them
+        where it has waited in vain.
+
+        Args:
+            schema_ids: Their ids, or as texts their GUIDs.
+            patience: The seconds in which one that was never asked for may come; None: `schema.registry.timeout.ms`.
+            read_before: Ids that another process has read from this registry.
+
+        Raises:
+            AuthenticationError: The registry refuses the credentials, or refuses also what it returned before.
+            InvalidConfigurationError: What answers is no registry, or not the one that returned the others.
+            RetriableError: The registry does not answer.
+        """
+        wanted, before = tuple(schema_ids), tuple(read_before)
+        new = [one for one in wanted if one not in self._known and one not in self._unknown]
+        found = {one: self._of_record(one, before) for one in wanted}
+        pause, longest = _LATE_PAUSES
+        left = self._patience if patience is None else min(patience, self._patience)
+        while late := [one for one in new if one in self._unknown and self._unknown[one].may_come]:
+            pause = min(pause, left, self._waiting.left)
+            if pause < 0.001:
+                break
+            log.info("The registry does not have the schemas %s. Asking again in %.1f s.", late[:10], pause)
+            time.sleep(pause)
+            self._waiting.spend(pause)
+            left -= pause
+            found |= {one: self._of_record(one, before, again=True) for one in late}
+            if any(one in self._known for one in late):
+                self._waiting.spend(-self._patience)
+            pause = min(2 * pause, longest)
+        return found
+
+    def _of_record(
+        self, schema_id: int | str, read_before: tuple[int, ...], *, again: bool = False
+    ) -> RegisteredSchema | Unusable:
+        if isinstance(schema_id, int) and schema_id > _MAX_ID:
+            return Unusable(f"no registry has ids above {_MAX_ID}")
         if schema_id in self._known:
             return self._known[schema_id]
         with self._asking:
             if schema_id in self._known:
                 return self._known[schema_id]
-            unusable, until = self._unusable.get(schema_id, (None, 0.0))
-            if unusable is not None and time.monotonic() < until:
-                return unusable
-            kind, path = ("GUID", "guids") if isinstance(schema_id, str) else ("id", "ids")
-            what = f"the schema with {kind} {schema_id}"
+            before = self._unknown.get(schema_id)
+            if before is not None and (self._requests.left < 1 or (not again and time.monotonic() < before.until)):
+                return before.unusable
+            if self._requests.left < 1:
+                return Unusable(f"the registry was not asked for it, after {_UNKNOWN_A_MINUTE} unknown ids in a minute")
             try:
-                found = self._schema(f"/schemas/{path}/{schema_id}", what, Deadline(self._patience))
+                found = self._fetch(schema_id)
             except _UnusableError as problem:
-                return self._keep_unusable(schema_id, Unusable(str(problem)))
-            return self._keep(schema_id, found if isinstance(schema_id, str) else replace(found, id=schema_id))
+                self._requests.spend(1)
+                if problem.is_refusal:
+                    self._check_known_schemas(problem, read_before)
+                return self._keep_unusable(schema_id, problem)
+            self._unknown.pop(schema_id, None)
+            return found
 
-    def by_ids(self, schema_ids: Iterable[int | str]) -> dict[int | str, RegisteredSchema | Unusable]:
-        """Return schemas; raises as `by_id`.
-
-        Those that the registry does not have are asked for once more, a moment later: a producer may have registered
-        its schema with another node, and a record that is taken for a bad one may be left out for good.
-        """
-        found: dict[int | str, RegisteredSchema | Unusable] = {}
-        late = []
-        for schema_id in schema_ids:
-            is_new = schema_id not in self._unusable
-            found[schema_id] = self.by_id(schema_id)
-            if is_new and isinstance(found[schema_id], Unusable):
-                late.append(schema_id)
-        if late:
-            time.sleep(_LATE_SECONDS)
-        for schema_id in late:
-            self._unusable.pop(schema_id, None)
-            found[schema_id] = self.by_id(schema_id)
+    def _fetch(self, schema_id: int | str) -> RegisteredSchema:
+        path, what = _path_and_name(schema_id)
+        found = self._schema(path, what, Deadline(self._patience))
+        found = found if isinstance(schema_id, str) else replace(found, id=schema_id)
+        _put(self._known, schema_id, found)
         return found
+
+    def _check_known_schemas(self, refused: _UnusableError, read_before: tuple[int, ...]) -> None:
+        """Raise a refusal as the registry's, if it returns no schema any more of those that are known from it.
+
+        A right that was revoked, and a URL that leads elsewhere now, must not make bad records of good ones.
+        """
+        if time.monotonic() < self._returns_known_until:
+            return
+        known = [*reversed(self._known), *(one for one in read_before if one not in self._known)][:_CONTROLS]
+        for one in known:
+            path, what = _path_and_name(one)
+            try:
+                self._answer(_Request(path, what), Deadline(self._patience))
+            except _UnusableError as also:
+                log.warning("Asked whether it returns what it returned before: %s", also)
+            else:
+                self._returns_known_until = time.monotonic() + _CONTROL_SECONDS
+                return
+        if refused.error is not None:
+            raise refused.error from None
+        if known:
+            raise InvalidConfigurationError(
+                f"{refused}, nor {_path_and_name(known[0])[1]}, which it had before: check schema.registry.url, and "
+                "whether another registry answers there."
+            ) from None
 
     def newest(self, subject: str, advice: str, *, or_known: bool = False) -> RegisteredSchema:
         """Return the newest schema of a subject; raises as `by_id`, and if there is none that can be used.
@@ -211,13 +342,13 @@ class Registry:
         try:
             found = self._schema(path, what, Deadline(self._patience if known is None else _KNOWN_SECONDS))
         except _UnusableError as problem:
-            raise InvalidConfigurationError(f"{problem}: {advice}.") from None
+            raise problem.error or InvalidConfigurationError(f"{problem}: {advice}.") from None
         except RetriableError as away:
             if known is None:
                 raise
             log.warning("%s Until it does, the newest schema of subject %s is %d.", away, subject, known.id)
             return known
-        self._keep(found.id, found)
+        _put(self._known, found.id, found)
         _put(self._newest, subject, found)
         return found
 
@@ -250,17 +381,19 @@ class Registry:
                 answer = self._answer(request, Deadline(self._patience))
             except _UnusableError as problem:
                 advice = "register it, or set auto.register.schemas=true"
-                raise InvalidConfigurationError(f"{problem}: {advice}.") from None
+                raise problem.error or InvalidConfigurationError(f"{problem}: {advice}.") from None
             _put(self._ids, (subject, text), int(answer["id"]))
         return self._ids[subject, text]
 
-    def _keep(self, schema_id: int | str, found: RegisteredSchema) -> RegisteredSchema:
-        _put(self._known, schema_id, found)
-        return found
-
-    def _keep_unusable(self, schema_id: int | str, unusable: Unusable) -> Unusable:
-        _put(self._unusable, schema_id, (unusable, time.monotonic() + _UNKNOWN_SECONDS))
-        return unusable
+    def _keep_unusable(self, schema_id: int | str, problem: _UnusableError) -> Unusable:
+        first, longest = _LATE_PAUSES
+        before = self._unknown.pop(schema_id, None)
+        pause = _UNUSABLE_SECONDS
+        if problem.is_refusal:
+            pause = first if before is None else min(2 * before.pause, longest)
+        kept = _Unknown(Unusable(str(problem)), problem.is_refusal, pause, time.monotonic() + pause)
+        _put(self._unknown, schema_id, kept)
+        return kept.unusable
 
     def _schema(self, path: str, what: str, deadline: Deadline) -> RegisteredSchema:
         answer = self._answer(_Request(path, what), deadline)
@@ -306,47 +439,46 @@ class Registry:
             url = self._urls[0]
             seconds = min(_ATTEMPT_SECONDS, max(deadline.left, 1.0))
             try:
-                return call_within(Deadline(seconds), partial(self._ask, url, asked, seconds))
-            except (TimeoutError, RetriableError) as problem:
+                return self._ask(url, asked, seconds)
+            except RetriableError:
                 # Other requests do not wait for it either, before the others of several URLs have failed as well.
                 self._urls = (*(one for one in self._urls if one is not url), url)
-                if isinstance(problem, RetriableError):
-                    raise
-                raise _away(asked, url, f"no answer within {seconds:.0f} s") from None
+                raise
 
         def again(error: Exception, failures: int, pause: float) -> bool:
-            log.log(logging.INFO if failures else logging.WARNING, "%s Trying again in %.1f s.", error, pause)
+            wanted = error.seconds if isinstance(error, _AwayError) else 0.0
+            if wanted > deadline.left:
+                return False
+            log.log(logging.INFO if failures else logging.WARNING, "%s Trying again in %.1f s.", error, pause + wanted)
+            time.sleep(wanted)
             return True
 
         return retry(attempt, _PAUSES, on=RetriableError, deadline=deadline, again=again)
 
     def _ask(self, url: _Url, asked: _Request, seconds: float) -> dict[str, Any]:
-        request = urllib.request.Request(url.address + asked.path, asked.body, {"Accept": _ACCEPT})
+        headers = {"Accept": _ACCEPT, **self._headers, **url.headers}
         if asked.body is not None:
-            request.add_header("Content-Type", _JSON)
-        for name, value in {**self._headers, **url.headers}.items():
-            request.add_unredirected_header(name, value)
+            headers["Content-Type"] = _JSON
         try:
-            with self._opener.open(request, timeout=seconds) as response:
-                body = response.read(_MAX_BYTES + 1)
-        except urllib.error.HTTPError as error:
-            with error:
-                raise _refusal(error, asked, url) from None
+            answer = self._connections.request(url.address + asked.path, asked.body, headers, seconds)
+        except ssl.SSLCertVerificationError as error:
+            raise AuthenticationError(
+                f"The certificate of the schema registry {url.address} is not trusted "
+                f"({error.verify_message}): set schema.registry.ssl.ca.location."
+            ) from None
+        except TimeoutError:
+            raise _away(asked, url, f"no answer within {seconds:.0f} s") from None
         except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            if isinstance(reason, ssl.SSLCertVerificationError):
-                raise AuthenticationError(
-                    f"The certificate of the schema registry {url.address} is not trusted "
-                    f"({reason.verify_message}): set schema.registry.ssl.ca.location."
-                ) from None
-            raise _away(asked, url, getattr(reason, "strerror", None) or type(reason).__name__) from None
+            raise _away(asked, url, getattr(error, "strerror", None) or type(error).__name__) from None
         except ValueError:
             # Its text may have the value of a header.
             problem = "credentials without line breaks and other control characters"
             raise OptionError("schema.registry.basic.auth.user.info", HIDDEN, problem) from None
-        if len(body) > _MAX_BYTES:
+        if not 200 <= answer.status < 300:
+            raise _refusal(answer, asked, url) from None
+        if len(answer.body) > _MAX_BYTES:
             raise _UnusableError(f"{asked.what} is larger than {_MAX_BYTES} bytes")
-        return _object(body, asked, url)
+        return _object(answer.body, asked, url)
 
 
 registry_of: Callable[[Settings], Registry]
@@ -370,9 +502,14 @@ class _Url:
     headers: Mapping[str, str]
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        """Follow none: it becomes an error of its status."""
+class _AwayError(RetriableError):
+    """The registry does not answer.
+
+    Attributes:
+        seconds: How long it asks to be left alone (`Retry-After`).
+    """
+
+    seconds = 0.0
 
 
 def _url(text: str) -> _Url:
@@ -389,7 +526,7 @@ def _url(text: str) -> _Url:
     credentials = None
     if parts.username is not None:
         credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return _Url(address, {} if credentials is None else _basic(credentials))
+    return _Url(address, {} if credentials is None else {"Authorization": basic(credentials)})
 
 
 def _headers(settings: Settings) -> dict[str, str]:
@@ -408,7 +545,7 @@ def _headers(settings: Settings) -> dict[str, str]:
         raise OptionError("schema.registry.bearer.auth.token", HIDDEN, problem=problem)
     if user_info and ":" not in user_info:
         raise OptionError("schema.registry.basic.auth.user.info", HIDDEN, "the user and the password as user:password")
-    headers = _basic(user_info) if user_info else {}
+    headers = {"Authorization": basic(user_info)} if user_info else {}
     if token:
         headers["Authorization"] = f"Bearer {token}"
     # Confluent Cloud's.
@@ -417,10 +554,6 @@ def _headers(settings: Settings) -> dict[str, str]:
         "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
     }
     return headers | {header: settings[name] for name, header in names.items() if settings.get(name)}
-
-
-def _basic(user_info: str) -> dict[str, str]:
-    return {"Authorization": "Basic " + base64.b64encode(user_info.encode()).decode()}
 
 
 def _context(settings: Settings, urls: tuple[_Url, ...]) -> ssl.SSLContext | None:
@@ -434,48 +567,65 @@ def _context(settings: Settings, urls: tuple[_Url, ...]) -> ssl.SSLContext | Non
         raise OptionError(name, error.got, error.takes.replace("kafka.", "schema.registry.")) from None
 
 
-def _away(asked: _Request, url: _Url, reason: str) -> RetriableError:
-    return RetriableError(
+def _away(asked: _Request, url: _Url, reason: str, seconds: float = 0.0) -> RetriableError:
+    error = _AwayError(
         f"The schema registry {url.address} was asked to {asked.verb} {asked.what} and does not answer ({reason}). "
         "Check that it runs and is reached from the driver and from all executors; schema.registry.timeout.ms says how "
         "long a task waits."
     )
+    error.seconds = seconds
+    return error
 
 
-def _refusal(error: urllib.error.HTTPError, asked: _Request, url: _Url) -> Exception:
+def _refusal(answer: Response, asked: _Request, url: _Url) -> Exception:
     """Return what to raise for an answer that is no success."""
-    status, (code, message) = error.code, _said(error)
-    if status in (401, 403):
-        return AuthenticationError(
-            f"The schema registry {url.address} refuses to {asked.verb} {asked.what} (HTTP {status}): check "
-            "schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token, and the user's rights."
-        )
-    if status == 404 and code in _NOT_FOUND:
-        return _UnusableError(f"the schema registry {url.address} does not have {asked.what}")
+    status, (code, message) = answer.status, _said(answer.body)
     if status in _OVERLOADED or status >= 500:
-        return _away(asked, url, f"HTTP {status}")
-    if status in (409, 422) and message:
-        return InvalidConfigurationError(
-            f"The schema registry {url.address} refuses to {asked.verb} {asked.what} (HTTP {status}). It says: "
-            f"{message}"
+        return _away(asked, url, f"HTTP {status}", _seconds_of(answer.headers.get("Retry-After", "")))
+    if status == 404 and code in _NOT_FOUND:
+        return _UnusableError(f"the schema registry {url.address} does not have {asked.what}", is_refusal=True)
+    refuses = f"he schema registry {url.address} refuses to {asked.verb} {asked.what} (HTTP {status})"
+    error: Exception
+    if status in (401, 403):
+        error = AuthenticationError(
+            f"T{refuses}: check schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token, and the "
+            "user's rights."
         )
-    to = urlsplit(error.headers.get("Location", "") if 300 <= status < 400 else "")
-    advice = f"it redirects to {to.scheme}://{to.hostname}, which is not followed" if to.hostname else "check its path"
-    return InvalidConfigurationError(
-        f"The schema registry {url.address} was asked to {asked.verb} {asked.what} and answers HTTP {status}: "
-        f"{advice}. schema.registry.url takes the root of Confluent's API; Apicurio's is below /apis/ccompat/v7."
-    )
+    elif status in (409, 422) and message:
+        error = InvalidConfigurationError(f"T{refuses}. It says: {message}")
+    else:
+        to = urlsplit(answer.headers.get("Location", "") if 300 <= status < 400 else "")
+        advice = (
+            f"it redirects to {to.scheme}://{to.hostname}, which is not followed" if to.hostname else "check its path"
+        )
+        error = InvalidConfigurationError(
+            f"The schema registry {url.address} was asked to {asked.verb} {asked.what} and answers HTTP {status}: "
+            f"{advice}. schema.registry.url takes the root of Confluent's API; Apicurio's is below /apis/ccompat/v7."
+        )
+    if status == 401 or status < 400:
+        return error
+    return _UnusableError(f"t{refuses}", is_refusal=True, error=error)
 
 
-def _said(error: urllib.error.HTTPError) -> tuple[int | None, str]:
+def _said(body: bytes) -> tuple[int | None, str]:
     """Return the code and the message of an error as Confluent's API has them; None and an empty text: no such."""
     try:
-        answer = json.loads(error.read(_MAX_BYTES))
+        answer = json.loads(body)
         code, message = answer.get("error_code"), answer.get("message")
-    except (OSError, ValueError, AttributeError, RecursionError, http.client.HTTPException):
+    except (ValueError, AttributeError, RecursionError):
         return None, ""
     text = " ".join(message.split()) if isinstance(message, str) else ""
     return code if isinstance(code, int) else None, text[:_MAX_SHOWN]
+
+
+def _seconds_of(retry_after: str) -> float:
+    """Return the seconds of a header `Retry-After`, which is a number or a date; 0: it is neither."""
+    try:
+        if retry_after.strip().isdecimal():
+            return float(retry_after)
+        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(timezone.utc)).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
 
 
 def _object(body: bytes, asked: _Request, url: _Url) -> dict[str, Any]:
@@ -491,6 +641,11 @@ def _object(body: bytes, asked: _Request, url: _Url) -> dict[str, Any]:
             "is no schema. schema.registry.url takes the root of Confluent's API; Apicurio's is below /apis/ccompat/v7."
         )
     return answer
+
+
+def _path_and_name(schema_id: int | str) -> tuple[str, str]:
+    kind, path = ("GUID", "guids") if isinstance(schema_id, str) else ("id", "ids")
+    return f"/schemas/{path}/{schema_id}", f"the schema with {kind} {schema_id}"
 
 
 def _posted(text: str, kind: str) -> bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 
@@ -20,6 +22,7 @@ class RegistryServer:
         posted: What was posted, in its order.
         answers: What to answer, by path; without its query what is answered whatever that is.
         first: Answers that are given once each, to whatever is asked next.
+        connections: The connections that were made to it.
     """
 
     def __init__(self) -> None:
@@ -28,10 +31,18 @@ class RegistryServer:
         self.posted: list[object] = []
         self.answers: dict[str, Answer] = {}
         self.first: list[Answer] = []
+        self.connections: list[socket.socket] = []
         self._lock = threading.Lock()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def setup(self) -> None:
+                super().setup()
+                outer.connections.append(self.connection)
+
             def do_GET(self) -> None:
                 status, headers, body = outer._answer(self.path, dict(self.headers.items()))
                 self.send_response(status)
@@ -71,6 +82,12 @@ class RegistryServer:
         """How often it was asked for this id."""
         return self.asked.count(f"/schemas/ids/{schema_id}")
 
+    def disconnect(self) -> None:
+        """Close all connections, as a server does with idle ones."""
+        for connection in self.connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def _answer(self, path: str, headers: dict[str, str]) -> Answer:
         with self._lock:
             self.asked.append(path)
@@ -88,5 +105,6 @@ class RegistryServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.shutdown()
+        self.disconnect()
         self._server.server_close()
         self._thread.join(10)

@@ -178,11 +178,11 @@ def test_a_streams_progress_counts_the_values_that_it_drops(spark, kafka, topic,
     name = topic("counted", partitions=2)
     number = kafkagroup_schema_registry.register(f"{name}-value", NOW)
     good = framed(number, NOW, {"id": 5, "amount": 0.5})
-    # Two bad values, and an id that the registry does not know.
+    # Two bad values, an id that the registry does not know, and two that no registry can have.
     bad = [good[:-3], b"{}", framed(number + 9999, NOW, {"id": 2, "amount": 1.5})]
-    frame = stream(
-        spark, kafka, name, startingOffsets="earliest", mode="DROPMALFORMED", **avro(kafkagroup_schema_registry)
-    )
+    bad += [b"\0\x80\0\0\0" + good[5:], b"\0\xff\xff\xff\xff" + good[5:]]
+    options = avro(kafkagroup_schema_registry, **{"schema.registry.timeout.ms": 2000})
+    frame = stream(spark, kafka, name, startingOffsets="earliest", mode="DROPMALFORMED", **options)
     query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     try:
         for partition in (0, 1):
@@ -196,7 +196,7 @@ def test_a_streams_progress_counts_the_values_that_it_drops(spark, kafka, topic,
         told = [lag.bad_records for progress in query.recentProgress for lag in lag_of(progress)]
     finally:
         query.stop()
-    assert sum(count or 0 for count in told) == 6
+    assert sum(count or 0 for count in told) == 10
     assert told[-1] == 0
 
 

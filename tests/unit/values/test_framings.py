@@ -106,6 +106,8 @@ def test_apicurios_ids_have_eight_bytes(registry):
 
 def test_a_header_names_the_schema_by_its_guid_and_without_it_the_id_is_in_front(registry):
     registry.add(7, ORDER)
+    # What no header names is bad, also if it begins as the number of a GUID does.
+    stranger = b"\0\x80\0\0\0" + datum(OLD, FIVE)
     registry.answers[f"/schemas/guids/{GUID}"] = 200, {}, json.dumps({"schema": json.dumps(OLD)}).encode()
     unknown = uuid.UUID(int=9)
 
@@ -120,6 +122,7 @@ def test_a_header_names_the_schema_by_its_guid_and_without_it_the_id_is_in_front
         (None, named(GUID), None),
         (BODY, named(unknown), None),
         (b"", named(GUID), None),
+        (stranger, None, None),
         (BODY, [{"key": "__value_schema_id", "value": b"\x01"}], None),
     ]
     values, headers, expected = zip(*cases, strict=True)
@@ -128,8 +131,10 @@ def test_a_header_names_the_schema_by_its_guid_and_without_it_the_id_is_in_front
         assert found == list(expected)
         assert why[0].startswith(f"its schema has the GUID {unknown}; the schema registry")
         assert why[1].startswith(f"its schema has the GUID {GUID}; field id: ")
-        assert "Confluent's framing" in why[2]
-    assert registry.asked.count(f"/schemas/guids/{GUID}") == 1
+        assert "no registry has ids above" in why[2]
+        assert "Confluent's framing" in why[3]
+    # The second time it was asked whether the registry returns it still, beside an unknown one.
+    assert registry.asked.count(f"/schemas/guids/{GUID}") == 2
     fetched = [column.name for column in columns_to_fetch((), how)]
     assert fetched == ["value", "topic", "partition", "offset", "headers"]
 
@@ -145,18 +150,20 @@ def test_ids_of_headers_are_put_in_front_in_a_slice_too_and_each_number_means_it
         ],
         HEADERS,
     )
-    ids = HeaderIds("key")
+    ids = HeaderIds("key", has_indexes=True)
     raw = pa.array([b"a", b"b", b"c", None], pa.binary())
     assert ids.framed(raw, headers).to_pylist() == [b"\0\x80\0\0\0a", b"b", b"\0\x80\0\0\x01\x02\x02c", None]
     assert ids.framed(raw.slice(1), headers.slice(1)).to_pylist() == [b"b", b"\0\x80\0\0\x01\x02\x02c", None]
     numbers = (1 << 31, (1 << 31) + 1, (1 << 31) + 2, 7)
     assert [ids.guid(number) for number in numbers] == [str(other), str(GUID), None, None]
-    assert HeaderIds("value").framed(raw, headers) is raw
+    assert HeaderIds("value", has_indexes=True).framed(raw, headers) is raw
+    # What follows the GUID is Protobuf's: else it makes no other schema, and is not put in front of the datum.
+    assert HeaderIds("key", has_indexes=False).framed(raw, headers).to_pylist()[2] == b"\0\x80\0\0\x01c"
 
 
 def test_headers_that_all_differ_take_a_bounded_memory(monkeypatch):
     monkeypatch.setattr(header_ids, "_MAX_KNOWN", 2)
-    ids = HeaderIds("value")
+    ids = HeaderIds("value", has_indexes=True)
     for number in range(9):
         header = [{"key": "__value_schema_id", "value": b"\x01" + uuid.UUID(int=number).bytes}]
         (framed,) = ids.framed(pa.array([b"a"], pa.binary()), pa.array([header], HEADERS)).to_pylist()

@@ -7,7 +7,9 @@ import json
 import pickle
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -60,6 +62,48 @@ def test_an_overloaded_registry_is_asked_again(server: RegistryServer, status: i
     server.first = [(status, {}, b"busy")]
     assert client(server).by_id(7) == RegisteredSchema(7, json.dumps(ORDER))
     assert server.asked == ["/schemas/ids/7"] * 2
+
+
+def test_requests_share_a_connection_and_one_that_was_closed_is_made_anew(server: RegistryServer) -> None:
+    registry = client(server)
+    for number in range(4):
+        server.add(number, ORDER)
+    assert all(isinstance(registry.by_id(number), RegisteredSchema) for number in (0, 1))
+    server.disconnect()
+    assert all(isinstance(registry.by_id(number), RegisteredSchema) for number in (2, 3))
+    assert len(server.connections) == 2
+    assert len(set(server.asked)) == 4
+
+
+def test_a_server_that_sends_a_byte_now_and_then_does_not_answer() -> None:
+    def drip(listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        with peer, suppress(OSError):
+            while True:
+                peer.sendall(b"H")
+                ended.wait(0.05)
+
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=(listener,))
+        thread.start()
+        registry = Registry(Settings({"url": f"http://127.0.0.1:{listener.getsockname()[1]}", "timeout.ms": "1"}))
+        with pytest.raises(RetriableError, match="no answer within 1 s"):
+            registry.by_id(7)
+        # The client has closed the connection.
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("later", ["3600", "Fri, 31 Dec 9999 23:59:59 GMT"])
+def test_a_registry_that_asks_to_come_later_is_left_alone(server: RegistryServer, later: str) -> None:
+    server.add(7, ORDER)
+    server.first = [(429, {"Retry-After": later}, b"")]
+    with pytest.raises(RetriableError, match="HTTP 429"):
+        client(server).by_id(7)
+    server.first = [(429, {"Retry-After": "0"}, b""), (503, {"Retry-After": "soon"}, b"")]
+    assert isinstance(client(server).by_id(7), RegisteredSchema)
+    assert len(server.asked) == 4
 
 
 def test_a_registry_that_is_away_is_waited_for_and_named(server: RegistryServer) -> None:
@@ -122,10 +166,37 @@ def test_an_id_that_is_unknown_is_no_error_of_the_registry(server: RegistryServe
     found = registry.by_id(7)
     assert isinstance(found, Unusable)
     assert found.reason == f"the schema registry {server.url} does not have the schema with id 7"
-    assert registry.by_id(7) == found
-    assert len(server.asked) == 1
     with pytest.raises(InvalidConfigurationError, match=r"newest schema of subject orders-value: set value\.subject"):
         registry.newest("orders-value", "set value.subject")
+
+
+def test_an_id_that_comes_late_is_waited_for_and_one_that_does_not_come_is_asked_for_with_pauses(
+    server: RegistryServer,
+) -> None:
+    registry = client(server, timeout_ms="1500")
+    server.first = [answer(404, error_code=40403)]
+    server.add(7, ORDER)
+    assert isinstance(registry.by_ids([7])[7], RegisteredSchema)
+    # It was in vain that this one was waited for, so a while later it is asked for without patience.
+    assert isinstance(registry.by_ids([8])[8], Unusable)
+    asked = len(server.asked)
+    assert isinstance(registry.by_ids([8])[8], Unusable)
+    assert len(server.asked) == asked
+    started = time.monotonic()
+    assert isinstance(registry.by_ids([9])[9], Unusable)
+    assert time.monotonic() - started < 1
+
+
+def test_ids_that_no_registry_has_and_too_many_unknown_ones_are_not_asked_for(server: RegistryServer) -> None:
+    registry = client(server, timeout_ms="1")
+    server.add(1, ORDER)
+    found = registry.by_ids(range(1, 500))
+    assert [number for number, one in found.items() if isinstance(one, RegisteredSchema)] == [1]
+    assert 300 < len(server.asked) < 450
+    assert "300 unknown ids in a minute" in str(found[499])
+    server.asked.clear()
+    assert "ids above" in str(registry.by_ids([1 << 31, (1 << 64) - 1]))
+    assert server.asked == []
 
 
 def test_credentials_go_to_no_other_host(server: RegistryServer) -> None:
@@ -236,12 +307,7 @@ def test_what_a_schema_may_cost_is_bounded(server: RegistryServer) -> None:
         server.add(100 + number, {"type": "string"}, f"c{number}", references=[reference])
     server.add(6, "[" * 100_000, references=[{"name": "x", "subject": "plain", "version": 1}])
     registry = client(server)
-    for number, words in {
-        2: "larger than",
-        3: "more than 100 ref",
-        100: "16 levels",
-        6: "no valid",
-    }.items():
+    for number, words in {2: "larger than", 3: "more than 100 ref", 100: "16 levels", 6: "no valid"}.items():
         found = registry.by_id(number)
         assert isinstance(found, Unusable)
         assert words in found.reason

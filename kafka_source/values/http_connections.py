@@ -1,0 +1,144 @@
+"""HTTP requests to a few hosts, over one kept connection to each; through the proxy that the environment names.
+
+Redirects are not followed. A request ends at its time limit, also where the server sends a byte now and then.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from email.message import Message
+from functools import partial
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from kafka_source.runtime.deadline import Deadline, call_within
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer: its status, its headers, and the beginning of its body."""
+
+    status: int
+    headers: Message
+    body: bytes
+
+
+class Connections:
+    """The kept connections. Threads may share it: a second request at the same time has a connection of its own.
+
+    Args:
+        context: How TLS connections are made.
+        max_bytes: How much of a body is read.
+    """
+
+    def __init__(self, context: ssl.SSLContext | None, max_bytes: int) -> None:
+        self._context, self._max_bytes = context, max_bytes
+        # By scheme, host and port.
+        self._idle: dict[tuple[str, str], http.client.HTTPConnection] = {}
+        self._lock = threading.Lock()
+
+    def __del__(self) -> None:
+        for connection in self._idle.values():
+            connection.close()
+
+    def request(self, url: str, body: bytes | None, headers: Mapping[str, str], seconds: float) -> Response:
+        """Return the answer to a GET, or with a body to a POST.
+
+        Raises:
+            TimeoutError: There is none in time.
+            OSError: The server cannot be reached, or breaks off.
+            http.client.HTTPException: What answers is no HTTP.
+            ValueError: A header cannot be sent.
+        """
+        scheme, host, *_ = urlsplit(url)
+        deadline = Deadline(seconds)
+        with self._lock:
+            kept = self._idle.pop((scheme, host), None)
+        if kept is not None:
+            # The server may have closed it since. What is asked here may be asked twice.
+            with suppress(ConnectionError, http.client.BadStatusLine, ssl.SSLError):
+                return self._exchange(kept, url, body, headers, deadline)
+        return self._exchange(self._connection(url), url, body, headers, deadline)
+
+    def _exchange(
+        self,
+        connection: http.client.HTTPConnection,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        deadline: Deadline,
+    ) -> Response:
+        connection.timeout = deadline.left
+        if connection.sock is not None:
+            connection.sock.settimeout(deadline.left)
+        try:
+            answer = call_within(deadline, partial(self._answer, connection, url, body, headers))
+        except BaseException:
+            # Ends the thread of a call that was abandoned.
+            with suppress(OSError, AttributeError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            connection.close()
+            raise
+        if connection.sock is not None:
+            scheme, host, *_ = urlsplit(url)
+            with self._lock:
+                unused = self._idle.pop((scheme, host), None)
+                self._idle[scheme, host] = connection
+            if unused is not None:
+                unused.close()
+        return answer
+
+    def _answer(
+        self, connection: http.client.HTTPConnection, url: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Response:
+        parts = urlsplit(url)
+        through_proxy = parts.scheme == "http" and (connection.host, connection.port) != _place(parts)
+        target = url if through_proxy else url.removeprefix(f"{parts.scheme}://{parts.netloc}")
+        more = _proxy_login(parts.scheme) if through_proxy else {}
+        connection.request("GET" if body is None else "POST", target, body, {**headers, **more})
+        response = connection.getresponse()
+        found = Response(response.status, response.headers, response.read(self._max_bytes))
+        if not response.isclosed():
+            connection.close()
+        return found
+
+    def _connection(self, url: str) -> http.client.HTTPConnection:
+        parts = urlsplit(url)
+        proxy = _proxy(parts.scheme)
+        if proxy is not None and proxy_bypass(str(parts.hostname)):
+            proxy = None
+        to = _place(parts if proxy is None else proxy)
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(*to)
+        connection = http.client.HTTPSConnection(*to, context=self._context)
+        if proxy is not None:
+            connection.set_tunnel(*_place(parts), _proxy_login(parts.scheme))
+        return connection
+
+
+def _place(parts: SplitResult) -> tuple[str, int]:
+    return str(parts.hostname), parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _proxy(scheme: str) -> SplitResult | None:
+    text = getproxies().get(scheme)
+    return urlsplit(text if "://" in text else f"http://{text}") if text else None
+
+
+def _proxy_login(scheme: str) -> dict[str, str]:
+    proxy = _proxy(scheme)
+    if proxy is None or proxy.username is None:
+        return {}
+    return {"Proxy-Authorization": basic(f"{unquote(proxy.username)}:{unquote(proxy.password or '')}")}
+
+
+def basic(user_info: str) -> str:
+    """Return the header of a login with user and password."""
+    return "Basic " + base64.b64encode(user_info.encode()).decode()
