@@ -14,17 +14,7 @@ HIDDEN = "*****"
 DEFAULT_CLIENT_ID = "kafkagroup"
 
 _SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "token", "credential", "user.info")
-# A text of certificates may have the key, too.
-_SECRET_NAMES = frozenset(
-    {
-        "ssl.keystore.key",
-        "ssl.keystore.certificate.chain",
-        "ssl.key.pem",
-        "ssl.certificate.pem",
-        "sasl.oauthbearer.config",
-    }
-)
-_PASSWORD_IN_URL = re.compile(r"(://[^/@\s]*?:)[^/@\s]*@")
+_SECRET_NAMES = frozenset({"ssl.keystore.key", "ssl.key.pem", "sasl.oauthbearer.config"})
 _PUBLIC_NAMES = frozenset(
     {
         "sasl.oauthbearer.token.endpoint.url",
@@ -33,6 +23,10 @@ _PUBLIC_NAMES = frozenset(
     }
 )
 _FROM_ENVIRONMENT = "env:"
+
+# A certificate chain may have the key beside it, and each URL a login.
+_PRIVATE_KEY = "PRIVATE KEY-"
+_LOGIN_IN_URL = re.compile(r"//[^\s,]*@")
 
 
 class Settings(Mapping[str, str]):
@@ -84,7 +78,7 @@ class Settings(Mapping[str, str]):
 
     def shown(self, name: str) -> str:
         """Return a setting for an error or a log line: hidden if it is a secret, with unresolved variables."""
-        return str(_shown(name, self._given[name]))
+        return _shown(name, self._given[name])
 
     @property
     def _values(self) -> dict[str, str]:
@@ -163,10 +157,10 @@ def hidden(config: Mapping[str, object]) -> dict[str, object]:
     return {name: _shown(name.replace("_", "."), value) for name, value in shown.items()}
 
 
-def _shown(name: str, value: object) -> object:
-    if is_secret(name) or not isinstance(value, (str, int, float)):
+def _shown(name: str, value: object) -> str | int | float:
+    if is_secret(name) or not isinstance(value, (str, int, float)) or _PRIVATE_KEY in str(value):
         return HIDDEN
-    return _PASSWORD_IN_URL.sub(rf"\1{HIDDEN}@", value) if isinstance(value, str) else value
+    return _LOGIN_IN_URL.sub(f"//{HIDDEN}@", value) if isinstance(value, str) else value
 
 
 def _resolved(given: Mapping[str, str]) -> dict[str, str]:

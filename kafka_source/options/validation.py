@@ -275,7 +275,7 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
 
 def _decodes(given: Mapping[str, str]) -> bool:
     formats = (given.get(name, "").strip().lower() for name in ("value.format", "key.format"))
-    return any(one in DECODED_FORMATS for one in formats)
+    return any(one in (*DECODED_FORMATS, "string") for one in formats)
 
 
 def _make(

@@ -45,6 +45,7 @@ def check_decoding(options: ReadOptions, given: Mapping[str, str]) -> None:
             "Remove avroSchemaEvolutionMode: no column has the newest schema of a subject, so none gets a newer one"
         )
         raise OptionError("avroSchemaEvolutionMode", "restart", problem=problem)
+    _check_mode(options, columns)
     if not options.decoded:
         return
     if options.mode != "PERMISSIVE" and "columnnameofcorruptrecord" in names:
@@ -55,6 +56,17 @@ def check_decoding(options: ReadOptions, given: Mapping[str, str]) -> None:
     if options.column_name_of_corrupt_record.lower() in map(str.lower, COLUMN_TYPES):
         takes = f"a name that is none of {', '.join(COLUMN_TYPES)}"
         raise OptionError("columnNameOfCorruptRecord", options.column_name_of_corrupt_record, takes)
+
+
+def _check_mode(options: ReadOptions, columns: Sequence[ColumnOptions]) -> None:
+    """Refuse a mode that does not hold for all columns."""
+    texts = [one.column for one in columns if one.format == "string"]
+    if texts and options.mode != "FAILFAST":
+        problem = (
+            f"Option mode={options.mode} does not hold for the column {texts[0]}, where a string that is not UTF-8 "
+            f"ends the query: remove {texts[0]}.format, and cast the bytes to a string"
+        )
+        raise OptionError("mode", options.mode, problem=problem)
 
 
 def _refuse_unused(column: ColumnOptions, names: Collection[str], prefix: str) -> None:

@@ -106,6 +106,7 @@ def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
             {"deadletter.topic": "dead", "mode": "PERMISSIVE", "value.format": "string"},
             "value.format to avro, protobuf or json",
         ),
+        ({"key.format": "string", "mode": "PERMISSIVE"}, "does not hold for the column key"),
         ({"deadletter.topic": "orders", "mode": "PERMISSIVE"}, "a topic that the query does not read"),
         ({"value.framing": "none", "value.schema": '"long"'}, "Remove schema.registry.url"),
         ({"schema.registry.ssl.trustore.location": "/ca"}, "no setting schema.registry.ssl.trustore.location"),
@@ -118,6 +119,14 @@ def test_what_contradicts_or_is_misspelt_is_refused(changed, said):
         check_load({**AVRO, **changed})
     assert said in str(failed.value)
     assert SECRET not in str(failed.value)
+
+
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
+def test_a_mode_is_refused_where_it_would_not_hold(mode):
+    with pytest.raises(OptionError, match=r"column value, .* not UTF-8 ends the query: remove value\.format"):
+        check_load({**BASE, "value.format": "string", "mode": mode})
+    # Spark gives options that other sources have to all of them.
+    assert check_load({**BASE, "mode": mode}).options.mode == "FAILFAST"
 
 
 def test_a_stream_ends_at_a_newer_schema_only_where_it_may_get_one():
