@@ -48,8 +48,8 @@ class SourceLag:
         source: The number of the source in the query, from 0.
         behind: By partition, the number of offsets between what was read and the latest offset at that time.
         bytes_per_offset: About how many bytes an offset has in a fetch response; None: unknown.
-        bad_records: The records whose values could not be decoded, since the micro-batch before was planned; None: they
-            end the query, or values are not decoded.
+        bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
+            the query, or values are not decoded.
     """
 
     query: str

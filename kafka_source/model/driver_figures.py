@@ -144,7 +144,8 @@ class DriverFigures:
         latest: The latest offsets, where Spark does not show them (before 4.2); else empty.
         max_offsets: The most offsets that the micro-batch might have; None: without `targetTriggerDuration`.
         bad_records: The number of records whose values could not be decoded, as tasks have reported them in that time;
-            None: there are none, because the values are not decoded or the first one ends the query.
+            None: unknown, because tasks of the batch before have not reported, or there is no batch before. Or values
+            are not decoded, or the first bad one ends the query.
     """
 
     at_ms: int

@@ -180,7 +180,7 @@ class Account:
         # When a task has last said that it is done; None: none has.
         self.tasks_done_at: float | None = None
         # Of all tasks' reports.
-        self.bad_records = 0
+        self.bad_records = self.tasks_done = 0
 
     def change(self, bounds: Bounds) -> None:
         """Set other bounds; what was fetched under the old ones is forgotten, or it would stop a lowered query."""
@@ -204,6 +204,7 @@ class Account:
         with self._lock:
             if not report.left:
                 self.tasks_done_at = now
+                self.tasks_done += 1
             self.bad_records += report.bad_records
             slot = self._slots.setdefault(report.slot, _Slot())
             slot.totals.update(bytes=round(report.bytes), records=round(report.records))

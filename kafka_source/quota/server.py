@@ -148,6 +148,10 @@ class StreamQuota:
         """Return how many records tasks have reported whose values cannot be decoded."""
         return self._account.bad_records
 
+    def tasks_done(self) -> int:
+        """Return how many tasks have reported that they are done."""
+        return self._account.tasks_done
+
     def ticket(self, slot: int, share: float) -> Ticket:
         """Return what the task of a slot takes along.
 

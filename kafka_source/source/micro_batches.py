@@ -45,7 +45,6 @@ class MicroBatches(StreamPlanner):
         self._stopping = {one.reader.column for one in decodings if one.ends_at_newer}
         schemas: dict[str, int] = {name: one.id for name, one in self._readers.items() if one.id is not None}
         super().__init__(query.options, siblings, schemas)
-        self._sink_has_committed = False
         self._sink_is_told = False
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
@@ -92,6 +91,7 @@ class MicroBatches(StreamPlanner):
             readers = self._readers_of(end)
             found = [replace(one, readers=readers) for one in found]
         self._owner.tasks_made(replay.ends_of(planned))
+        self._note_tasks(sum(len(one.tasks) for one in found))
         return add_handoff(found, planned, end.stream or "", end.topics) if self._sink_commits else found
 
     def _check_sink(self, start: StreamOffset, *, has_new: bool) -> None:

@@ -110,7 +110,10 @@ class StreamPlanner:
         measures = options.goes_on_after_bad_values or any(limit is not None for limit in limits)
         quota = QuotaSettings.measuring(options) if measures else QuotaSettings.of(options)
         self._quota = None if quota is None else StreamQuota(quota, options.settings)
+        self._sink_has_committed = False
         self._told_bad_records = 0
+        # How many tasks have reported when all those of the last batch have; None: no batch of this process has ended.
+        self._reports_expected: int | None = None
         self._admission = Admission(options, self._quota)
         self._owned = OwnedPartitions({})
         self._latest: dict[TopicPartition, int] = {}
@@ -191,9 +194,10 @@ class StreamPlanner:
         if known.partitions.keys() == start.partitions.keys():
             # The sink commits nothing for topics that were deleted or created again since the batch was planned.
             self._check_sink(start, has_new=ends != starts)
-        if ends == starts and self._resolver.are_durable(known, starts) and not start.of_spark:
-            # An empty batch is planned only where a restart would resolve other positions, and to replace an
-            # offset of Spark's own source, which has no ids of cluster and topics.
+        is_durable = self._resolver.are_durable(known, starts) and not start.of_spark
+        if ends == starts and is_durable and not self._has_untold_bad_records():
+            # An empty batch is planned only where a restart would resolve other positions, to replace an offset of
+            # Spark's own source, which has no ids of cluster and topics, and to show the bad records of the last batch.
             return start
         if not self._owner.still_owned():
             # The driver was suspended while it planned, and other members may have read these records. To plan nothing
@@ -203,7 +207,8 @@ class StreamPlanner:
             # From the sink's first batch on the group's offsets say what the output has, and the batch may run again
             # without partitions that others own then. Other settings have committed before, perhaps not the last batch.
             self._owner.remember(self._positions.missing(starts))
-        self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
+        if ends != starts:
+            self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
         self._planned = self._end_offset(starts, ends, owned, self._positions.end_epochs(starts, ends, leaders))
         self._owner.batch_planned(starts, ends, {**starts, **latest})
         failpoint("batch-planned")
@@ -315,10 +320,26 @@ class StreamPlanner:
             self._new_bad_records() if self._options.goes_on_after_bad_values else None,
         )
 
-    def _new_bad_records(self) -> int:
-        total = 0 if self._quota is None else self._quota.bad_records()
-        before, self._told_bad_records = self._told_bad_records, total
-        return total - before
+    def _has_untold_bad_records(self) -> bool:
+        if self._quota is None or not self._options.goes_on_after_bad_values:
+            return False
+        # Another batch is for a sink that commits.
+        may_plan = self._sink_has_committed or not self._sink_commits
+        return may_plan and self._quota.bad_records() > self._told_bad_records
+
+    def _new_bad_records(self) -> int | None:
+        """Return the bad records that tasks have reported since the last call; None: not all tasks have reported."""
+        if self._quota is None or self._reports_expected is None:
+            return None
+        has_all = self._quota.tasks_done() >= self._reports_expected
+        before, self._told_bad_records = self._told_bad_records, self._quota.bad_records()
+        new = self._told_bad_records - before
+        return new if new or has_all else None
+
+    def _note_tasks(self, number: int) -> None:
+        """Note that so many tasks are made, which report how many records are bad."""
+        if self._quota is not None:
+            self._reports_expected = self._quota.tasks_done() + number
 
     def quota(self) -> dict[str, Any] | None:
         """Return how much of the quota is used, with rates and delays; None without a quota."""

@@ -58,8 +58,8 @@ class Sample:
         rebalances: The rebalances since the last micro-batch.
         quota: The quota's figures; see docs/quotas.md. Empty for a micro-batch that a restart runs again, as are
             commits, rebalances and bad records: its offset in the checkpoint has those of the run before.
-        bad_records: The records since the last micro-batch whose values could not be decoded; None: they end the query,
-            or values are not decoded.
+        bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
+            the query, or values are not decoded.
     """
 
     at: float

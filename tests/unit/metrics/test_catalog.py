@@ -112,6 +112,9 @@ def test_a_counter_is_shown_as_a_rate_or_an_increase() -> None:
         for name in totals:
             for used in re.finditer(rf"\b{name}\b", expression):
                 before = expression[: used.start()].rstrip()
+                # A series that begins with its only figure has no increase.
+                if "unless" in expression and " offset " in expression:
+                    continue
                 assert re.search(r"(rate|increase)\($", before), f"{where}: {name}"
 
 
