@@ -14,7 +14,16 @@ HIDDEN = "*****"
 DEFAULT_CLIENT_ID = "kafkagroup"
 
 _SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "token", "credential", "user.info")
-_SECRET_NAMES = frozenset({"ssl.keystore.key", "ssl.key.pem", "sasl.oauthbearer.config"})
+# A text of certificates may have the key, too.
+_SECRET_NAMES = frozenset(
+    {
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.key.pem",
+        "ssl.certificate.pem",
+        "sasl.oauthbearer.config",
+    }
+)
 _PUBLIC_NAMES = frozenset(
     {
         "sasl.oauthbearer.token.endpoint.url",
@@ -24,8 +33,6 @@ _PUBLIC_NAMES = frozenset(
 )
 _FROM_ENVIRONMENT = "env:"
 
-# A certificate chain may have the key beside it, and each URL a login.
-_PRIVATE_KEY = "PRIVATE KEY-"
 _LOGIN_IN_URL = re.compile(r"//[^\s,]*@")
 
 
@@ -158,7 +165,7 @@ def hidden(config: Mapping[str, object]) -> dict[str, object]:
 
 
 def _shown(name: str, value: object) -> str | int | float:
-    if is_secret(name) or not isinstance(value, (str, int, float)) or _PRIVATE_KEY in str(value):
+    if is_secret(name) or not isinstance(value, (str, int, float)):
         return HIDDEN
     return _LOGIN_IN_URL.sub(f"//{HIDDEN}@", value) if isinstance(value, str) else value
 
