@@ -8,7 +8,7 @@ plans the records that are new (`stream_planner`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -52,8 +52,9 @@ class MicroBatches(StreamPlanner):
 
         A replay after a restart reads the same ranges in the same input partitions, except for topics that were
         deleted or created again, with `commit=sink` for what other members have read since, with `commit=sink` or
-        `commit=task` for partitions that were rewound since, and with `commit=task` where the query has other slots.
-        `end` may be an offset of Spark's own source, if the query was moved while a batch was planned and not finished.
+        `commit=task` for what the next batch reads of partitions that were rewound since, and with `commit=task` where
+        the query has other slots. `end` may be an offset of Spark's own source, if the query was moved while a batch
+        was planned and not finished.
 
         Raises:
             DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.
@@ -77,8 +78,8 @@ class MicroBatches(StreamPlanner):
             planned = self._remaining(planned, end.stream or "")
         elif is_replay and self._options.commit == "task":
             owned = self._owner.commit_and_rejoin({})
-            planned = replay.by_present_slots(self._without_rewound(planned), owned.slots, owned.count)
-            uncommitted = self._of_others(planned, owned.slots)
+            planned = replay.by_present_slots(planned, owned.slots, owned.count)
+            planned, uncommitted = self._without_commits_over(planned, owned.slots.keys())
         cluster = self._cluster.cluster_id()
         begins = self._options.group_start == "starting" and self._options.commit == "task" and not start.partitions
         before = self._owner.committed(sorted(end.partitions)) if begins else {}
@@ -150,26 +151,17 @@ class MicroBatches(StreamPlanner):
         deadline = Deadline(self._options.coordinator_timeout_ms / 1000)
         return replay.to_read_again(planned, client.run(ranges_to_read_again(client, group, stream, deadline)))
 
-    def _without_rewound(self, planned: list[PlannedInput]) -> list[PlannedInput]:
-        """Leave partitions to the next batch that were rewound since this one was planned.
+    def _without_commits_over(
+        self, planned: list[PlannedInput], owned: Set[TopicPartition]
+    ) -> tuple[list[PlannedInput], frozenset[TopicPartition]]:
+        """Return what a replay reads whose tasks commit, and the partitions in which they must not.
 
-        Its tasks would commit its ends over the rewind.
-        """
-        partitions = {r.topic_partition for one in planned for r in one.ranges}
-        rewound = self._positions.unfollowed_rewinds(self._owner.committed(sorted(partitions)))
-        kept = [(one, tuple(r for r in one.ranges if r.topic_partition not in rewound)) for one in planned]
-        return [one._replace(ranges=ranges) for one, ranges in kept if ranges]
-
-    def _of_others(
-        self, planned: Iterable[PlannedInput], owned: Collection[TopicPartition]
-    ) -> frozenset[TopicPartition]:
-        """Return the partitions of a replayed batch in which its tasks commit nothing.
-
-        Others have read on there, or own them now and may do so before the tasks commit. The coordinator would take the
-        tasks' commits nevertheless: it asks for a member of this generation, and not for the owner of the partition.
+        Partitions were rewound since the batch was planned; or others have read on there, or own them now and may do so
+        before the tasks commit. The coordinator would take the tasks' commits nevertheless: it asks for a member of
+        this generation, and not for the owner of the partition.
         """
         ends = replay.ends_of(planned)
         committed = self._owner.committed(sorted(ends))
-        return frozenset(
-            tp for tp, end in ends.items() if tp not in owned or (tp in committed and committed[tp].offset > end)
-        )
+        targets = {tp: committed[tp].offset for tp in self._positions.unfollowed_rewinds(committed)}
+        read_on = {tp for tp, entry in committed.items() if entry.offset > ends[tp]}
+        return replay.before_rewinds(planned, targets), frozenset({*targets, *read_on, *(ends.keys() - owned)})

@@ -111,6 +111,23 @@ def by_present_slots(
     return [PlannedInput(slot, tuple(of_slot.values())) for slot, of_slot in sorted(found.items())]
 
 
+def before_rewinds(planned: Iterable[PlannedInput], targets: Mapping[TopicPartition, int]) -> list[PlannedInput]:
+    """Return what a batch whose tasks commit reads in partitions that were rewound since it was planned, and elsewhere.
+
+    The next batch begins at the rewind's target. What is before it is in no output, also if the tasks have committed.
+
+    Args:
+        planned: The batch.
+        targets: The group's offsets in the rewound partitions.
+    """
+
+    def before(r: Range) -> Range:
+        return r._replace(end=min(r.end, max(r.start, targets.get(r.topic_partition, r.end))))
+
+    cut = (one._replace(ranges=tuple(c for r in one.ranges if (c := before(r)).size)) for one in planned)
+    return [one for one in cut if one.ranges]
+
+
 def to_read_again(
     planned: Iterable[PlannedInput], told: Mapping[TopicPartition, tuple[int, int]]
 ) -> list[PlannedInput]:

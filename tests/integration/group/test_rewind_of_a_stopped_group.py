@@ -10,7 +10,7 @@ from kafka_source.model.stream_offset import StreamOffset
 from kafkagroup import pinned
 from kafkagroup.admin import Groups, rewind_running_group
 from tests.support.memberships import everything, leave
-from tests.support.queries import Pipe
+from tests.support.queries import Job, Pipe
 from tests.support.records import produce, reader
 from tests.support.rewinding import (
     COUNT,
@@ -223,16 +223,32 @@ def test_a_batch_whose_sink_commits_is_not_written_over_a_rewind(kafka, settings
     check_replayed_then_read_again(pipe, groups, group)
 
 
-def test_a_batch_whose_tasks_commit_is_left_to_the_next_one(streams, groups, group, name, last):
-    first = streams.planner(commit="task")
-    end = first.next(StreamOffset(), limited=True)
+@pytest.mark.parametrize("target", [-5, 0, 10, 1000], ids=["before", "its start", "inside", "behind"])
+@pytest.mark.parametrize("tasks_committed", [False, True])
+def test_a_replay_reads_up_to_the_rewind_of_a_group_whose_tasks_commit(
+    kafka, group, groups, name, tasks_committed, target
+):
+    """A driver dies in its second batch; `target` counts from where that begins."""
+    job = Job(kafka, group, subscribe=name, commit="task", maxOffsetsPerTrigger=10 * PARTITIONS)
+    first = job.planner()
+    for number in range(2):
+        job.offsets.append(first.next(job.offsets[-1], limited=number == 0))
+        if number == 0 or tasks_committed:
+            job.read(first, *job.offsets[-2:])
     first.close()
-    groups.rewind(group, dict.fromkeys(last, 1))
-    again = streams.planner(commit="task")
+    batch = job.offsets[-1].partitions
+    produce(kafka.bootstrap_servers, name, 1000 * PARTITIONS, first=COUNT)
+    targets = {tp: span.start + target for tp, span in batch.items()}
+    groups.rewind(group, targets)
+    again = job.planner()
     try:
-        assert again.tasks(StreamOffset(), StreamOffset.from_json(end.to_json())) == []
-        following = again.next(end, limited=True)
-        assert all(span.start == 1 for span in following.partitions.values())
+        bundles = again.tasks(*job.offsets[-2:])
+        read = {r.topic_partition: (r.start, r.end) for one in bundles for task in one.tasks for r in task.ranges}
+        assert read == {tp: (s.start, min(s.end, targets[tp])) for tp, s in batch.items() if target > 0}
+        job.read(again, *job.offsets[-2:])
+        assert groups.committed(group) == targets
+        following = again.next(job.offsets[-1], limited=True)
+        assert {tp: span.start for tp, span in following.partitions.items()} == targets
     finally:
         again.close()
 
