@@ -33,7 +33,7 @@ from kafka_source.group.member import Member, RebalanceTimeout
 from kafka_source.group.member_state import State
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
 from kafka_source.group.rebalance_log import Reason
-from kafka_source.group.requests import REBALANCING, describe_either, fetch_committed
+from kafka_source.group.requests import REBALANCING, describe, fetch_committed
 from kafka_source.group.slot import Slot, publish_owners
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
@@ -443,7 +443,7 @@ class BackgroundRejoiner:
         """Return whether other members have been assigned some of the partitions; wait for a rebalance of theirs."""
         ours = {slot.member.membership.member_id for slot in self._slots}
         while True:
-            described = await describe_either(self._client, self._settings.group, deadline)
+            described = await describe(self._client, self._settings.group, deadline)
             if described.state not in REBALANCING or deadline.over:
                 break
             await asyncio.sleep(_POLL_SECONDS)
@@ -484,6 +484,6 @@ class BackgroundRejoiner:
         await self._publish(self.in_flight, {})
 
     async def _has_other_members(self) -> bool:
-        described = await describe_either(self._client, self._settings.group, Deadline(_REQUEST_SECONDS))
+        described = await describe(self._client, self._settings.group, Deadline(_REQUEST_SECONDS))
         ours = {slot.member.membership.member_id for slot in self._slots}
         return any(d.member.member_id not in ours for d in described.members)

@@ -19,7 +19,7 @@ from kafka_source.errors import (
 from kafka_source.group import member_state
 from kafka_source.group.member_state import NO_MEMBER_ID, Action, Membership, State, Step, step
 from kafka_source.group.model import CONSUMER, GroupMember
-from kafka_source.group.requests import GroupDescription, describe_either, leave_group
+from kafka_source.group.requests import GroupDescription, describe, leave_group
 from kafka_source.group.strategies import is_rewind
 from kafka_source.kafka_client import GROUP, Connection, ConnectionLost, Deadline, KafkaClient, to_coordinator
 from kafka_source.kafka_client.messages.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
@@ -379,7 +379,7 @@ class Member:
             # No coordinator can have lost a new id of this member.
             return code
         try:
-            described = await describe_either(self._client, self.settings.group, deadline)
+            described = await describe(self._client, self.settings.group, deadline)
         except AuthenticationError:
             return code
         holder = described.member_id_of(self.settings.instance_id)

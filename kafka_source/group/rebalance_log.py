@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from assignors.model import TopicPartition
 from kafka_source.errors import KafkaGroupError
 from kafka_source.group.model import GroupAssignment, GroupSettings
-from kafka_source.group.requests import DescribedMember, GroupDescription, describe, describe_either
+from kafka_source.group.requests import DescribedMember, GroupDescription, describe
 from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.driver_figures import Rebalance, RebalanceCause
@@ -56,7 +56,7 @@ class OtherMembers:
         """
         try:
             deadline = Deadline(min(timeout_s, _DESCRIBE_SECONDS))
-            described = await describe_either(self._client, self._settings.group, deadline)
+            described = await describe(self._client, self._settings.group, deadline)
         except KafkaGroupError as error:
             log.debug("describe group=%s failed: %s", self._settings.group, error)
             return None
@@ -143,7 +143,7 @@ async def log_progress(client: KafkaClient, settings: GroupSettings) -> None:
     while True:
         await asyncio.sleep(PROGRESS_SECONDS)
         try:
-            described = await describe_either(client, settings.group, Deadline(_DESCRIBE_SECONDS))
+            described = await describe(client, settings.group, Deadline(_DESCRIBE_SECONDS))
         except KafkaGroupError as error:
             state, others = f"unknown ({error})", []
         else:
@@ -308,7 +308,6 @@ class RebalanceLog:
         except KafkaGroupError as error:
             log.debug("rebalance group=%s: its members are unknown: %s", self._group, error)
             return None
-        # The coordinator describes a group of the consumer protocol to this request as one without members.
         return frozenset(d.member.instance_id or d.member.member_id for d in found.members) or None
 
 

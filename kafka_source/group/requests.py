@@ -112,7 +112,7 @@ class GroupDescription:
         return next((d.member.member_id for d in self.members if d.member.instance_id == instance_id), None)
 
 
-async def describe(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription:
+async def describe_classic(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription:
     """Return the coordinator's description of a classic group; any other group is `DEAD` and has no members.
 
     Raises:
@@ -144,14 +144,16 @@ async def describe(client: KafkaClient, group: str, deadline: Deadline) -> Group
     return await coordinator_call(client, GROUP, group, request, deadline, read, max_version=_DESCRIBE_VERSION)
 
 
-async def describe_either(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription:
-    """Return the description of a classic group or, where the brokers assign (`strategies`), of a consumer group.
+async def describe(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription:
+    """Return the coordinator's description of a group of the classic or the consumer protocol.
+
+    A group of another kind, and one that does not exist, is `DEAD` and has no members.
 
     Raises:
         AuthenticationError: This user is not authorized to describe the group.
         RetriableError: The coordinator cannot be reached before the deadline.
     """
-    found = await describe(client, group, deadline)
+    found = await describe_classic(client, group, deadline)
     if found.state != DEAD:
         return found
     return await describe_assigned_by_brokers(client, group, deadline) or found

@@ -23,7 +23,7 @@ from kafka_source.errors import (
     RefreshRetriableError,
     UnknownTopicError,
 )
-from kafka_source.group.requests import commit_offsets, describe_either, fetch_all_committed, fetch_entries
+from kafka_source.group.requests import commit_offsets, describe, fetch_all_committed, fetch_entries
 from kafka_source.kafka_client import cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
@@ -288,7 +288,7 @@ class StaticPartitions(CommittingOwner):
     def _check_has_no_members(self) -> None:
         if self._has_checked or not self._commits:
             return
-        found = self._client.run(describe_either(self._client, self._group, Deadline(self._patience)))
+        found = self._client.run(describe(self._client, self._group, Deadline(self._patience)))
         if found.members:
             raise InvalidConfigurationError(
                 f"Group {self._group} has {len(found.members)} members, so a query with assign cannot commit its "

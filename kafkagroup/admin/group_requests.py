@@ -17,7 +17,7 @@ from assignors.wire import (
 )
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, UnknownGroupError, error_for_code
-from kafka_source.group.requests import DEAD, DescribedMember, describe, describe_consumer_protocol
+from kafka_source.group.requests import DEAD, DescribedMember, describe_classic, describe_consumer_protocol
 from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, check_coordinator, coordinator_call
 from kafka_source.kafka_client.messages.group import (
     ConsumerGroupDescribeResponse,
@@ -95,7 +95,7 @@ async def describe_group(client: KafkaClient, group: str, deadline: Deadline) ->
 
 
 async def _of_either_protocol(client: KafkaClient, group: str, deadline: Deadline) -> Group | None:
-    found = await describe(client, group, deadline)
+    found = await describe_classic(client, group, deadline)
     coordinator = str((await client.coordinator(group, deadline)).endpoint)
     if found.state == DEAD:
         # A request of the classic protocol gets "Dead" for a group of the consumer protocol too.

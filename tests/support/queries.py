@@ -59,7 +59,7 @@ class Pipe:
             "commit": "sink",
             **{key.replace("_", "."): str(value) for key, value in options.items()},
         }
-        if "kafka.group.protocol" not in given:
+        if given.get("kafka.group.protocol") != "consumer":
             given["kafka.heartbeat.interval.ms"] = "200"
         self.settings = Settings({"bootstrap.servers": servers})
         self.group, self.name, self.topic = group, name, sink
@@ -138,6 +138,7 @@ class Pipe:
     def restarted(self, **options: object) -> Pipe:
         """The query after a restart from its checkpoint."""
         servers = self.settings["bootstrap.servers"]
+        options.setdefault("kafka.group.protocol", self.reading.options.group_protocol)
         (source,) = self.reading.options.subscribe or ()
         return Pipe(servers, source, self.topic, self.group, self.name, self.offsets, **options)
 

@@ -126,8 +126,8 @@ async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, 
             "that the sink writes to."
         )
     log.warning(
-        "batch %d commits no offsets of group %s: no source of this query has read a record yet; if one has, it lacks "
-        "commit=sink",
+        "batch %d commits no offsets of group %s: no source of this query has published what it read; if one has read "
+        "records of this batch, it lacks commit=sink",
         batch.number,
         group,
     )

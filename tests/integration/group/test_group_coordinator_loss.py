@@ -18,7 +18,7 @@ from kafka_source.errors import AuthenticationError, FencedError, RetriableError
 from kafka_source.group import RebalanceTimeout, leader, member
 from kafka_source.group import slot as slot_module
 from kafka_source.group.model import group_settings, subscription_of
-from kafka_source.group.requests import DEAD, GroupDescription, commit_offsets, describe_either
+from kafka_source.group.requests import DEAD, GroupDescription, commit_offsets, describe
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
@@ -501,9 +501,9 @@ def test_a_static_member_whose_new_id_died_with_the_coordinator_joins_again(
 
     described: list[str] = []
 
-    async def describe(client, group_id, deadline):
+    async def describe_late(client, group_id, deadline):
         # As a coordinator answers that has loaded the group, but does not know yet that the other nodes have it too.
-        found = await describe_either(client, group_id, deadline)
+        found = await describe(client, group_id, deadline)
         described.append(found.state)
         return GroupDescription(DEAD, "", "", ()) if len(described) <= behind else found
 
@@ -512,7 +512,7 @@ def test_a_static_member_whose_new_id_died_with_the_coordinator_joins_again(
         wait_until(before.rebalance_needed, "the rebalance")
         before.close()
         monkeypatch.setattr(leader, "lead", lose_the_coordinator)
-        monkeypatch.setattr(member, "describe_either", describe)
+        monkeypatch.setattr(member, "describe", describe_late)
         try:
             if refused == "JoinGroup":
                 with pytest.raises(RetriableError, match="cannot be looked up"):

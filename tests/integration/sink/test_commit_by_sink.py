@@ -40,6 +40,7 @@ COUNT = 200
 GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 # Of a driver that is suspended; not so short that a busy machine suspends it too.
 SESSION_MS = 3000
+BOTH_PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
 @pytest.fixture
@@ -93,8 +94,9 @@ def check(kafka, topics, reader, count=COUNT):
     reader.check_order()
 
 
-def test_offsets_move_with_the_decision_and_not_before(kafka, topics, group, pipe, reader):
-    query = pipe(maxOffsetsPerTrigger=COUNT // 2)
+@BOTH_PROTOCOLS
+def test_offsets_move_with_the_decision_and_not_before(kafka, topics, group, pipe, reader, protocol):
+    query = pipe(maxOffsetsPerTrigger=COUNT // 2, kafka_group_protocol=protocol)
     query.batch()
     assert set(committed(kafka, group).values()) == {0}
     query.decide()
@@ -132,9 +134,10 @@ def test_what_another_query_has_taken_back_is_not_read(kafka, topics, group, pip
     assert committed(kafka, group) == ends(kafka, topics)
 
 
+@BOTH_PROTOCOLS
 @pytest.mark.parametrize("decided", [True, False])
-def test_a_restart_replays_what_was_planned(kafka, topics, group, pipe, reader, decided):
-    first = pipe(maxOffsetsPerTrigger=COUNT // 2)
+def test_a_restart_replays_what_was_planned(kafka, topics, group, pipe, reader, decided, protocol):
+    first = pipe(maxOffsetsPerTrigger=COUNT // 2, kafka_group_protocol=protocol)
     first.whole_batch()
     first.batch()
     rows = sorted(first.read)
@@ -224,10 +227,11 @@ def test_f19_a_driver_that_was_away_decides_nothing_and_leaves_to_others_what_th
     check(kafka, topics, reader)
 
 
-def test_f20_two_queries_of_a_group_read_every_record_once_between_them(kafka, topics, group, pipe, reader):
-    first = pipe(maxOffsetsPerTrigger=COUNT // 4)
+@BOTH_PROTOCOLS
+def test_f20_two_queries_of_a_group_read_every_record_once_between_them(kafka, topics, group, pipe, reader, protocol):
+    first = pipe(maxOffsetsPerTrigger=COUNT // 4, kafka_group_protocol=protocol)
     first.batch()
-    second = pipe("b", maxOffsetsPerTrigger=COUNT // 4)
+    second = pipe("b", maxOffsetsPerTrigger=COUNT // 4, kafka_group_protocol=protocol)
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(second.batch)
         first.decide()  # still a member of the generation that ends
@@ -538,10 +542,11 @@ def test_a_checkpoint_that_was_put_back_stops_the_query_and_loses_nothing(kafka,
     assert visible(kafka, topics[1], COUNT + 50) == sorted(str(n).encode() for n in range(COUNT + 50))
 
 
-def test_a_batch_with_rows_of_another_source_alone_is_decided(kafka, topic, group):
+@BOTH_PROTOCOLS
+def test_a_batch_with_rows_of_another_source_alone_is_decided(kafka, topic, group, protocol):
     """As in a union: the source of the group has nothing to read yet."""
     source, sink = topic("by-sink-idle", partitions=2), topic("by-sink-union")
-    query = Pipe(kafka.bootstrap_servers, source, sink, group, f"{group}-union")
+    query = Pipe(kafka.bootstrap_servers, source, sink, group, f"{group}-union", kafka_group_protocol=protocol)
     try:
         assert query.batch() == -1  # it has joined the group
         query.foreign_batch([b"another"])
