@@ -104,8 +104,7 @@ class MicroBatches(StreamPlanner):
         is_first = start == self._planned and any(span.end > span.start for span in start.partitions.values())
         if not self._sink_commits or self._sink_has_committed or not is_first:
             return
-        committed = fetch_committed(self._options)
-        if replay.is_handed_over(start, committed) or self._positions.unfollowed_rewinds(committed):
+        if replay.is_handed_over(start, fetch_committed(self._options)):
             self._sink_has_committed = True
             return
         message = replay.describe_idle_sink(self._options.group_id)

@@ -33,12 +33,18 @@ from kafka_source.source_sink_handoff import Handoff
 
 
 def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, CommitOffset]) -> bool:
-    """Return whether anybody has committed offsets of a batch that is done.
+    """Return whether the sink has committed a batch that is done, or whether the group's offsets do not tell that.
 
-    Without a sink that commits them the group has the offsets with which the batch began.
+    Without a sink that commits them the group has the offsets with which the batch began. A group that was set back
+    since, by a rewind or by this query itself where a log was truncated, may have them again.
     """
-    read = {tp: span.start for tp, span in batch.partitions.items() if span.end > span.start}
-    return any(tp in committed and committed[tp].offset != start for tp, start in read.items())
+
+    def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:
+        rewound = OffsetNote.parse(entry.metadata).rewound
+        return entry.offset != batch.partitions[tp].start or rewound not in (None, batch.rewinds.get(tp))
+
+    read = (tp for tp, span in batch.partitions.items() if span.end > span.start)
+    return any(is_moved(tp, committed[tp]) for tp in read if tp in committed)
 
 
 def describe_idle_sink(group: str | None) -> str:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
 from kafka_source.errors import OptionError
-from kafka_source.model.commits import CommitOffset
+from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import Where, check_read
 from kafka_source.source.plan import PlannedInput, plan
-from kafka_source.source.replay import handoff_of, handoffs_of, remaining, to_read_again
+from kafka_source.source.replay import handoff_of, handoffs_of, is_handed_over, remaining, to_read_again
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -24,6 +24,22 @@ def test_a_group_that_the_sink_commits_is_rewound_and_not_ignored() -> None:
     given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "kafka.group.id": "g", "commit": "sink"}
     with pytest.raises(OptionError, match="kafkagroup rewind"):
         check_read({**given, "group.start": "starting"}, Where.STREAM)
+
+
+@pytest.mark.parametrize(
+    ("note", "known"),
+    [
+        (OffsetNote(), False),
+        (OffsetNote("mine", "followed"), False),
+        # Also a step back of this query itself, before which the sink has committed: it is in no planned batch yet.
+        (OffsetNote("mine", "later"), True),
+    ],
+)
+def test_a_group_that_was_set_back_to_where_the_first_batch_began_tells_nothing_of_the_sink(
+    note: OffsetNote, known: bool
+) -> None:
+    batch = StreamOffset({A: Span(10, 20, 0), B: Span(5, 5, 0)}, rewinds={A: "followed"})
+    assert is_handed_over(batch, {A: CommitOffset(10, metadata=note.metadata), B: CommitOffset(7)}) == known
 
 
 PLANNED = [PlannedInput(0, (Range("t", 0, 10, 20),)), PlannedInput(1, (Range("t", 1, 5, 9),))]
