@@ -63,6 +63,12 @@ __all__ = [
     "from_confluent",
 ]
 
+NEW_OUTPUT = (
+    "With a new checkpoint Spark's file sink needs a new folder, and Delta in foreachBatch a new txnAppId: they skip "
+    "the numbers of micro-batches that they have"
+)
+"""What else must be new where an error advises a new checkpoint."""
+
 
 class KafkaGroupError(Exception):
     """Base of all errors of kafkagroup.
@@ -308,7 +314,7 @@ class DataLossError(ApplicationRecoverableError):
             problem="the checkpoint has this partition, but subscribe, subscribePattern or assign no longer select it",
             condition="PARTITIONS_DELETED",
             advice="Select it again, or start with a new checkpointLocation. With failOnDataLoss=false the query goes "
-            "on without it",
+            f"on without it. {NEW_OUTPUT}",
         )
 
     @staticmethod
@@ -328,7 +334,7 @@ class DataLossError(ApplicationRecoverableError):
             "checkpoint",
             condition="PARTITIONS_DELETED",
             advice="Give the query a new checkpointLocation, or correct subscribe, subscribePattern or assign. If you "
-            "mean it, set the options strict and failOnDataLoss to false",
+            f"mean it, set the options strict and failOnDataLoss to false. {NEW_OUTPUT}",
         )
 
     @staticmethod

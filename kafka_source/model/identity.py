@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafka_source.errors import DataLossError, InvalidConfigurationError
+from kafka_source.errors import NEW_OUTPUT, DataLossError, InvalidConfigurationError
 from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.model.topic_selection import Topic
 
@@ -33,7 +33,7 @@ def check_same_cluster(known: str | None, found: str | None, *, servers: str, mo
     raise InvalidConfigurationError(
         f"The offsets of this query came from cluster {known}, but kafka.bootstrap.servers={servers} now leads to the "
         f"cluster {found}, where they are not valid. Correct the servers, or start with a new checkpointLocation. If "
-        f"the topics were migrated there with their offsets, set {MOVED_FROM}={known}."
+        f"the topics were migrated there with their offsets, set {MOVED_FROM}={known}. {NEW_OUTPUT}."
     )
 
 

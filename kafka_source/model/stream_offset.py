@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from assignors.model import TopicPartition
-from kafka_source.errors import InvalidConfigurationError
+from kafka_source.errors import NEW_OUTPUT, InvalidConfigurationError
 
 VERSION = 1
 
@@ -242,7 +242,8 @@ class StreamOffset:
         if not isinstance(version, int):
             raise InvalidConfigurationError(
                 f"the checkpoint's offset is neither one of kafkagroup nor one of Spark's Kafka source: "
-                f"{str(value)[:200]}; such a checkpoint cannot be continued, start with a new checkpointLocation"
+                f"{str(value)[:200]}; such a checkpoint cannot be continued, start with a new checkpointLocation. "
+                f"{NEW_OUTPUT}"
             )
         if version > VERSION:
             raise InvalidConfigurationError(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assignors.model import TopicPartition
-from kafka_source.errors import InvalidConfigurationError
+from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
 from kafka_source.group.background import Siblings
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.stream_offset import StreamOffset
@@ -46,6 +46,50 @@ class MicroBatches(StreamPlanner):
         schemas: dict[str, int] = {name: one.id for name, one in self._readers.items() if one.id is not None}
         super().__init__(query.options, siblings, schemas)
         self._sink_is_told = False
+        # The last planned batch, if it has records of which Spark has not asked for the tasks yet.
+        self._unread: StreamOffset | None = None
+        # Whether Spark has not read any batch with records of this checkpoint, as far as this process knows.
+        self._is_unproven = False
+        self._skip_is_told = False
+
+    def next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
+        """Return the end offset of the next micro-batch; see `StreamPlanner.next`.
+
+        Raises:
+            InvalidConfigurationError: Spark has finished the first batch of this checkpoint without reading it.
+        """
+        if start == self._unread:
+            self._tell_skipped(self._unread)
+        end = super().next(start, limited=limited)
+        if end is not start:
+            self._unread = end if replay.records_of(end) else None
+            self._is_unproven |= replay.begins_unwritten(start, end)
+        return end
+
+    def _tell_skipped(self, batch: StreamOffset) -> None:
+        """Say that Spark has finished a batch without reading it: its sink has a batch of this number already.
+
+        Raises:
+            InvalidConfigurationError: It is the first one of a checkpoint. The group stays where the batch begins, and
+                has a mark, so that also this checkpoint reads the records again.
+        """
+        self._unread = None
+        refused = self._is_unproven and self._options.strict
+        message = replay.describe_skipped(self._options, batch, refused=refused)
+        if not refused:
+            if not self._skip_is_told:
+                log.warning("%s", message)
+            self._skip_is_told = True
+            return
+        if self._resolver.marks_steps_back:
+            starts = {tp: span.start for tp, span in replay.records_of(batch).items()}
+            with self._owner.rebalance_paused():
+                self._positions.note_rewinds(dict.fromkeys(starts, replay.new_unwritten_mark()))
+                try:
+                    self._owner.rewind_committed(starts)
+                except KafkaGroupError as error:
+                    log.warning("commit group=%s failed: %s", self._options.group_id, error)
+        raise InvalidConfigurationError(message)
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
         """Return the input partitions of the batch from `start` to `end`, with the slots' present credentials.
@@ -68,6 +112,8 @@ class MicroBatches(StreamPlanner):
         if end.of_spark:
             end = self._planned_by_spark(start, end)
         is_replay = end != self._planned
+        if not is_replay and self._unread is not None:
+            self._unread, self._is_unproven = None, False
         if is_replay:
             self._learn(end, newest=True)
             end = self._without_lost_topics(end)

@@ -319,6 +319,7 @@ class PositionTracker:
         self._log_moves(start, positions)
         if self._resolved_join is None and not start.partitions:
             start_and_end.log_committed_start(self._options, positions, commits=self._commits)
+            start_and_end.warn_of_new_checkpoint(self._options, committed.values())
         return positions
 
     def _of_existing_topics(

@@ -19,14 +19,15 @@ from dataclasses import replace
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import LATEST
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import DataLossError, InvalidConfigurationError
+from kafka_source.errors import NEW_OUTPUT, DataLossError, InvalidConfigurationError
+from kafka_source.group.strategies import new_id
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import StartingValues
 from kafka_source.source.plan import PlannedInput
-from kafka_source.source.start_and_end import earliest_of_added, raise_or_warn, starting_offsets
+from kafka_source.source.start_and_end import earliest_of_added, format_moves, raise_or_warn, starting_offsets
 from kafka_source.source_sink_handoff import Handoff
 
 # ---- a sink that commits the offsets, and the hand-off to it
@@ -43,8 +44,7 @@ def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, Commi
         rewound = OffsetNote.parse(entry.metadata).rewound
         return entry.offset != batch.partitions[tp].start or rewound not in (None, batch.rewinds.get(tp))
 
-    read = (tp for tp, span in batch.partitions.items() if span.end > span.start)
-    return any(is_moved(tp, committed[tp]) for tp in read if tp in committed)
+    return any(is_moved(tp, committed[tp]) for tp in records_of(batch) if tp in committed)
 
 
 def describe_idle_sink(group: str | None) -> str:
@@ -238,6 +238,52 @@ def handoffs_of(
     for one in planned:
         parts.setdefault(members.get(one.slot, anybody).slot, []).append(one)
     return tuple(handoff_of(part, members[slot], stream, topic_ids) for slot, part in sorted(parts.items()))
+
+
+# ---- a batch that Spark has finished without reading it
+
+_UNWRITTEN = "unwritten-"
+
+
+def new_unwritten_mark() -> str:
+    """Return the id of a rewind to where a batch begins that the sink never wrote."""
+    return _UNWRITTEN + new_id()
+
+
+def records_of(batch: StreamOffset) -> dict[TopicPartition, Span]:
+    """Return the partitions of which a batch has records."""
+    return {tp: span for tp, span in batch.partitions.items() if span.end > span.start}
+
+
+def begins_unwritten(start: StreamOffset, end: StreamOffset) -> bool:
+    """Return whether no batch before this one was written: the checkpoint is new, or its batches were skipped.
+
+    Args:
+        start: The start of the batch.
+        end: Its end.
+    """
+    followed = (tp for tp, mark in end.rewinds.items() if mark.startswith(_UNWRITTEN))
+    return not start.partitions or any(start.rewinds.get(tp) != end.rewinds[tp] for tp in followed)
+
+
+def describe_skipped(options: ReadOptions, batch: StreamOffset, *, refused: bool) -> str:
+    """Return the error, or the warning, for a batch that Spark has finished without reading it.
+
+    Args:
+        options: Of the query.
+        batch: The batch's end offset.
+        refused: Whether the query ends.
+    """
+    read = format_moves({tp: (span.start, span.end) for tp, span in records_of(batch).items()})
+    told = f"Spark has finished a micro-batch without reading it, so these records are in no output: {read}."
+    if not refused:
+        return f"{told} That is right where nothing of the query needs them, or where its sink has them already."
+    commits = options.in_group and options.commit != "none"
+    group = f" Group {options.group_id} stays where the micro-batch begins." if commits else ""
+    return (
+        f"{told}{group} It is the first one of this checkpoint, and the sink has one of its number, of another "
+        f"checkpoint. {NEW_OUTPUT}. If nothing of the query needs these records, set the option strict to false."
+    )
 
 
 # ---- a checkpoint of Spark's own source

@@ -10,7 +10,8 @@ from typing import NamedTuple, Protocol
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST, ListedOffset
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import DataLossError, InvalidConfigurationError, OptionError, UnknownTopicError
+from kafka_source.errors import NEW_OUTPUT, DataLossError, InvalidConfigurationError, OptionError, UnknownTopicError
+from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.identity import is_recreated, lost_topic
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
@@ -582,6 +583,22 @@ def log_committed_start(options: ReadOptions, committed: Collection[TopicPartiti
         len(committed),
         " It commits its own offsets over them (commit=none commits nothing)." if commits else "",
     )
+
+
+def warn_of_new_checkpoint(options: ReadOptions, committed: Iterable[CommitOffset]) -> None:
+    """Warn if a query without a checkpoint continues what a stream with another checkpoint has committed.
+
+    Args:
+        options: Of the stream.
+        committed: The group's offsets at which it starts.
+    """
+    if options.commit not in ("none", "sink") and any(OffsetNote.parse(entry.metadata).stream for entry in committed):
+        log.warning(
+            "group=%s has offsets of a stream of kafkagroup, and this query has no checkpoint: its micro-batches count "
+            "from 0. %s.",
+            options.group_id,
+            NEW_OUTPUT,
+        )
 
 
 def log_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, int]], *, of_spark: bool) -> None:

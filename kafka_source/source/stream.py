@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafka_source.boundary import short_errors
-from kafka_source.errors import InvalidConfigurationError
+from kafka_source.errors import NEW_OUTPUT, InvalidConfigurationError
 from kafka_source.group.background import Siblings
 from kafka_source.model import driver_figures
 from kafka_source.model.stream_offset import RecentOffsets, StreamOffset
@@ -112,7 +112,7 @@ class _StreamReader(DataSourceStreamReader):
             raise InvalidConfigurationError(
                 f"The checkpoint is of a query in group {before}, and kafka.group.id is {options.group_id}: the query "
                 f"would continue where group {before} was. Give it a new checkpointLocation, or set kafka.group.id to "
-                f"{before}. If you mean it, set the option strict to false for one start."
+                f"{before}. If you mean it, set the option strict to false for one start. {NEW_OUTPUT}."
             )
 
     def _is_limited_otherwise(self) -> bool:

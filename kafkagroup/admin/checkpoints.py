@@ -20,7 +20,7 @@ from typing import Any
 from pyarrow import fs
 
 from assignors.model import TopicPartition
-from kafka_source.errors import InvalidConfigurationError
+from kafka_source.errors import NEW_OUTPUT, InvalidConfigurationError
 from kafka_source.model.stream_offset import Span, StreamOffset, is_of_spark
 
 _NUMBERED, _NAMED = "v1", "v2"
@@ -231,7 +231,7 @@ class Checkpoint:
         if initial is None:
             raise InvalidConfigurationError(
                 f"The checkpoint {self.path} has no file sources/{source}/0, which would say where its first batch "
-                "starts: start the query with a new checkpointLocation."
+                f"starts: start the query with a new checkpointLocation. {NEW_OUTPUT}."
             )
         starts = initial.ends
         if missing := sorted(set(end.partitions) - set(starts)):

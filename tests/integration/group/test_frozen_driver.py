@@ -183,6 +183,7 @@ def test_a_run_to_an_end_that_loses_its_place_while_it_plans_plans_again(kafka, 
         stream.stop_at_latest()
         end = stream.next(StreamOffset(), limited=True)
         assert sum(end.ends.values()) == COUNT
+        stream.tasks(StreamOffset(), end)
         assert stream.next(end, limited=True) is end
         assert committed(kafka, group) == COUNT
     finally:

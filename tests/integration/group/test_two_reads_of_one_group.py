@@ -181,6 +181,7 @@ def test_a_read_that_joins_takes_nothing_from_the_planned_batch_of_another(kafka
     produce(kafka.bootstrap_servers, name, 400)
     first, second = read(name), read(name)
     end = first.next(StreamOffset(), limited=True)
+    first.tasks(StreamOffset(), end)
     assert sum(span.end - span.start for span in end.partitions.values()) == 400
     other = second.next(StreamOffset(), limited=True)
     assert all(span.start == span.end for span in other.partitions.values())
@@ -231,6 +232,7 @@ def turn(reads, ends, read_by):
         ends[n] = batches.next(before[n], limited=True)
     for n, end in enumerate(ends):
         if end is not before[n]:
+            reads[n].tasks(before[n], end)
             read_by[n] += sum(max(0, span.end - span.start) for span in end.partitions.values())
 
 

@@ -99,6 +99,7 @@ def test_nothing_is_committed_without_a_right_to(kafka, groups, group, start, la
     options = {"commit": commit} if commit else {"group.membership": "false"}
     planner = start(**options)
     end = planner.next(StreamOffset(), limited=True)
+    planner.tasks(StreamOffset(), end)
     assert planner.next(end, limited=True) is end
     assert groups.committed(group) == {}
 
@@ -116,6 +117,7 @@ def test_a_group_with_members_is_refused(members, name, group, start, groups):
 def test_a_member_that_joins_later_stops_the_query_at_its_next_commit(members, name, group, start, groups, last):
     planner = start()
     end = planner.next(StreamOffset(), limited=True)
+    planner.tasks(StreamOffset(), end)
     members.make(name, slots=1).join(30)
     with pytest.raises(FencedError, match=f"Members have joined group {group} while this query reads it with assign"):
         planner.next(end, limited=True)
