@@ -108,7 +108,7 @@ they became: `group list`, `group describe G`, `--list`, `--describe --group G`,
 --execute`, `topics describe T`, `peek T --from-beginning`, `consume T`, `tail T`, `version`.
 
 `groups` leaves out the private groups of exactly-once sinks, and `--private` shows them: see
-[lag monitors](operations.md#lag-monitors-and-the-groups-of-sinks).
+[lag monitors](operations.md#lag-monitors-and-side-groups).
 
 ## Beside other tools
 

@@ -31,9 +31,10 @@ from assignors.model import TopicPartition
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_by_ids, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient, topic_id_of
-from kafka_source.model.commits import BEYOND_ALL_LOGS, CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.identity import is_recreated
+from kafka_source.model.side_groups import READ_BY, beyond, within
 from kafka_source.transactions.offset_transaction import GroupOffsets
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class Handoff:
 
     def published_end_of(self, tp: TopicPartition, metadata: str) -> CommitOffset:
         """Return the end of a partition's range as it is published, beyond the log: lag monitors see no lag."""
-        return replace(self.end_of(tp, metadata), offset=BEYOND_ALL_LOGS + self.ranges[tp][1])
+        return replace(self.end_of(tp, metadata), offset=beyond(self.ranges[tp][1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +123,8 @@ class Published:
     unread: tuple[GroupOffsets, ...] = ()
 
 
-def _group(group: str, reader: str) -> str:
-    return f"{group}-read-by-{reader}"
-
-
 class _Mark(NamedTuple):
-    """The metadata of an offset that a sink has taken, which is `BEYOND_ALL_LOGS` and the end of a range.
+    """The metadata of an offset that a sink has taken, which is `beyond` the end of a range.
 
     Attributes:
         start: The start of the range.
@@ -141,7 +138,7 @@ class _Mark(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """The metadata of one published offset, which is `BEYOND_ALL_LOGS` and the end of a range.
+    """The metadata of one published offset, which is `beyond` the end of a range.
 
     Attributes:
         start: The start of the range.
@@ -174,7 +171,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
     A batch of thousands of partitions takes several commits. If only some of them succeed, the task fails, and
     `collect` finds fewer partitions than the entries name. Topics that were deleted or created again are left out.
     """
-    no_member = SlotCredentials.without_membership(_group(handoffs[0].member.group, batch.query))
+    no_member = SlotCredentials.without_membership(READ_BY.of(handoffs[0].member.group, batch.query))
     counts = Counter(tp.topic for handoff in handoffs for tp in handoff.ranges)
     ids = {tp.topic: handoff.topic_ids.get(tp.topic) for handoff in handoffs for tp in handoff.ranges}
     lost: list[str] | None = None
@@ -225,7 +222,7 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
         FencedError: A part of a hand-off is missing.
         InvalidConfigurationError: Another program commits in the group of the hand-off.
     """
-    no_member = SlotCredentials.without_membership(_group(group, batch.query))
+    no_member = SlotCredentials.without_membership(READ_BY.of(group, batch.query))
     published = await fetch_all_committed(client, no_member.group, deadline)
     if not published:
         return None
@@ -267,7 +264,7 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
         committed,
         late,
         tuple(
-            GroupOffsets(SlotCredentials.without_membership(_group(group, stream)), offsets)
+            GroupOffsets(SlotCredentials.without_membership(READ_BY.of(group, stream)), offsets)
             for stream, offsets in unread.items()
         ),
     )
@@ -277,7 +274,7 @@ async def ranges_to_read_again(
     client: KafkaClient, group: str, stream: str, deadline: Deadline
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return what a sink has told a stream to read again: ranges of a decided batch whose records are lost."""
-    told = await fetch_all_committed(client, _group(group, stream), deadline)
+    told = await fetch_all_committed(client, READ_BY.of(group, stream), deadline)
     return {tp: _range_of(offset) for tp, offset in told.items()}
 
 
@@ -287,7 +284,7 @@ def ranges_of(unread: Sequence[GroupOffsets]) -> dict[TopicPartition, tuple[int,
 
 
 def _range_of(taken: CommitOffset) -> tuple[int, int]:
-    return _Mark(*json.loads(taken.metadata)).start, taken.offset % BEYOND_ALL_LOGS
+    return _Mark(*json.loads(taken.metadata)).start, within(taken.offset)
 
 
 def _handoffs(group: str, own: Mapping[TopicPartition, tuple[CommitOffset, _Entry]]) -> tuple[Handoff, ...]:
@@ -300,7 +297,7 @@ def _handoffs(group: str, own: Mapping[TopicPartition, tuple[CommitOffset, _Entr
     return tuple(
         Handoff(
             member,
-            {tp: (entry.start, end.offset % BEYOND_ALL_LOGS) for tp, (end, entry) in entries.items()},
+            {tp: (entry.start, within(end.offset)) for tp, (end, entry) in entries.items()},
             stream,
             {tp.topic: entry.topic_id for tp, (_, entry) in entries.items() if entry.topic_id is not None},
             {tp: end.leader_epoch for tp, (end, _) in entries.items()},

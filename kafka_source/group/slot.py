@@ -48,6 +48,7 @@ from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cac
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import format_partitions
+from kafka_source.model.side_groups import ASKED, REJOINED, beyond, within
 
 log = logging.getLogger(__name__)
 
@@ -278,8 +279,8 @@ async def publish_owners(
     for tp, end in ends.items():
         owner = owners.get(tp)
         identity = None if owner is None else (owner.generation, owner.member_id, owner.instance_id)
-        entries[tp] = CommitOffset(end, metadata=json.dumps(identity))
-    await commit_offsets(client, SlotCredentials.without_membership(_notes(group, publisher)), entries, deadline)
+        entries[tp] = CommitOffset(beyond(end), metadata=json.dumps(identity))
+    await commit_offsets(client, SlotCredentials.without_membership(REJOINED.of(group, publisher)), entries, deadline)
 
 
 async def is_renewal_asked(
@@ -300,8 +301,8 @@ async def is_renewal_asked(
         since: The generation of the credentials that are refused now; those who asked for later ones have got them.
         deadline: The time limit.
     """
-    asked = await fetch_entries(client, _asked(group, publisher), partitions, deadline)
-    return any(entry.offset >= since for entry in asked.values())
+    asked = await fetch_entries(client, ASKED.of(group, publisher), partitions, deadline)
+    return any(within(entry.offset) >= since for entry in asked.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,9 +342,9 @@ class Renewal:
         # The driver of a stream joins again by itself.
         has_asked = self.stream is not None
         while True:
-            entries = await fetch_entries(client, _notes(self.group, self.publisher), self.ranges, deadline)
+            entries = await fetch_entries(client, REJOINED.of(self.group, self.publisher), self.ranges, deadline)
             owners = {
-                tp: json.loads(entry.metadata) for tp, entry in entries.items() if entry.offset == self.ranges[tp][1]
+                tp: json.loads(one.metadata) for tp, one in entries.items() if within(one.offset) == self.ranges[tp][1]
             }
             if lost := sorted(tp for tp, owner in owners.items() if owner is None):
                 raise _lost(
@@ -363,8 +364,8 @@ class Renewal:
 
     async def _ask(self, client: KafkaClient, generation: int, deadline: Deadline) -> None:
         """Ask the keeper of the batch to join again: it has left if no task had committed for long."""
-        entries = {tp: CommitOffset(generation) for tp in self.ranges}
-        without_membership = SlotCredentials.without_membership(_asked(self.group, self.publisher))
+        entries = {tp: CommitOffset(beyond(generation)) for tp in self.ranges}
+        without_membership = SlotCredentials.without_membership(ASKED.of(self.group, self.publisher))
         await commit_offsets(client, without_membership, entries, deadline)
 
     async def check_not_committed(self, client: KafkaClient, deadline: Deadline) -> None:
@@ -411,15 +412,6 @@ def group_by_owner(
     for tp, owner in sorted(owners.items()):
         found.setdefault(owner.member_id, (owner, []))[1].append(tp)
     return list(found.values())
-
-
-def _notes(group: str, publisher: str) -> str:
-    # It begins as the group does, for rights by prefix.
-    return f"{group}-rejoined-{publisher}"
-
-
-def _asked(group: str, publisher: str) -> str:
-    return f"{_notes(group, publisher)}-asked"
 
 
 Parts = list[tuple[SlotCredentials, Mapping[TopicPartition, int | CommitOffset]]]

@@ -8,12 +8,6 @@ from dataclasses import dataclass, field
 from assignors.model import TopicPartition
 from kafka_source.errors import UnknownTopicError
 
-BEYOND_ALL_LOGS = 10**15
-"""Added to offsets of groups that keep state and that nobody reads by, so that lag monitors see no lag there.
-
-At a million records a second a partition reaches it after 31 years. A double holds it exactly, as JSON's readers do.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class CommitOffset:

@@ -20,6 +20,7 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.rewind_target import AtOffsets, Move, Target, other_group
+from kafka_source.model.side_groups import private_groups
 from kafka_source.model.topic_selection import TopicSelection
 from kafkagroup.admin.group_requests import (
     delete_group,
@@ -37,26 +38,6 @@ __all__ = ["Group", "Groups", "MemberDescription", "PartitionLag"]
 
 _T = TypeVar("_T")
 _CALL_SECONDS = 15.0
-
-
-_LEDGER = re.compile(r"(.+)-ledger(-\d+)?")
-# A query's id has dashes, a stream's has none.
-_HANDED_OVER = re.compile(r".+-read-by-[0-9a-f-]{32,36}")
-
-
-def private_groups(names: Iterable[str]) -> frozenset[str]:
-    """Return the groups in which exactly-once sinks keep their state: nobody reads them, so their lag means nothing.
-
-    They are `P-ledger` and `P-finished` of a sink with the `transactional.id.prefix` P, if both are there, and
-    `G-read-by-…` of a query in group G with `commit=sink`.
-    """
-    every = frozenset(names)
-    found = {name for name in every if _HANDED_OVER.fullmatch(name)}
-    for name in every:
-        ledger = _LEDGER.fullmatch(name)
-        if ledger is not None and f"{ledger[1]}-finished" in every:
-            found |= {name, f"{ledger[1]}-finished"}
-    return frozenset(found)
 
 
 class Groups:
@@ -87,7 +68,7 @@ class Groups:
             types: Only groups of these types: classic, consumer, share, streams.
             states: Only groups in these states, such as Stable; upper and lower case are the same.
             pattern: Only groups whose id contains a match of this regular expression.
-            private: Whether to return the private groups of exactly-once sinks too; see `private_groups`.
+            private: Whether to return side groups too; see `model.side_groups`.
 
         Raises:
             KafkaGroupError: A broker does not answer. A list without the groups that it coordinates is not returned.

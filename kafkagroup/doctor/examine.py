@@ -12,6 +12,7 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import AuthenticationError, KafkaGroupError
 from kafka_source.group.requests import describe_consumer_protocol
 from kafka_source.kafka_client import Broker, Deadline, KafkaClient, parse_servers
+from kafka_source.model.side_groups import LEDGER
 from kafkagroup.doctor import rights
 from kafkagroup.doctor.brokers import advertised_finding, broker_findings, clock_finding, newest_timestamp
 from kafkagroup.doctor.java_and_spark import find_java_and_spark, java_and_spark_findings
@@ -149,7 +150,7 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
         prefix = wanted.transactional_id
         allowed = await rights.transactional_id_rights(client, f"{prefix}-driver", deadline)
         findings.append(rights.right_finding(f"rights: {allowed.resource}", both, allowed, "by an exactly-once sink"))
-        allowed = await rights.group_rights(client, f"{prefix}-ledger", deadline)
+        allowed = await rights.group_rights(client, LEDGER.of(prefix), deadline)
         purpose = "by an exactly-once sink for its decisions"
         findings.append(rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, purpose))
     return findings

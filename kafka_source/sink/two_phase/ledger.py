@@ -12,8 +12,7 @@ number is the committed offset. A transaction of the transactional id of this na
 replaced cannot record anything either. Brokers keep both groups for `offsets.retention.minutes` (7 days) after their
 last commit.
 
-Numbers begin beyond the end of any log: tools that take these groups for consumers then see no lag. A ledger from
-before has small numbers; the next decision gets a number from there.
+Numbers begin beyond the end of any log (`model.side_groups`).
 """
 
 from __future__ import annotations
@@ -28,9 +27,10 @@ from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError, RetriableError
 from kafka_source.group.requests import fetch_all_committed, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commits import BEYOND_ALL_LOGS, CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import numbers_by_topic, runs
+from kafka_source.model.side_groups import BEYOND_ALL_LOGS, FINISHED, LEDGER, LEDGER_PART
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction
 
@@ -126,7 +126,7 @@ class Ledger:
     def __init__(self, client: KafkaClient, prefix: str) -> None:
         self._client = client
         self._prefix = prefix
-        self._finished_group = f"{prefix}-finished"
+        self._finished_group = FINISHED.of(prefix)
 
     async def last(self, deadline: Deadline) -> Decision | None:
         """Return the newest decision, None if there is none. Wait for a decision that is being written."""
@@ -221,7 +221,7 @@ class Ledger:
             await before_commit()
 
     def _group(self, number: int) -> str:
-        return f"{self._prefix}-ledger-{number}" if number else f"{self._prefix}-ledger"
+        return LEDGER_PART.of(self._prefix, number) if number else LEDGER.of(self._prefix)
 
     async def _read_part(self, number: int, tp: TopicPartition, decision: int, deadline: Deadline) -> str:
         group = self._group(number)

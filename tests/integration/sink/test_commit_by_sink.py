@@ -8,6 +8,8 @@ import re
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -15,11 +17,14 @@ from pyspark.errors import StreamingQueryException
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, InvalidConfigurationError, LostTransactionsError
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_committed
+from kafka_source.group.slot import Renewal, is_renewal_asked, publish_owners
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.side_groups import BEYOND_ALL_LOGS, private_groups
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
@@ -108,8 +113,6 @@ def test_offsets_move_with_the_decision_and_not_before(kafka, topics, group, pip
     # Other tools than ours take the groups that keep the sink's state for consumers.
     asked = ["--bootstrap-server", kafka.bootstrap_servers, "--describe"]
     for private in (f"{query.name}-ledger", f"{query.name}-finished", f"{group}-read-by-{query.name}"):
-        offsets = committed(kafka, private)
-        assert offsets and min(offsets.values()) > 10**15, private
         asked += ["--group", private]
     told = run_java(GROUP_TOOL, *asked).stdout
     lags = [int(lag) for lag in re.findall(r"^\S+ +\S+ +\d+ +\d+ +\d+ +(-?\d+) ", told, flags=re.MULTILINE)]
@@ -119,6 +122,29 @@ def test_offsets_move_with_the_decision_and_not_before(kafka, topics, group, pip
     client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
     found = client.run(fetch_all_committed(client, group, Deadline(30)))
     assert {entry.leader_epoch for entry in found.values()} == {0}
+
+
+def test_each_side_group_is_private_and_beyond_all_logs(kafka, topics, group):
+    settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
+    client, groups, driver = cached_client(settings), Groups(settings), uuid4().hex
+    before = {one.group for one in groups.list(private=True)}
+    with closing(Pipe(kafka.bootstrap_servers, *topics, group, str(uuid4()))) as query:
+        query.whole_batch()
+        (tp, end), *_ = committed(kafka, group).items()
+        member = query.stream._owner.credentials(0)
+        client.run(publish_owners(client, group, driver, {tp: end}, {tp: member}, Deadline(30)))
+        renewal = Renewal(group, driver, {tp: (end, end)}, None)
+        client.run(renewal._ask(client, member.generation, Deadline(30)))
+        assert client.run(
+            renewal.wait(client, FencedError("", code=ErrorCode.ILLEGAL_GENERATION), frozenset(), Deadline(30))
+        )
+    assert client.run(is_renewal_asked(client, group, driver, [tp], member.generation, Deadline(30)))
+    made = {one.group for one in groups.list(private=True)} - before - {group}
+    suffixes = ("-ledger", "-finished", f"-read-by-{query.name}", f"-rejoined-{driver}", f"-rejoined-{driver}-asked")
+    assert all(any(name.endswith(suffix) for name in made) for suffix in suffixes), made
+    assert private_groups(made) == made
+    for name in made:
+        assert min(committed(kafka, name).values()) > BEYOND_ALL_LOGS, name
 
 
 def test_what_another_query_has_taken_back_is_not_read(kafka, topics, group, pipe, reader):

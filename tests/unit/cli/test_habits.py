@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from kafka_source.version import __version__
-from kafkagroup.admin.groups import private_groups
 from kafkagroup.cli.app import understand
 
 
@@ -84,10 +83,3 @@ def test_the_version_is_printed_and_a_habit_is_said() -> None:
 
     assert run("--version").stdout == run("-V").stdout == run("version").stdout == f"{__version__}\n"
     assert run("group", "list", "--help").stderr == "Understood as: kafkagroup groups --help\n"
-
-
-def test_the_private_groups_of_sinks_are_told_from_those_of_users() -> None:
-    by_query, by_stream = "billing-read-by-4a7e5209-f76e-4785-b542-8cf16b5023b7", f"billing-read-by-{'0f' * 16}"
-    private = {"copy-ledger", "copy-ledger-3", "copy-finished", by_query, by_stream}
-    users = {"billing", "copy", "orders-finished", "my-ledger", "my-ledger-book", "billing-read-by-alice"}
-    assert private_groups(private | users) == private

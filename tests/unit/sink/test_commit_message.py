@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from assignors.model import TopicPartition
-from kafka_source.model.commits import BEYOND_ALL_LOGS
+from kafka_source.model.side_groups import BEYOND_ALL_LOGS
 from kafka_source.sink.exactly_once import CommitMessage
 from kafka_source.sink.two_phase.committer import DriverEpoch
 from kafka_source.sink.two_phase.ledger import Decision, LedgerState

@@ -1,0 +1,79 @@
+"""Side groups: groups without members that keep state as committed offsets. One table of their names and contents.
+
+All of them are private: their lag means nothing, and `kafkagroup groups` leaves them out. So their offsets lie beyond
+the end of any log, and lag monitors see no lag. Each name begins with that of its owner, for rights by prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+BEYOND_ALL_LOGS = 10**15
+"""Added to the offsets of side groups.
+
+At a million records a second a partition reaches it after 31 years. A double holds it exactly, as JSON's readers do.
+"""
+
+# A query's id has dashes; that of a stream and that of a run's driver have none.
+_ID, _NUMBER = "[0-9a-f-]{32,36}", r"\d+"
+
+
+@dataclass(frozen=True, slots=True)
+class SideGroup:
+    """A kind of side group.
+
+    Attributes:
+        suffix: What follows the owner's name; {} stands for an id.
+        id: The regular expression of the id; empty: there is none.
+        offset: What an offset is, behind `BEYOND_ALL_LOGS`.
+        codec: What writes and reads the offsets and their metadata, below `kafka_source`.
+    """
+
+    suffix: str
+    id: str
+    offset: str
+    codec: str
+
+    def of(self, owner: str, id_: object = "") -> str:
+        """Return the name of a group: of a sink's `transactional.id.prefix`, or of a group whose queries keep state."""
+        return f"{owner}{self.suffix.format(id_)}"
+
+
+LEDGER = SideGroup("-ledger", "", "a decision's number", "sink.two_phase.ledger")
+LEDGER_PART = SideGroup("-ledger-{}", _NUMBER, "a decision's number", "sink.two_phase.ledger")
+FINISHED = SideGroup("-finished", "", "a decision's number", "sink.two_phase.ledger")
+READ_BY = SideGroup("-read-by-{}", _ID, "the end of a range that a batch reads", "source_sink_handoff")
+REJOINED = SideGroup("-rejoined-{}", _ID, "the end of a batch's range", "group.slot")
+ASKED = SideGroup("-rejoined-{}-asked", _ID, "a generation", "group.slot")
+
+SIDE_GROUPS = (LEDGER, LEDGER_PART, FINISHED, READ_BY, REJOINED, ASKED)
+
+PATTERN = f"^.+({'|'.join(one.suffix.format(one.id) for one in SIDE_GROUPS)})$"
+"""Matches the names of side groups, for lag monitors."""
+
+_OF_LEDGER = re.compile(rf"(.+)({LEDGER.suffix}|{LEDGER_PART.suffix.format(_NUMBER)}|{FINISHED.suffix})")
+
+
+def beyond(offset: int) -> int:
+    """Return an offset as a side group has it."""
+    return BEYOND_ALL_LOGS + offset
+
+
+def within(offset: int) -> int:
+    """Return the offset that `beyond` was given."""
+    return offset % BEYOND_ALL_LOGS
+
+
+def private_groups(names: Iterable[str]) -> frozenset[str]:
+    """Return the side groups among these groups; a ledger counts only if both of its groups are there."""
+    every = frozenset(names)
+    found = set()
+    for name in every:
+        of_ledger = _OF_LEDGER.fullmatch(name)
+        if of_ledger is None:
+            found |= {name} if re.fullmatch(PATTERN, name) else set()
+        elif {LEDGER.of(of_ledger[1]), FINISHED.of(of_ledger[1])} <= every:
+            found.add(name)
+    return frozenset(found)
