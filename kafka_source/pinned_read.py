@@ -137,6 +137,7 @@ def _ranges(
     # All actions have to read the same rows, so no start may be left for the tasks to correct.
     with cluster.metadata_snapshot():
         ids = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned})
+        members.note_topics(ids, cluster.cluster_id())
         bounds = resolve_batch(cluster, options, members, owned, subscribed=subscribed, check_all=True)
     ranges = [Range(*tp, bounds.starts[tp], bounds.ends[tp], epoch=bounds.epochs.get(tp, -1)) for tp in owned]
     return ids, tuple(r for r in ranges if r.size)

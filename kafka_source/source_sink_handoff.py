@@ -23,15 +23,15 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from assignors.model import TopicPartition
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_by_ids, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient, topic_id_of
-from kafka_source.model.commits import CommitOffset
+from kafka_source.model.commits import CommitOffset, is_of_other_topic, with_notes
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.identity import is_recreated
 from kafka_source.model.side_groups import READ_BY, beyond, within
@@ -94,13 +94,15 @@ class Handoff:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
-    def end_of(self, tp: TopicPartition, metadata: str) -> CommitOffset:
-        """Return the end of a partition's range as it is committed."""
-        return CommitOffset(self.ranges[tp][1], self.epochs.get(tp, -1), metadata, self.topic_ids.get(tp.topic))
+    def ends_of(self, partitions: Iterable[TopicPartition], cluster: str | None) -> dict[TopicPartition, CommitOffset]:
+        """Return the ends of these partitions' ranges as they are committed, in the cluster of this id."""
+        ends = {tp: self.ranges[tp][1] for tp in partitions}
+        return with_notes(ends, {}, self.stream, self.epochs, self.topic_ids, cluster)
 
     def published_end_of(self, tp: TopicPartition, metadata: str) -> CommitOffset:
-        """Return the end of a partition's range as it is published, beyond the log: lag monitors see no lag."""
-        return replace(self.end_of(tp, metadata), offset=beyond(self.ranges[tp][1]))
+        """Return the end of a partition's range as it is published."""
+        end = beyond(self.ranges[tp][1])
+        return CommitOffset(end, self.epochs.get(tp, -1), metadata, self.topic_ids.get(tp.topic))
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,10 +323,18 @@ def _check_complete(batch: BatchOfRun, group: str, own: Mapping[TopicPartition, 
 async def _committed(
     client: KafkaClient, group: str, entries: Mapping[TopicPartition, _Entry], deadline: Deadline
 ) -> tuple[dict[TopicPartition, CommitOffset], list[str]]:
-    """Return what a group has committed, and which topics were deleted or created again.
+    """Return what a group has committed of these topics, and which ones were deleted or created again.
 
     A coordinator that compares the ids of topics says both. Else metadata are asked for, too.
     """
+    found, lost = await _committed_by_name(client, group, entries, deadline)
+    cluster = client.cluster_id
+    return {tp: one for tp, one in found.items() if not is_of_other_topic(one, entries[tp].topic_id, cluster)}, lost
+
+
+async def _committed_by_name(
+    client: KafkaClient, group: str, entries: Mapping[TopicPartition, _Entry], deadline: Deadline
+) -> tuple[dict[TopicPartition, CommitOffset], list[str]]:
     if not entries:
         return {}, []
     ids = {tp.topic: entry.topic_id for tp, entry in entries.items()}

@@ -1,9 +1,9 @@
-"""Offsets as a group has them: the note in their metadata (stream, rewind), and how many one commit request holds."""
+"""Offsets as a group has them: the note in their metadata (stream, topic, rewind), and how many one request holds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from assignors.model import TopicPartition
 from kafka_source.errors import UnknownTopicError
@@ -17,7 +17,8 @@ class CommitOffset:
         offset: The next offset to read.
         leader_epoch: The epoch of a leader whose log had everything before the offset; -1 if it is not known (KIP-320).
         metadata: A text of the application's own.
-        topic_id: The id of the topic whose offset it is, which brokers from 4.1 on check; None: unknown.
+        topic_id: The id of the topic, which coordinators from 4.1 on compare. In an answer the one that was asked for;
+            which topic a commit was about only its note says. None: unknown.
     """
 
     offset: int
@@ -36,7 +37,7 @@ def check_one_topic(offsets: Iterable[TopicPartition]) -> None:
         raise UnknownTopicError.of_names_only()
 
 
-_REWOUND = "kafkagroup:rewound:"
+_REWOUND, _TOPIC = "kafkagroup:rewound:", "kafkagroup:topic:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +47,50 @@ class OffsetNote:
     Attributes:
         stream: The id of the stream that has committed it, from its checkpoint; None: it has none.
         rewound: The id of the last rewind of the partition (see `group.strategies`); None: there was none.
+        topic: The id of the topic whose offset it is; None: unknown, as in commits of other clients.
+        cluster: The id of the topic's cluster; None where `topic` is.
     """
 
     stream: str | None = None
     rewound: str | None = None
+    topic: str | None = None
+    cluster: str | None = None
 
     @staticmethod
     def parse(metadata: str) -> OffsetNote:
         """Return the note in an offset's metadata."""
-        stream, mark, rewound = metadata.partition(_REWOUND)
-        return OffsetNote(stream.strip() or None, rewound.strip() if mark else None)
+        marks: dict[str, str] = {}
+        others = []
+        for part in metadata.split(" "):
+            mark = next((mark for mark in (_REWOUND, _TOPIC) if part.startswith(mark)), None)
+            if mark is None:
+                others.append(part)
+            else:
+                marks[mark] = part.removeprefix(mark)
+        topic, _, cluster = marks.get(_TOPIC, "").partition("@")
+        return OffsetNote(" ".join(others) or None, marks.get(_REWOUND), topic or None, cluster or None)
 
     @property
     def metadata(self) -> str:
         """Return the text that `parse` parses."""
+        topic = None if None in (self.topic, self.cluster) else f"{_TOPIC}{self.topic}@{self.cluster}"
         mark = None if self.rewound is None else _REWOUND + self.rewound
-        return " ".join(part for part in (self.stream, mark) if part is not None)
+        return " ".join(part for part in (self.stream, topic, mark) if part is not None)
+
+
+def is_of_other_topic(entry: CommitOffset, topic_id: str | None, cluster: str | None) -> bool:
+    """Return whether a committed offset is of another topic of this name: its note names this cluster and another id.
+
+    An offset without an id, or of another cluster whose groups are mirrored to this one, counts.
+    """
+    note = OffsetNote.parse(entry.metadata)
+    return topic_id is not None and note.topic is not None and note.cluster == cluster and note.topic != topic_id
+
+
+def without_topic(entry: CommitOffset) -> CommitOffset:
+    """Return an offset that counts whatever topic has its name."""
+    note = replace(OffsetNote.parse(entry.metadata), topic=None, cluster=None)
+    return replace(entry, metadata=note.metadata)
 
 
 def rewinds_in(committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, str]:
@@ -79,8 +108,9 @@ def with_notes(
     stream: str | None,
     epochs: Mapping[TopicPartition, int] | None = None,
     topic_ids: Mapping[str, str] | None = None,
+    cluster: str | None = None,
 ) -> dict[TopicPartition, CommitOffset]:
-    """Return offsets to commit, each with the stream's id and the mark of its partition's rewind, if there was one.
+    """Return offsets to commit, each with the note of its stream, its topic, and its partition's rewind, if any.
 
     Args:
         offsets: The offsets.
@@ -88,14 +118,15 @@ def with_notes(
         stream: The stream's id.
         epochs: The leader epoch of each offset, as far as it is known.
         topic_ids: The ids of the topics, as far as they are known.
+        cluster: The cluster's id; None: unknown.
     """
     epochs, topic_ids = epochs or {}, topic_ids or {}
-    return {
-        tp: CommitOffset(
-            offset, epochs.get(tp, -1), OffsetNote(stream, rewinds.get(tp)).metadata, topic_ids.get(tp.topic)
-        )
-        for tp, offset in offsets.items()
-    }
+    found = {}
+    for tp, offset in offsets.items():
+        topic_id = topic_ids.get(tp.topic)
+        note = OffsetNote(stream, rewinds.get(tp), topic_id, cluster)
+        found[tp] = CommitOffset(offset, epochs.get(tp, -1), note.metadata, topic_id)
+    return found
 
 
 # A coordinator appends the offsets of one request as one record batch, and refuses a batch above the broker's

@@ -153,6 +153,7 @@ class BatchReader(DataSourceReader):
         # again before an action reads it: then the task finds a different id and fails, if it has a planned offset.
         with cluster.metadata_snapshot():
             topics = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned.slots})
+            owner.note_topics(topics, cluster.cluster_id())
             bounds = resolve_batch(cluster, options, owner, sorted(owned.slots), subscribed=subscribed, check_all=False)
         end = StreamOffset(
             spans(bounds.starts, bounds.ends, owned.slots, owned.copies),

@@ -262,7 +262,7 @@ class GroupMemberOwner(CommittingOwner):
         if committed:
             self._count_commit(began)
             failpoint("offsets-committed")
-        self._positions.committed(committed)
+        self._positions.as_committed(committed)
         return True
 
     def _commit_existing(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -300,7 +300,7 @@ class GroupMemberOwner(CommittingOwner):
         missing = self._positions.missing({tp: end for tp, end in finished.items() if self._commits_of(tp)})
         joins = self.owned().joins
         if missing and joins != self._compared_join:
-            missing = self._positions.not_behind(missing, self.committed(self._positions.comparable(missing)))
+            missing = self._positions.not_behind(missing, self.committed(sorted(missing)))
             self._compared_join = joins
         return missing
 
@@ -390,10 +390,9 @@ class GroupMemberOwner(CommittingOwner):
                 raise
             self.ask()
             raise SlotsRemovedError(str(error)) from error
-        self._positions.committed(offsets)
+        self._positions.as_committed(offsets)
 
-    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return what the group has committed; open transactions over it are waited for."""
+    def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         return self._membership.committed_entries(partitions)
 
     def credentials(self, slot: int) -> SlotCredentials:

@@ -18,7 +18,6 @@ from kafka_source.group.background import Siblings
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source import replay
-from kafka_source.source.owners import fetch_committed
 from kafka_source.source.plan import PlannedInput, plan
 from kafka_source.source.read_task import Query, TaskBundle, TaskFactory, add_handoff, bundle_tasks
 from kafka_source.source.stream_planner import StreamPlanner
@@ -150,7 +149,7 @@ class MicroBatches(StreamPlanner):
         is_first = start == self._planned and any(span.end > span.start for span in start.partitions.values())
         if not self._sink_commits or self._sink_has_committed or not is_first:
             return
-        if replay.is_handed_over(start, fetch_committed(self._options)):
+        if replay.is_handed_over(start, self._owner.committed(sorted(start.partitions))):
             self._sink_has_committed = True
             return
         message = replay.describe_idle_sink(self._options.group_id)
@@ -189,7 +188,8 @@ class MicroBatches(StreamPlanner):
     def _remaining(self, planned: list[PlannedInput], stream: str) -> list[PlannedInput]:
         """Return what a replay has to read when the sink commits the group's offsets."""
         owned = self._owner.commit_and_rejoin({})
-        found = replay.remaining(planned, owned.slots, fetch_committed(self._options), stream)
+        committed = self._owner.committed(sorted(replay.ends_of(planned)))
+        found = replay.remaining(planned, owned.slots, committed, stream)
         if found or not planned:
             return found
         client, group = cached_client(self._options.settings), self._options.group_id or ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -23,7 +23,7 @@ from kafka_source.errors import (
     RefreshRetriableError,
     UnknownTopicError,
 )
-from kafka_source.group.requests import commit_offsets, describe, fetch_all_committed, fetch_entries
+from kafka_source.group.requests import commit_offsets, describe, fetch_entries
 from kafka_source.kafka_client import cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
@@ -147,9 +147,16 @@ class PartitionOwner:
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         """Return what the group has committed, without partitions for which it has nothing; empty without a group.
 
-        Open transactions over the offsets are waited for.
+        Open transactions over the offsets are waited for. Offsets of another topic of the same name do not count.
         """
         return {}
+
+    def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
+        """Note the ids of the topics that are read, and of their cluster, before `committed` is asked."""
+
+    def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the partitions where `committed` has last found an offset of another topic of the same name."""
+        return frozenset()
 
     def credentials(self, slot: int) -> SlotCredentials | None:
         """Return the credentials with which a task acts as this slot; None without a group."""
@@ -161,15 +168,6 @@ class PartitionOwner:
 
     def close(self) -> None:
         """Give the partitions up."""
-
-
-def fetch_committed(options: ReadOptions) -> dict[TopicPartition, CommitOffset]:
-    """Fetch the group's committed offsets; those that the sink has committed have the stream's id (`OffsetNote`)."""
-    if options.group_id is None:
-        return {}
-    client = cached_client(options.settings)
-    deadline = Deadline(options.coordinator_timeout_ms / 1000)
-    return client.run(fetch_all_committed(client, options.group_id, deadline))
 
 
 class Standalone(PartitionOwner):
@@ -216,6 +214,22 @@ class CommittingOwner(PartitionOwner):
         lowered = not_below(starts, self.committed(sorted(starts))) if self._keeps else {}
         if lowered:
             self._commit_patiently(lowered)
+
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        """Return what the group has committed; see `PartitionOwner`."""
+        return self._positions.of_these_topics(self._entries(partitions))
+
+    def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
+        """Note the ids of topics; see `PartitionOwner`."""
+        self._positions.note_topics(ids, cluster)
+
+    def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return where the group has offsets of other topics; see `PartitionOwner`."""
+        return self._positions.ignored(partitions)
+
+    def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        """Return the group's entries; open transactions over them are waited for."""
+        raise NotImplementedError
 
     def take_events(self) -> OwnerEvents:
         """Return the driver's commits since the last call."""
@@ -280,8 +294,7 @@ class StaticPartitions(CommittingOwner):
         self._repeat_old()
         return self._all.commit_and_rejoin(finished)
 
-    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return what the group has committed; open transactions over it are waited for."""
+    def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         deadline = Deadline(self._patience)
         return self._client.run(fetch_entries(self._client, self._group, partitions, deadline, learns_ids=True))
 
@@ -338,7 +351,7 @@ class StaticPartitions(CommittingOwner):
         self._positions.as_committed(old)
 
     def _unknown_entries(self, missing: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
-        unknown = [tp for tp in self._positions.comparable(missing) if not self._positions.has_compared(tp)]
+        unknown = [tp for tp in sorted(missing) if not self._positions.has_compared(tp)]
         return self.committed(unknown) if unknown else {}
 
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -361,4 +374,4 @@ class StaticPartitions(CommittingOwner):
                 f"micro-batch is not committed. Stop the members, or give this query a group of its own. ({error})",
                 code=error.code,
             ) from error
-        self._positions.committed(offsets)
+        self._positions.as_committed(offsets)

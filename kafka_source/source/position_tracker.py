@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import InvalidConfigurationError
+from kafka_source.errors import InvalidConfigurationError, RefreshRetriableError
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import TopicWord
 from kafka_source.source import start_and_end
-from kafka_source.source.owners import OwnedPartitions, PartitionOwner, fetch_committed
+from kafka_source.source.owners import OwnedPartitions, PartitionOwner
 from kafka_source.source.positions import Positions, group_or_own, max_offset
 
 log = logging.getLogger(__name__)
@@ -66,6 +66,7 @@ class PositionTracker:
         owner: Knows the group's committed offsets.
         subscribed: The partitions of the subscription when the query started.
         positions: The positions, which this object resolves.
+        are_replaced: Asks the cluster whether topics were created again since it was last asked.
         program_commits: Whether a program without Spark reads, which commits itself.
     """
 
@@ -76,6 +77,7 @@ class PositionTracker:
         owner: PartitionOwner,
         subscribed: Collection[TopicPartition],
         positions: Positions,
+        are_replaced: Callable[[Collection[str]], bool] = lambda _: False,
         *,
         program_commits: bool = False,
     ) -> None:
@@ -83,6 +85,9 @@ class PositionTracker:
         self._cluster = cluster
         self._owner = owner
         self._positions = positions
+        self._are_replaced = are_replaced
+        # Partitions where the group has an offset of another topic of the same name.
+        self._ignored: frozenset[TopicPartition] = frozenset()
         self._subscribed = frozenset(subscribed)
         self._sink_commits = options.commit == "sink"
         self._commits = options.commit != "none" or program_commits
@@ -172,6 +177,7 @@ class PositionTracker:
 
         Raises:
             NoLeaderError: A partition without a leader starts at `latest` or at a time, which has to be looked up.
+            RefreshRetriableError: The group has offsets of a topic that was created a moment ago.
             OptionError: The starting options do not name exactly the partitions of the subscription.
         """
         self._positions.begin(start)
@@ -180,6 +186,8 @@ class PositionTracker:
             return known
         continued = self._continued(start, owned, partitions, lost_topics)
         added = [tp for tp in partitions if tp not in continued]
+        # Other clients do not read the note, and would continue at these offsets.
+        self._owner.remember({tp: position for tp, position in continued.items() if tp in self._ignored})
         self._positions.replace(continued | self._first(start, added, lost_topics, leaderless))
         self._resolved_join = owned.joins
         return self._positions.next_of(partitions)
@@ -299,17 +307,22 @@ class PositionTracker:
         lost_topics: Collection[str],
     ) -> dict[TopicPartition, int]:
         """Return the positions that the checkpoint or the group's committed offsets know."""
-        known = [tp for tp in partitions if tp.topic not in lost_topics]
         # Where all copies of a partition emit rows, the committed offset is that of one copy only.
         uses_committed = not owned.copies and bool(start.partitions or self._options.group_start == "committed")
         committed: Mapping[TopicPartition, CommitOffset] = {}
-        if uses_committed and self._sink_commits:
-            fetched = fetch_committed(self._options)
-            committed = {tp: fetched[tp] for tp in known if tp in fetched}
-        elif uses_committed:
-            committed = self._of_existing_topics(self._owner.committed([*partitions]), lost_topics)
+        self._ignored = frozenset()
+        if not owned.copies:
+            committed = {
+                tp: entry
+                for tp, entry in self._owner.committed([*partitions]).items()
+                if tp.topic not in lost_topics or self._positions.is_of_new_topic(tp, entry)
+            }
+        if uses_committed:
+            self._ignored = self._positions.ignored(partitions)
+            if self._ignored and self._are_replaced({tp.topic for tp in self._ignored}):
+                raise RefreshRetriableError("Topics were created again since they were last described.")
         elif not owned.copies:
-            committed = self._rewound_since_start(self._owner.committed(known))
+            committed = self._rewound_since_start(committed)
         committed = self._positions.without_stale(self._without_replayed(committed))
         self._follow_rewinds(committed)
         # A batch was decided by the sink, so the group's offsets describe the output, also where they are lower.
@@ -321,20 +334,6 @@ class PositionTracker:
             start_and_end.log_committed_start(self._options, positions, commits=self._commits)
             start_and_end.warn_of_new_checkpoint(self._options, committed.values())
         return positions
-
-    def _of_existing_topics(
-        self, committed: Mapping[TopicPartition, CommitOffset], lost_topics: Collection[str]
-    ) -> dict[TopicPartition, CommitOffset]:
-        """Return the group's offsets; in topics that were created again, those of members that have read them since.
-
-        A coordinator that was asked by the topic's id knows the new topic, and has none of the old one's offsets.
-        """
-        return {
-            tp: entry
-            for tp, entry in committed.items()
-            if tp.topic not in lost_topics
-            or (self._positions.is_of_new_topic(entry) and not self._positions.is_own(entry))
-        }
 
     def _without_replayed(
         self, committed: Mapping[TopicPartition, CommitOffset]
@@ -400,7 +399,10 @@ class PositionTracker:
         added = [
             tp
             for tp in partitions
-            if (start.partitions and tp.topic not in by_word) or tp.topic in lost_topics or tp not in self._subscribed
+            if (start.partitions and tp.topic not in by_word)
+            or tp.topic in lost_topics
+            or tp in self._ignored
+            or tp not in self._subscribed
         ]
         others = [tp for tp in partitions if tp not in added]
         # `latest` and a time have to be looked up before records come. The first offset is the same one later.
@@ -414,7 +416,7 @@ class PositionTracker:
         )
         # In a group a partition can be new to this query and old to the group. A topic that was created again is
         # reported as such.
-        new = {tp for tp in added if tp.topic not in lost_topics and self._is_new(tp)}
+        new = {tp for tp in added if tp.topic not in lost_topics and tp not in self._ignored and self._is_new(tp)}
         starts |= start_and_end.earliest_of_added(self._cluster, self._options, new)
         starts |= self._cluster.earliest([tp for tp in added if tp not in new])
         self._owner.remember(starts)

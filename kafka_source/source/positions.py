@@ -21,8 +21,10 @@ nobody but the user knows whether the output was too |
 | a position beyond the end of the log | what is left within the log, else its end (`failOnDataLoss=false`). The group \
 follows by a rewind, so that the offset from before counts nowhere; where the query commits nothing, it is stale |
 | a position in a log that has lost records before it, as the leader epochs tell | where the logs diverge, likewise |
-| its topic was created again | the group's offset, if another member has committed it and the coordinator keeps \
-offsets by topic id (from Kafka 4.1 on); else the new topic's first offset |
+| its topic was created again | the group's offset, if its note names the new topic, or has no id and the \
+coordinator was asked by the new one (from Kafka 4.1 on); else the new topic's first offset |
+| the group's note names another topic of this name and cluster | as if the group had none; where nothing else is \
+known, the topic's first offset, and not where the options say |
 | nothing | where the starting options say; if it was added while the query ran, its first offset |
 
 Between two rebalances it continues at the end of the last micro-batch.
@@ -37,7 +39,7 @@ from dataclasses import dataclass
 
 from assignors.model import TopicPartition
 from kafka_source.group import strategies
-from kafka_source.model.commits import CommitOffset, OffsetNote, rewinds_in, with_notes
+from kafka_source.model.commits import CommitOffset, OffsetNote, is_of_other_topic, rewinds_in, with_notes
 from kafka_source.model.stream_offset import StreamOffset
 
 # Brokers keep the offsets of a group without members for `offsets.retention.minutes` after each commit: seven days by
@@ -60,6 +62,7 @@ class _Partition:
         rewind: The id of the last rewind that the query follows; None: there was none.
         epoch: The epoch of the leader whose log had everything before `next` (KIP-320); -1: unknown.
         checked: The epoch of the last leader whose log is known to have it, too.
+        is_ignored: Whether the group's offset, as last looked up, is of another topic of this name.
     """
 
     next: int | None = None
@@ -72,6 +75,7 @@ class _Partition:
     rewind: str | None = None
     epoch: int = -1
     checked: int = -1
+    is_ignored: bool = False
 
 
 class Positions:
@@ -87,11 +91,9 @@ class Positions:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._partitions: defaultdict[TopicPartition, _Partition] = defaultdict(_Partition)
-        # Topics that were created again: their next commit may be lower than what the group has.
-        self._recreated: set[str] = set()
-        # The ids of topics that were deleted or created again. The checkpoint has them until a micro-batch has read the
-        # new topic.
-        self._lost_ids: set[str] = set()
+        # The ids of the topics as last described, and of their cluster.
+        self._topics: dict[str, str] = {}
+        self._cluster: str | None = None
         self._start: StreamOffset | None = None
         self._newest = StreamOffset()
         self.stream: str | None = None
@@ -114,6 +116,11 @@ class Positions:
         for tp, rewind_id in offset.rewinds.items():
             if newest or self._get(tp).rewind is None:
                 self._partitions[tp].rewind = rewind_id
+
+    def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
+        """Note the ids of the topics that are read now, and of their cluster; None: unknown."""
+        self._topics |= ids
+        self._cluster = cluster
 
     def begin(self, start: StreamOffset) -> None:
         """Continue at the end of a micro-batch, where the next one starts; what is known of it already is kept.
@@ -217,13 +224,10 @@ class Positions:
 
     def forget_topics(self, topics: Collection[str]) -> None:
         """Forget the offsets in topics that were deleted or created again."""
-        self._recreated |= set(topics)
-        self._lost_ids |= {topic_id for name, topic_id in self._newest.topics.items() if name in topics}
+        self._topics = {name: topic_id for name, topic_id in self._topics.items() if name not in topics}
         for tp, known in self._partitions.items():
             if tp.topic in topics:
-                known.next = None
-            if tp.topic in self._recreated:
-                known.committed = None
+                known.next = known.committed = None
 
     # ---- leader epochs
 
@@ -313,17 +317,37 @@ class Positions:
         """Return whether this stream has committed an offset of the group."""
         return self.stream is not None and OffsetNote.parse(entry.metadata).stream == self.stream
 
-    def is_of_new_topic(self, entry: CommitOffset) -> bool:
-        """Return whether an offset of the group is of a topic that was created again, and not of the one before it."""
-        return entry.topic_id is not None and entry.topic_id not in self._lost_ids
+    # ---- which topic the group's offsets are about
+
+    def of_these_topics(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
+        """Return the offsets of the group that count, and note where it has one of another topic of this name."""
+        ids = self._ids()
+        for tp, entry in committed.items():
+            self._partitions[tp].is_ignored = is_of_other_topic(entry, ids.get(tp.topic), self._cluster)
+        return {tp: entry for tp, entry in committed.items() if not self._get(tp).is_ignored}
+
+    def ignored(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the partitions where the group's offset, as last looked up, is of another topic of this name."""
+        return frozenset(tp for tp in partitions if self._get(tp).is_ignored)
+
+    def is_of_new_topic(self, tp: TopicPartition, entry: CommitOffset) -> bool:
+        """Return whether an offset is of the topic of now, for a topic that was created again.
+
+        An offset without an id may still be one of the topic before, unless the coordinator was asked by the new id.
+        """
+        note = OffsetNote.parse(entry.metadata)
+        topic_id = note.topic if note.topic is not None and note.cluster == self._cluster else entry.topic_id
+        return topic_id is not None and topic_id == self._topics.get(tp.topic)
+
+    def _ids(self) -> dict[str, str]:
+        return {**self._topics, **self._newest.topics}
 
     # ---- what the driver commits
 
     def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
         """Return offsets as they are committed: with the stream's id, rewinds' marks, leader epochs and topic ids."""
         epochs = {tp: self._epoch_of(tp, offset) for tp, offset in offsets.items()}
-        ids = {name: topic_id for name, topic_id in self._newest.topics.items() if topic_id not in self._lost_ids}
-        return with_notes(offsets, self.rewinds(offsets), self.stream, epochs, ids)
+        return with_notes(offsets, self.rewinds(offsets), self.stream, epochs, self._ids(), self._cluster)
 
     def _epoch_of(self, tp: TopicPartition, offset: int) -> int:
         known = self._get(tp)
@@ -332,10 +356,6 @@ class Positions:
     def missing(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the offsets of `finished` that the group does not have, as far as known."""
         return {tp: offset for tp, offset in finished.items() if self._get(tp).committed != offset}
-
-    def comparable(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Return the partitions whose committed offset may be compared with the query's: not those created again."""
-        return sorted(tp for tp in partitions if tp.topic not in self._recreated)
 
     def has_compared(self, tp: TopicPartition) -> bool:
         """Return whether the group's offset is known."""
@@ -351,17 +371,12 @@ class Positions:
 
         Args:
             missing: The offsets that the group does not have, as far as known.
-            committed: What it has now, of the comparable ones.
+            committed: What it has now.
         """
         rewound = self.unfollowed_rewinds(committed)
         kept = {tp for tp, entry in committed.items() if tp in rewound or entry.offset >= missing[tp]}
         self.as_committed({tp: missing[tp] for tp in kept})
         return {tp: offset for tp, offset in missing.items() if tp not in kept}
-
-    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Note what was committed; from now on the topics' offsets are comparable again."""
-        self.as_committed(offsets)
-        self._recreated -= {tp.topic for tp in offsets}
 
     def as_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Note what the group has, or what counts as if it had it."""

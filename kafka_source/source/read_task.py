@@ -366,7 +366,8 @@ def _commit_read(commit: _Commit, ranges: Sequence[Range], task: ReadTask, query
 
     def commit_ends(read: StreamOffset, *, has_looked: bool) -> None:
         try:
-            commit(with_notes(read.ends, task.rewinds, task.committed_by, epochs, task.topics), has_looked=has_looked)
+            ends = with_notes(read.ends, task.rewinds, task.committed_by, epochs, task.topics, task.cluster)
+            commit(ends, has_looked=has_looked)
         except FencedError as error:
             if error.code not in _OTHER_OWNER:
                 raise

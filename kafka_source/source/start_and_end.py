@@ -91,7 +91,11 @@ def resolve_batch(
     entries = owner.committed(sorted(partitions)) if options.group_start == "committed" else {}
     committed = {tp: entry.offset for tp, entry in entries.items()}
     log_committed_start(options, list(committed), commits=options.commit not in (None, "none"))
-    starts = starting_offsets(cluster, options, partitions, committed, subscribed=subscribed, default="earliest")
+    again = cluster.earliest(owner.ignored(partitions))
+    # Other clients do not read the note of the offsets there, and would continue at these.
+    owner.remember(again)
+    known = committed | again
+    starts = starting_offsets(cluster, options, partitions, known, subscribed=subscribed, default="earliest")
     checked = {tp: start for tp, start in starts.items() if check_all or tp in committed}
     epochs = {tp: entry.leader_epoch for tp, entry in entries.items()}
     starts |= check_data_loss(cluster, options, checked, epochs=epochs)

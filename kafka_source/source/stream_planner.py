@@ -88,6 +88,7 @@ class StreamPlanner:
         self._subscribed = subscribed = self._cluster.partitions(self._selection)
         check_dead_letter_topic(options, self._cluster, subscribed)
         self._positions = positions = Positions()
+        positions.note_topics({}, self._cluster.cluster_id())
         self._owner = _partition_owner(
             options,
             self._cluster,
@@ -102,7 +103,13 @@ class StreamPlanner:
             fail_on_data_loss=options.fail_on_data_loss,
         )
         self._resolver = PositionTracker(
-            options, self._cluster, self._owner, subscribed, positions, program_commits=program_commits
+            options,
+            self._cluster,
+            self._owner,
+            subscribed,
+            positions,
+            self._topics.are_replaced,
+            program_commits=program_commits,
         )
         # A limit in bytes needs the sizes that tasks measure, a limit in time when they end. They report both, and how
         # many values are bad, as with a quota.
@@ -158,6 +165,7 @@ class StreamPlanner:
         """Plan one trigger: what the query owns, where it continues, how far it may read."""
         is_first = not self._resolver.is_resolved
         known, owned = self._commit_and_rejoin(start, commits=not is_first)
+        self._positions.note_topics(self._topics.ids({tp.topic for tp in owned.slots}), self._cluster.cluster_id())
         self._check_selection(known)
         self._resolver.compare_with_group(known)
         partitions = self._topics.existing(owned.slots)
@@ -415,6 +423,7 @@ class StreamPlanner:
         checked = self._topics.check(offset, self._cluster.cluster_id())
         if checked.newly_lost:
             self._positions.forget_topics(checked.newly_lost)
+        self._positions.learn(checked.start)
         return checked.start
 
     def _check_selection(self, start: StreamOffset) -> None:

@@ -17,7 +17,7 @@ from kafka_source.errors import FencedError, InvalidConfigurationError, UnknownG
 from kafka_source.group import strategies
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commits import CommitOffset, OffsetNote
+from kafka_source.model.commits import CommitOffset, OffsetNote, without_topic
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.rewind_target import AtOffsets, Move, Target, other_group
 from kafka_source.model.side_groups import private_groups
@@ -320,7 +320,8 @@ class Groups:
             self._check_place(client, document)
             before = client.run(fetch_committed(client, name, None, Deadline(_CALL_SECONDS), stable=False))
         if not dry_run:
-            self._commit(name, document.offsets)
+            # Whoever imports them says that they are those of the topics of now.
+            self._commit(name, {tp: without_topic(one) for tp, one in document.offsets.items()})
         return Rows(
             Move,
             (

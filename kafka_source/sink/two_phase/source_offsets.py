@@ -52,8 +52,7 @@ async def offsets_of_sources(
     for handoff in found.handoffs:
         _check_not_read_by_others(handoff, found.committed)
     offsets = (
-        GroupOffsets(handoff.member, {tp: handoff.end_of(tp, handoff.stream) for tp in handoff.ranges})
-        for handoff in found.handoffs
+        GroupOffsets(handoff.member, handoff.ends_of(handoff.ranges, client.cluster_id)) for handoff in found.handoffs
     )
     return SourceOffsets(tuple(offsets), taken)
 
@@ -107,7 +106,8 @@ async def renewed_offsets(
         renewal = Renewal(group, publisher, {tp: one.ranges[tp] for tp, one in by_partition.items()}, stream)
         owners = await renewal.wait(client, error, refused, deadline)
         for owner, partitions in group_by_owner(owners):
-            found.append(GroupOffsets(owner, {tp: by_partition[tp].end_of(tp, stream) for tp in partitions}))
+            ends = {tp: by_partition[tp].ends_of([tp], client.cluster_id)[tp] for tp in partitions}
+            found.append(GroupOffsets(owner, ends))
     log.info("batch %d: the source has other credentials in group %s since it was planned", batch.number, group)
     return tuple(found)
 

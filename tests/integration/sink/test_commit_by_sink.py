@@ -28,7 +28,7 @@ from kafka_source.model.side_groups import BEYOND_ALL_LOGS, private_groups
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
-from kafka_source.source import micro_batches
+from kafka_source.source import replay
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect, publish
 from kafka_source.transactions.offset_transaction import add_offsets, commit_in
 from kafka_source.transactions.open_transaction import end, initialise
@@ -128,10 +128,11 @@ def test_each_side_group_is_private_and_beyond_all_logs(kafka, topics, group):
     settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
     client, groups, driver = cached_client(settings), Groups(settings), uuid4().hex
     before = {one.group for one in groups.list(private=True)}
-    with closing(Pipe(kafka.bootstrap_servers, *topics, group, str(uuid4()))) as query:
+    with closing(Pipe(kafka.bootstrap_servers, topics[0], topics[1], group, str(uuid4()))) as query:
         query.whole_batch()
         (tp, end), *_ = committed(kafka, group).items()
         member = query.stream._owner.credentials(0)
+        assert member is not None
         client.run(publish_owners(client, group, driver, {tp: end}, {tp: member}, Deadline(30)))
         renewal = Renewal(group, driver, {tp: (end, end)}, None)
         client.run(renewal._ask(client, member.generation, Deadline(30)))
@@ -607,7 +608,7 @@ def test_a_sink_that_commits_is_known_by_its_first_batch(kafka, topics, group, p
     query = pipe(maxOffsetsPerTrigger=40)
     query.whole_batch()
     query.whole_batch()
-    monkeypatch.setattr(micro_batches, "fetch_committed", None)
+    monkeypatch.setattr(replay, "is_handed_over", None)
     query.whole_batch()
 
 

@@ -63,7 +63,7 @@ class Group(Standalone):
         self.entries, self._positions = entries, positions
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        return {tp: self.entries[tp] for tp in partitions if tp in self.entries}
+        return self._positions.of_these_topics({tp: self.entries[tp] for tp in partitions if tp in self.entries})
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
         self.entries |= self._positions.with_notes(starts)
@@ -140,15 +140,18 @@ def test_a_group_that_is_ahead_is_followed_unless_it_is_by_own_commits(own, grou
 
 
 @pytest.mark.parametrize(
-    ("who", "topic_id", "position"),
-    [("another", "new", 7), ("", "new", 7), ("another", None, 0), ("another", "old", 0), (MINE, "new", 0)],
+    ("noted", "asked", "position"),
+    [("new", None, 7), (None, "new", 7), (None, None, 0), ("old", None, 0), ("old", "new", 0)],
 )
-def test_a_topic_created_again_continues_where_others_are_if_the_coordinator_knows_its_id(who, topic_id, position):
-    entry = CommitOffset(7, metadata=who, topic_id=topic_id)
-    start = Start({TP: entry}, 100, commit="batch")
+@pytest.mark.parametrize("who", [MINE, "another"])
+@pytest.mark.parametrize("commit", ["batch", "task", "sink"])
+def test_a_topic_created_again_continues_where_its_offsets_are(who, commit, noted, asked, position):
+    entry = CommitOffset(7, metadata=OffsetNote(who, None, noted, "here").metadata, topic_id=asked)
+    start = Start({TP: entry}, 100, commit=commit)
     start.positions.learn(StreamOffset({TP: Span(0, 5, 0)}, stream=MINE, topics={"t": "old"}))
     # Whoever plans leaves lost topics out of the checkpoint's offset.
     start.positions.forget_topics({"t"})
+    start.positions.note_topics({"t": "new"}, "here")
     assert start.position(StreamOffset(stream=MINE), {"t"}) == position
 
 
@@ -220,13 +223,13 @@ def test_a_stale_offset_of_the_group_does_not_count_until_somebody_commits_anoth
     assert Start(entries, 300, commit="none").position(checkpoint) == max(reached, new)
 
 
-@given(st.none() | st.sampled_from(["a1", "b2"]), st.none() | st.sampled_from(["c3", "d4"]))
-def test_a_note_is_read_as_it_was_written(stream, rewound):
-    note = OffsetNote(stream, rewound)
+@given(st.none() | st.just("a1"), st.none() | st.just("c3"), st.sampled_from([(None, None), ("x+/", "y-_@:")]))
+def test_a_note_is_read_as_it_was_written(stream, rewound, topic):
+    note = OffsetNote(stream, rewound, *topic)
     assert OffsetNote.parse(note.metadata) == note
 
 
-def test_notes_of_early_versions_and_of_others_are_read():
+def test_notes_of_others_are_read():
     assert OffsetNote.parse("") == OffsetNote()
     assert OffsetNote.parse("6f1e") == OffsetNote(stream="6f1e")
     assert OffsetNote.parse("kafkagroup:rewound:6f1e") == OffsetNote(rewound="6f1e")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from assignors.model import TopicPartition
-from kafka_source.model.commits import CommitOffset, OffsetNote, with_notes
+from kafka_source.model.commits import CommitOffset, OffsetNote, with_notes, without_topic
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.source.plan import PlannedInput, plan
 from kafka_source.source.positions import Positions, group_or_own, max_offset, not_below
@@ -88,44 +88,67 @@ def test_only_what_has_changed_since_the_last_commit_is_missing(
     before: dict[TopicPartition, int], now: dict[TopicPartition, int]
 ) -> None:
     positions = Positions()
-    positions.committed(before)
+    positions.as_committed(before)
     assert positions.missing(now) == dict(now.items() - before.items())
-    positions.committed(positions.missing(now))
+    positions.as_committed(positions.missing(now))
     assert positions.missing(now) == {}
 
 
-def test_a_topic_created_again_is_not_compared_until_it_is_committed() -> None:
+def test_a_topic_created_again_has_nothing_committed_yet() -> None:
     positions = Positions()
-    positions.committed({A0: 5, B0: 7})
+    positions.as_committed({A0: 5, B0: 7})
     positions.forget_topics({"a"})
     assert not positions.has_compared(A0)
     assert positions.has_compared(B0)
     assert positions.missing({A0: 5, B0: 7}) == {A0: 5}
-    assert positions.comparable([B0, A1, A0]) == [B0]
-    positions.committed({A0: 1})
-    assert positions.comparable([B0, A1, A0]) == [A0, A1, B0]
 
 
-def test_no_offset_is_committed_by_the_id_of_a_topic_that_was_created_again() -> None:
+def test_a_commit_names_the_topic_that_was_read() -> None:
     positions, checkpoint = Positions(), StreamOffset({A0: Span(0, 5, 0)}, topics={"a": "old", "b": "same"})
+    positions.note_topics({"b": "same"}, "here")
 
     def ids() -> dict[str, str | None]:
-        return {tp.topic: entry.topic_id for tp, entry in positions.with_notes({A0: 1, B0: 1}).items()}
+        noted = positions.with_notes({A0: 1, B0: 1})
+        assert [OffsetNote.parse(entry.metadata).topic for entry in noted.values()] == [
+            entry.topic_id for entry in noted.values()
+        ]
+        assert {OffsetNote.parse(entry.metadata).cluster for entry in noted.values()} == {"here"}
+        return {tp.topic: entry.topic_id for tp, entry in noted.items()}
 
     positions.learn(checkpoint)
     assert ids() == {"a": "old", "b": "same"}
+    # Whoever plans leaves the lost topic out of the checkpoint's offset, and describes the new one.
     positions.forget_topics({"a"})
-    # It commits where it begins, and has read nothing of the new topic yet.
-    positions.committed({A0: 0})
-    positions.learn(checkpoint)
-    assert ids() == {"a": None, "b": "same"}
-    positions.learn(StreamOffset({A0: Span(0, 1, 0)}, topics={"a": "new", "b": "same"}))
+    positions.learn(checkpoint.without({"a"}))
+    positions.note_topics({"a": "new"}, "here")
     assert ids() == {"a": "new", "b": "same"}
+    # A program commits what it has read before.
+    positions.learn(checkpoint)
+    assert ids() == {"a": "old", "b": "same"}
+
+
+TOPICS = st.sampled_from([None, "of now", "before"])
+
+
+@given(TOPICS, st.sampled_from([None, "here", "elsewhere"]), st.none() | st.just("of now"))
+def test_only_a_note_of_this_cluster_and_of_another_topic_makes_an_offset_count_for_nothing(
+    noted: str | None, cluster: str | None, now: str | None
+) -> None:
+    positions = Positions()
+    positions.note_topics({} if now is None else {"a": now}, "here")
+    entry = CommitOffset(7, metadata=OffsetNote("a stream", None, noted, cluster).metadata)
+    is_ignored = (noted, cluster, now) == ("before", "here", "of now")
+    assert positions.of_these_topics({A0: entry}) == ({} if is_ignored else {A0: entry})
+    assert positions.ignored([A0, B0]) == ({A0} if is_ignored else frozenset())
+    assert positions.of_these_topics({A0: without_topic(entry)})
+    # The next owner commits where the topic begins.
+    positions.of_these_topics({A0: CommitOffset(0)})
+    assert not positions.ignored([A0])
 
 
 def test_of_a_rewound_partition_everything_is_missing_again() -> None:
     positions = Positions()
-    positions.committed({A0: 5, A1: 5})
+    positions.as_committed({A0: 5, A1: 5})
     positions.follow_rewinds({A0: "first", B0: "first"})
     assert positions.missing({A0: 5, A1: 5}) == {A0: 5}
 
@@ -133,13 +156,13 @@ def test_of_a_rewound_partition_everything_is_missing_again() -> None:
 def test_what_was_committed_an_hour_ago_is_old_until_it_is_committed_again() -> None:
     now = 0.0
     positions = Positions(lambda: now)
-    positions.committed({A0: 5})
+    positions.as_committed({A0: 5})
     now = 3599.0
-    positions.committed({A1: 6})
+    positions.as_committed({A1: 6})
     assert positions.old() == {}
     now = 3600.0
     assert positions.old() == {A0: 5}
-    positions.committed({A0: 5})
+    positions.as_committed({A0: 5})
     now = 7199.0
     assert positions.old() == {A1: 6}
     positions.follow_rewinds({A1: "first"})
@@ -219,7 +242,7 @@ class OnePartition(RuleBasedStateMachine):
             assert tp == A
             assert self.group is None or entry.offset >= self.group.offset or entry.metadata == self.group.metadata
             self.group = entry
-        self.positions.committed(missing)
+        self.positions.as_committed(missing)
 
     @rule(count=st.integers(1, 5), commits=st.booleans())
     def read_a_batch(self, count: int, commits: bool) -> None:

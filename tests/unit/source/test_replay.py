@@ -161,4 +161,4 @@ def test_ranges_and_handoffs_have_the_leader_epochs_of_the_plan() -> None:
     planned = plan(end)
     assert {(r.partition, r.epoch) for one in planned for r in one.ranges} == {(0, 4), (1, 3)}
     handoff = handoff_of(planned, SlotCredentials("g", 3, "m", None), "mine", {})
-    assert [handoff.end_of(tp, "mine") for tp in (A, B)] == [CommitOffset(150, 4, "mine"), CommitOffset(7, 3, "mine")]
+    assert handoff.ends_of((A, B), None) == {A: CommitOffset(150, 4, "mine"), B: CommitOffset(7, 3, "mine")}

@@ -1,0 +1,182 @@
+"""Committed offsets name their topic: what was committed for a deleted topic counts nowhere in the next one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+
+import pytest
+from confluent_kafka import Producer
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.group.requests import commit_offsets
+from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.commits import CommitOffset, OffsetNote
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.options import Where
+from kafka_source.schema import source_schema
+from kafka_source.source import read_task
+from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.read_task import Query
+from kafkagroup.admin import Groups
+from kafkagroup.admin.offsets_document import OffsetsDocument
+from kafkagroup.embedded import EmbeddedKafka
+from tests.support.queries import Pipe
+from tests.support.records import create_again, produce
+from tests.support.waiting import wait_until
+
+
+def _query(kafka: EmbeddedKafka, name: str, group: str, **options: str) -> Query:
+    given = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": name,
+        "kafka.group.id": group,
+        "group.members": "1",
+        "startingOffsets": "earliest",
+        **{key.replace("_", "."): value for key, value in options.items()},
+    }
+    return Query.of(given, source_schema(headers=False), Where.STREAM)
+
+
+def produce_to(servers: str, tp: TopicPartition, count: int) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(count):
+        producer.produce(tp.topic, str(number).encode(), partition=tp.partition)
+    assert producer.flush(30) == 0
+
+
+def _values(query: Query, stream: MicroBatches, start: StreamOffset, end: StreamOffset) -> list[int]:
+    read = (batch for bundle in stream.tasks(start, end) for batch in read_task.read_bundle(bundle, query))
+    return [int(value.as_py()) for batch in read for value in batch["value"]]
+
+
+def _committed(kafka: EmbeddedKafka, group: str) -> dict[TopicPartition, int]:
+    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(group)
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_what_a_late_commit_says_of_the_deleted_topic_skips_nothing(
+    kafka: EmbeddedKafka, topic: Callable[..., str], group: str, start: str
+) -> None:
+    name = topic("commits-late", partitions=1)
+    tp = TopicPartition(name, 0)
+    produce(kafka.bootstrap_servers, name, 1000)
+    query = _query(kafka, name, group)
+    with closing(MicroBatches(query)) as stream:
+        first = stream.next(StreamOffset(), limited=True)
+        produce(kafka.bootstrap_servers, name, 500)
+        second = stream.next(first, limited=True)
+        assert len(_values(query, stream, first, second)) == 500
+        kafka.delete_topic(name)
+        create_again(kafka, name, 1)
+        produce(kafka.bootstrap_servers, name, 3000)
+        # The query has not noticed yet, and its coordinator takes the offset by name.
+        stream.next(second, limited=True)
+        wait_until(lambda: _committed(kafka, group) == {tp: 1500}, "the late commit")
+    # A new query begins with the new topic, wherever a first start would begin, and others see where.
+    query = _query(kafka, name, group, startingOffsets=start)
+    with closing(MicroBatches(query)) as stream:
+        end = stream.next(StreamOffset(), limited=True)
+        wait_until(lambda: _committed(kafka, group) == {tp: 0}, "the first offset of the new topic")
+        assert len(_values(query, stream, StreamOffset(), end)) == 3000
+        stream.next(end, limited=True)
+    wait_until(lambda: _committed(kafka, group) == {tp: 3000}, "the end of the new topic")
+
+
+@pytest.mark.parametrize("moved", ["mirrored", "imported"])
+def test_mirrored_and_imported_groups_keep_their_places(
+    kafka: EmbeddedKafka, topic: Callable[..., str], group: str, moved: str
+) -> None:
+    name = topic("commits-moved", partitions=1)
+    tp, settings = TopicPartition(name, 0), Settings({"bootstrap.servers": kafka.bootstrap_servers})
+    produce(kafka.bootstrap_servers, name, 10)
+    cluster = "elsewhere" if moved == "mirrored" else cached_client(settings).cluster_id
+    entry = CommitOffset(7, metadata=OffsetNote("a stream", None, "another topic", cluster).metadata)
+    if moved == "mirrored":
+        nobody = SlotCredentials.without_membership(group)
+        cached_client(settings).run(commit_offsets(cached_client(settings), nobody, {tp: entry}, Deadline(30)))
+    else:
+        Groups(settings).import_offsets(OffsetsDocument(group, None, {tp: entry}))
+    query = _query(kafka, name, group)
+    with closing(MicroBatches(query)) as stream:
+        assert _values(query, stream, StreamOffset(), stream.next(StreamOffset(), limited=True)) == [7, 8, 9]
+
+
+_OPTIONS = {"failOnDataLoss": "false", "data_loss_patience_ms": "1000", "group_members": "1"}
+
+
+@pytest.fixture
+def topics(kafka: EmbeddedKafka, topic: Callable[..., str]) -> tuple[str, str]:
+    source, sink = topic("commits-in", partitions=2), topic("commits-out")
+    produce(kafka.bootstrap_servers, source, 200)
+    return source, sink
+
+
+def _to_the_end(query: Pipe) -> list[int]:
+    read = []
+    while query.whole_batch() >= 0:
+        read += query.read
+    return read
+
+
+def test_a_query_that_was_stopped_writes_nothing_again_of_a_topic_created_again(
+    kafka: EmbeddedKafka, topics: tuple[str, str], group: str
+) -> None:
+    with closing(Pipe(kafka.bootstrap_servers, *topics, group, f"{group}-a", None, **_OPTIONS)) as a:
+        assert len(_to_the_end(a)) == 200
+    kafka.delete_topic(topics[0])
+    create_again(kafka, topics[0], 2)
+    produce(kafka.bootstrap_servers, topics[0], 400)
+    with closing(Pipe(kafka.bootstrap_servers, *topics, group, f"{group}-b", None, **_OPTIONS)) as b:
+        assert len(_to_the_end(b)) == 400
+    with closing(a.restarted(**_OPTIONS)) as again:
+        assert _to_the_end(again) == []
+
+
+class _Running(threading.Thread):
+    """A query that runs until it is told to stop."""
+
+    def __init__(self, query: Pipe) -> None:
+        super().__init__()
+        self.query, self.values = query, list[int]()
+        self._stop_now = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        with closing(self.query):
+            while not self._stop_now.is_set():
+                if self.query.whole_batch() >= 0:
+                    self.values += self.query.read
+                self._stop_now.wait(0.1)
+
+    def end(self) -> None:
+        self._stop_now.set()
+        self.join(60)
+
+
+def test_a_query_that_runs_writes_nothing_again_of_a_topic_created_again(
+    kafka: EmbeddedKafka, topics: tuple[str, str], group: str
+) -> None:
+    with ExitStack() as stack:
+        a, b = (
+            _Running(Pipe(kafka.bootstrap_servers, *topics, group, f"{group}-{name}", None, **_OPTIONS))
+            for name in "ab"
+        )
+        stack.callback(a.end)
+        stack.callback(b.end)
+        wait_until(lambda: len(a.values) + len(b.values) == 200, "the records of the first topic")
+        wait_until(lambda: all(len(one.query.stream.owned.slots) == 1 for one in (a, b)), "a partition for each query")
+        kafka.delete_topic(topics[0])
+        create_again(kafka, topics[0], 2)
+        (of_b,) = b.query.stream.owned.slots
+        produce_to(kafka.bootstrap_servers, of_b, 400)
+        wait_until(lambda: len(b.values) >= 400 and sum(_committed(kafka, group).values()) == 400, "a decision of b")
+        seen = len(a.values)
+        b.end()
+        wait_until(lambda: len(a.query.stream.owned.slots) == 2, "a to own both partitions")
+        produce_to(kafka.bootstrap_servers, of_b, 1)
+        wait_until(lambda: len(a.values) > seen, "the last record")
+    assert len(a.values) == seen + 1
