@@ -166,32 +166,15 @@ class LostTransactionsError(ApplicationRecoverableError):
         transactional_ids: The transactional ids of the lost transactions.
         decided: Whether the commit of the batch was decided. If it was, the records of these transactions are lost; if
             not, Spark writes the whole batch again.
-        unread: The ranges of the decided batch that its replay has not read, because other members of the source's
-            group have read on since, and that the next replay reads.
     """
 
-    def __init__(
-        self,
-        *,
-        batch: int,
-        transactional_ids: Iterable[str],
-        decided: bool,
-        unread: Mapping[TopicPartition, tuple[int, int]] | None = None,
-    ) -> None:
+    def __init__(self, *, batch: int, transactional_ids: Iterable[str], decided: bool) -> None:
         self.batch, self.transactional_ids, self.decided = batch, tuple(transactional_ids), decided
-        self.unread = dict(unread or {})
-        ranges = [
-            f"{tp.topic}-{tp.partition} from {first} to {end}" for tp, (first, end) in sorted(self.unread.items())
-        ]
         super().__init__(
             _sentences(
                 f"Batch {batch}: transactions {_some(self.transactional_ids)} no longer exist; they exceeded "
                 "kafka.transaction.timeout.ms, or another query uses the same transactional.id.prefix",
-                "The commit of the batch was decided, and its replay has not read offsets of "
-                f"{_some(ranges)}, because other members of the group have read on since. Start the query again: it "
-                "reads them, and writes the records of the named transactions again"
-                if ranges
-                else "The commit of the batch was decided and its other transactions are committed. The records of the "
+                "The commit of the batch was decided and its other transactions are committed. The records of the "
                 "named transactions are lost, unless the source returns the same rows again: then set "
                 "transactional.on.lost to replay. To continue without them, run: kafkagroup transactions commit "
                 "--accept-loss"

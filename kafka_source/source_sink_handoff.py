@@ -8,9 +8,9 @@ driver collects the offsets of exactly its run and batch. It commits a mark in t
 the transaction of its decision. So what a later batch finds without the mark, and of another batch, was published late:
 by a task that was replaced, or by a request that was on its way for long. It may be in the place of the batch's own.
 
-A mark says what the batch has read. If records of a decided batch are lost, and others have read on since in all of its
-partitions, its source does not see that it was decided, and replays nothing. Then the sink tells it from the marks what
-to read again, as offsets of the group `{group}-read-by-{stream}`: a source knows its stream, but not its query.
+A decision records, in the same transaction, the ranges that it is about, as offsets of `{group}-read-by-{stream}`: a
+source knows its stream, but not its query. A replay reads exactly these, whatever the group's offsets have become. The
+source writes a first record when the query starts, and renews it, so that a record that is absent was lost.
 
 A topic may be deleted, or created again, while the batch runs. Its offsets mean nothing in the new topic, so the
 metadata holds the topic's id too, and neither side hands over or commits anything for another topic of the same name.
@@ -22,16 +22,23 @@ import asyncio
 import contextlib
 import json
 import logging
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from assignors.model import TopicPartition
-from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
+from kafka_source.errors import (
+    AuthenticationError,
+    FencedError,
+    InvalidConfigurationError,
+    KafkaGroupError,
+    UnknownTopicError,
+)
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_by_ids, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient, topic_id_of
-from kafka_source.model.commits import CommitOffset, is_of_other_topic, with_notes
+from kafka_source.model.commits import RENEW_SECONDS, CommitOffset, is_of_other_topic, with_notes
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.identity import is_recreated
 from kafka_source.model.side_groups import READ_BY, beyond, within
@@ -84,6 +91,7 @@ class Handoff:
         member: The credentials for the commit. A broker refuses them when the group has replaced the member.
         ranges: Start (included) and end (excluded) offset of each partition.
         stream: The stream's id, from its checkpoint.
+        plan: The id of the batch in the checkpoint, see `replay.plan_id`.
         topic_ids: The ids of the topics, by name; without topics whose id the brokers do not tell (before 2.8).
         epochs: The leader epoch of each end, as far as it is known (KIP-320). It is published as that of the offset.
     """
@@ -91,6 +99,7 @@ class Handoff:
     member: SlotCredentials
     ranges: Mapping[TopicPartition, tuple[int, int]]
     stream: str
+    plan: str = ""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
@@ -114,29 +123,30 @@ class Published:
         taken: The marks to commit with the batch's decision.
         committed: What the source's group has committed of the partitions of `handoffs`.
         late: The topics of which another batch has published ranges since the last decision, and this one none; sorted.
-        unread: What a decision about this batch has taken, and this run of it has not read: offsets that tell each
-            source so, see `ranges_to_read_again`.
     """
 
     handoffs: tuple[Handoff, ...]
     taken: GroupOffsets
     committed: Mapping[TopicPartition, CommitOffset]
     late: tuple[str, ...]
-    unread: tuple[GroupOffsets, ...] = ()
 
 
-class _Mark(NamedTuple):
-    """The metadata of an offset that a sink has taken, which is `beyond` the end of a range.
+_TAKEN = "taken"
+"""The metadata of an offset that a sink has taken."""
+
+
+class _Record(NamedTuple):
+    """The metadata of one partition's entry in a record, which is `beyond` the end of a range.
 
     Attributes:
+        plan: See `Handoff`; empty before the first decision.
         start: The start of the range.
-        stream: The stream's id.
-        number: The number of the batch that has read it; -1: what was published late.
+        partitions: Of how many partitions of the topic the decision has ranges.
     """
 
+    plan: str
     start: int
-    stream: str
-    number: int
+    partitions: int
 
 
 class _Entry(NamedTuple):
@@ -152,6 +162,7 @@ class _Entry(NamedTuple):
         member_id: Of the member that reads.
         instance_id: Of the member that reads.
         stream: The stream's id.
+        plan: See `Handoff`.
         renewed_by: See `SlotCredentials`.
     """
 
@@ -164,6 +175,7 @@ class _Entry(NamedTuple):
     member_id: str
     instance_id: str | None
     stream: str
+    plan: str
     renewed_by: str | None
 
 
@@ -192,6 +204,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
                         handoff.member.member_id,
                         handoff.member.instance_id,
                         handoff.stream,
+                        handoff.plan,
                         handoff.member.renewed_by,
                     )
                 ),
@@ -230,14 +243,11 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
         return None
     own: dict[TopicPartition, _Entry] = {}
     others: dict[TopicPartition, _Entry] = {}
-    taken: dict[TopicPartition, _Mark] = {}
     for tp, offset in published.items():
+        if offset.metadata == _TAKEN:
+            continue
         try:
-            found = json.loads(offset.metadata)
-            if len(found) == len(_Mark._fields):
-                taken[tp] = _Mark(*found)
-                continue
-            entry = _Entry(*found)
+            entry = _Entry(*json.loads(offset.metadata))
         except (TypeError, ValueError, RecursionError):
             raise InvalidConfigurationError(
                 f"Group {no_member.group} has offset {offset.offset} of {tp.topic}-{tp.partition} with metadata that "
@@ -251,60 +261,148 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
     own, others = ({tp: entry for tp, entry in one.items() if tp.topic not in lost} for one in (own, others))
     _check_complete(batch, no_member.group, own)
     late = tuple(sorted({tp.topic for tp in others} - {tp.topic for tp in own}))
-    marks = {
-        tp: _Mark(e.start, e.stream, -1 if late or tp in others else batch.number) for tp, e in (own | others).items()
-    }
-    unread: dict[str, dict[TopicPartition, CommitOffset]] = {}
-    for tp, mark in taken.items():
-        if mark.number == batch.number:
-            unread.setdefault(mark.stream, {})[tp] = published[tp]
+    marks = {tp: CommitOffset(published[tp].offset, metadata=_TAKEN) for tp in own | others}
     return Published(
         _handoffs(group, {tp: (published[tp], entry) for tp, entry in own.items()}),
-        GroupOffsets(
-            no_member, {tp: CommitOffset(published[tp].offset, metadata=json.dumps(mark)) for tp, mark in marks.items()}
-        ),
+        GroupOffsets(no_member, marks),
         committed,
         late,
-        tuple(
-            GroupOffsets(SlotCredentials.without_membership(READ_BY.of(group, stream)), offsets)
-            for stream, offsets in unread.items()
-        ),
     )
 
 
-async def ranges_to_read_again(
-    client: KafkaClient, group: str, stream: str, deadline: Deadline
-) -> dict[TopicPartition, tuple[int, int]]:
-    """Return what a sink has told a stream to read again: ranges of a decided batch whose records are lost."""
-    told = await fetch_all_committed(client, READ_BY.of(group, stream), deadline)
-    return {tp: _range_of(offset) for tp, offset in told.items()}
+def record_of(group: str, handoffs: Sequence[Handoff]) -> tuple[GroupOffsets, ...]:
+    """Return what a decision about these hand-offs records, for each stream: one entry for each partition."""
+    counts = Counter((handoff.stream, tp.topic) for handoff in handoffs for tp in handoff.ranges)
+    entries: dict[str, dict[TopicPartition, CommitOffset]] = {}
+    for handoff in handoffs:
+        for tp, (start, end) in handoff.ranges.items():
+            found = _Record(handoff.plan, start, counts[handoff.stream, tp.topic])
+            entries.setdefault(handoff.stream, {})[tp] = CommitOffset(beyond(end), metadata=json.dumps(found))
+    return tuple(
+        GroupOffsets(SlotCredentials.without_membership(READ_BY.of(group, stream)), of_stream)
+        for stream, of_stream in entries.items()
+    )
 
 
-def ranges_of(unread: Sequence[GroupOffsets]) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the ranges of `Published.unread`."""
-    return {tp: _range_of(offset) for one in unread for tp, offset in one.offsets.items()}
+class DecisionRecord:
+    """What the sink has last decided of a stream, as the source keeps and reads it.
+
+    Args:
+        client: Of the cluster of the group.
+        group: The source's `kafka.group.id`.
+        seconds: The time limit of a call.
+        clock: The time in seconds; only differences count.
+    """
+
+    def __init__(
+        self, client: KafkaClient, group: str, seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client, self._group, self._seconds, self._clock = client, group, seconds, clock
+        self._kept_at: float | None = None
+
+    def name(self, stream: str) -> str:
+        """Return the name of the record's group."""
+        return READ_BY.of(self._group, stream)
+
+    def keep(self, stream: str, partitions: Collection[TopicPartition]) -> None:
+        """Write the first record of a stream, or an old one again, between two batches: brokers forget offsets.
+
+        Args:
+            stream: The stream's id.
+            partitions: Where the first record may be written.
+
+        Raises:
+            AuthenticationError: This user may not commit in the record's group.
+            KafkaGroupError: The coordinator does not answer in time.
+        """
+        if self._kept_at is not None and self._clock() - self._kept_at < RENEW_SECONDS:
+            return
+        with self._rights(stream):
+            if self._client.run(self._renew(stream, partitions, Deadline(self._seconds))):
+                self._kept_at = self._clock()
+
+    async def _renew(self, stream: str, partitions: Collection[TopicPartition], deadline: Deadline) -> bool:
+        no_member = SlotCredentials.without_membership(self.name(stream))
+        entries = await fetch_all_committed(self._client, no_member.group, deadline)
+        first = CommitOffset(beyond(0), metadata=json.dumps(_Record("", 0, 0)))
+        # A deleted topic takes its entry along.
+        entries = entries or {
+            min(tp for tp in partitions if tp.topic == name): first for name in {*map(_topic, partitions)}
+        }
+        if entries:
+            # Of the topics that exist.
+            with contextlib.suppress(UnknownTopicError):
+                await commit_offsets(self._client, no_member, entries, deadline, fail_on_unknown_topic=True)
+        return bool(entries)
+
+    def decided(
+        self, stream: str, plan: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]] | None:
+        """Return the ranges that were decided of a batch; empty: the batch is not decided; None: there is no record.
+
+        Args:
+            stream: The stream's id.
+            plan: See `Handoff`.
+            partitions: The partitions of the batch that exist.
+
+        Raises:
+            AuthenticationError: This user may not read the record.
+            InvalidConfigurationError: A part of the record is missing.
+        """
+        with self._rights(stream):
+            entries = self._client.run(self._entries(stream, partitions, Deadline(self._seconds)))
+        found = {tp: _Record(*json.loads(entry.metadata)) for tp, entry in entries.items()}
+        of_plan = {tp: one for tp, one in found.items() if one.plan == plan}
+        counts = Counter(map(_topic, of_plan))
+        if any(counts[tp.topic] < one.partitions for tp, one in of_plan.items()):
+            raise InvalidConfigurationError(
+                f"Group {self.name(stream)} names {len(of_plan)} partitions of the last decided batch, and the "
+                "decision was about more: another program has committed there. Nothing was read. Start the query with "
+                "a new checkpointLocation: it continues at the group's offsets."
+            )
+        return {tp: (one.start, within(entries[tp].offset)) for tp, one in of_plan.items()} if found else None
+
+    async def _entries(
+        self, stream: str, partitions: Collection[TopicPartition], deadline: Deadline
+    ) -> dict[TopicPartition, CommitOffset]:
+        # By names first: brokers let nobody wait for a partition that had no offset before an open transaction.
+        named = await fetch_entries(self._client, self.name(stream), partitions, deadline)
+        return {**await fetch_all_committed(self._client, self.name(stream), deadline), **named}
+
+    @contextlib.contextmanager
+    def _rights(self, stream: str) -> Iterator[None]:
+        try:
+            yield
+        except AuthenticationError as error:
+            raise AuthenticationError(
+                f"With commit=sink the group {self.name(stream)} records what was decided, and this user has no right "
+                "to it. Nothing was read. Give it READ (kafka-acls.sh --add --allow-principal User:NAME --operation "
+                f"Read --group {self._group} --resource-pattern-type prefixed). ({error})",
+                code=error.code,
+            ) from error
 
 
-def _range_of(taken: CommitOffset) -> tuple[int, int]:
-    return _Mark(*json.loads(taken.metadata)).start, within(taken.offset)
+def _topic(tp: TopicPartition) -> str:
+    return tp.topic
 
 
 def _handoffs(group: str, own: Mapping[TopicPartition, tuple[CommitOffset, _Entry]]) -> tuple[Handoff, ...]:
-    by_member: dict[tuple[SlotCredentials, str], dict[TopicPartition, tuple[CommitOffset, _Entry]]] = {}
+    by_member: dict[tuple[SlotCredentials, str, str], dict[TopicPartition, tuple[CommitOffset, _Entry]]] = {}
     for tp, (end, entry) in own.items():
         member = SlotCredentials(
             group, entry.generation, entry.member_id, entry.instance_id, renewed_by=entry.renewed_by
         )
-        by_member.setdefault((member, entry.stream), {})[tp] = end, entry
+        by_member.setdefault((member, entry.stream, entry.plan), {})[tp] = end, entry
     return tuple(
         Handoff(
             member,
             {tp: (entry.start, within(end.offset)) for tp, (end, entry) in entries.items()},
             stream,
+            plan,
             {tp.topic: entry.topic_id for tp, (_, entry) in entries.items() if entry.topic_id is not None},
             {tp: end.leader_epoch for tp, (end, _) in entries.items()},
         )
-        for (member, stream), entries in by_member.items()
+        for (member, stream, plan), entries in by_member.items()
     )
 
 

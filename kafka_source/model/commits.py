@@ -37,6 +37,13 @@ def check_one_topic(offsets: Iterable[TopicPartition]) -> None:
         raise UnknownTopicError.of_names_only()
 
 
+RENEW_SECONDS = 3600.0
+"""After so long an offset is committed again where nothing has changed it.
+
+Brokers keep the offsets of a group without members for `offsets.retention.minutes` after each commit: seven days by
+default, one day before Kafka 2.0.
+"""
+
 _REWOUND, _TOPIC = "kafkagroup:rewound:", "kafkagroup:topic:"
 
 

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
 from kafka_source.group.background import Siblings
-from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source import replay
 from kafka_source.source.plan import PlannedInput, plan
 from kafka_source.source.read_task import Query, TaskBundle, TaskFactory, add_handoff, bundle_tasks
 from kafka_source.source.stream_planner import StreamPlanner
-from kafka_source.source_sink_handoff import ranges_to_read_again
 
 if TYPE_CHECKING:
     from kafka_source.source.decoded_columns import Readers
@@ -104,10 +102,11 @@ class MicroBatches(StreamPlanner):
             InvalidConfigurationError: `end` is of another cluster, or `replay` does not know its start.
         """
         self._check_cluster(end)
+        plan_id = replay.plan_id(end) if self._sink_commits else ""
         with self._owner.rebalance_paused():
-            return self._tasks(start, end)
+            return self._tasks(start, end, plan_id)
 
-    def _tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
+    def _tasks(self, start: StreamOffset, end: StreamOffset, plan_id: str) -> list[TaskBundle]:
         if end.of_spark:
             end = self._planned_by_spark(start, end)
         is_replay = end != self._planned
@@ -120,7 +119,7 @@ class MicroBatches(StreamPlanner):
         planned = plan(end, start)
         uncommitted: frozenset[TopicPartition] = frozenset()
         if is_replay and self._sink_commits:
-            planned = self._remaining(planned, end.stream or "")
+            planned = self._remaining(planned, end.stream or "", plan_id)
         elif is_replay and self._options.commit == "task":
             owned = self._owner.commit_and_rejoin({})
             planned = replay.by_present_slots(planned, owned.slots, owned.count)
@@ -138,7 +137,7 @@ class MicroBatches(StreamPlanner):
             found = [replace(one, readers=readers) for one in found]
         self._owner.tasks_made(replay.ends_of(planned))
         self._note_tasks(sum(len(one.tasks) for one in found))
-        return add_handoff(found, planned, end.stream or "", end.topics) if self._sink_commits else found
+        return add_handoff(found, planned, end.stream or "", plan_id, end.topics) if self._sink_commits else found
 
     def _check_sink(self, start: StreamOffset, *, has_new: bool) -> None:
         """Say that the sink has committed nothing (`commit=sink`), and refuse to plan a second micro-batch for it.
@@ -185,16 +184,19 @@ class MicroBatches(StreamPlanner):
             existing=self._topics.existing(end.partitions),
         )
 
-    def _remaining(self, planned: list[PlannedInput], stream: str) -> list[PlannedInput]:
+    def _remaining(self, planned: list[PlannedInput], stream: str, plan_id: str) -> list[PlannedInput]:
         """Return what a replay has to read when the sink commits the group's offsets."""
         owned = self._owner.commit_and_rejoin({})
-        committed = self._owner.committed(sorted(replay.ends_of(planned)))
-        found = replay.remaining(planned, owned.slots, committed, stream)
-        if found or not planned:
-            return found
-        client, group = cached_client(self._options.settings), self._options.group_id or ""
-        deadline = Deadline(self._options.coordinator_timeout_ms / 1000)
-        return replay.to_read_again(planned, client.run(ranges_to_read_again(client, group, stream, deadline)))
+        partitions = sorted(replay.ends_of(planned))
+        # A stream without an id has committed nothing.
+        decided = self._record.decided(stream, plan_id, partitions) if stream and self._record else {}
+        if decided:
+            return replay.only_decided(planned, decided)
+        committed = self._owner.committed(partitions)
+        if stream and self._record:
+            name = self._record.name(stream)
+            replay.check_undecided(planned, committed, stream, name, has_record=decided is not None)
+        return replay.remaining(planned, owned.slots, committed)
 
     def _without_commits_over(
         self, planned: list[PlannedInput], owned: Set[TopicPartition]

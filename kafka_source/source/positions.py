@@ -39,12 +39,15 @@ from dataclasses import dataclass
 
 from assignors.model import TopicPartition
 from kafka_source.group import strategies
-from kafka_source.model.commits import CommitOffset, OffsetNote, is_of_other_topic, rewinds_in, with_notes
+from kafka_source.model.commits import (
+    RENEW_SECONDS,
+    CommitOffset,
+    OffsetNote,
+    is_of_other_topic,
+    rewinds_in,
+    with_notes,
+)
 from kafka_source.model.stream_offset import StreamOffset
-
-# Brokers keep the offsets of a group without members for `offsets.retention.minutes` after each commit: seven days by
-# default, one day before Kafka 2.0.
-_REPEAT_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
@@ -387,7 +390,7 @@ class Positions:
 
     def old(self) -> dict[TopicPartition, int]:
         """Return the offsets that were committed long ago, which a broker forgets if nobody commits them again."""
-        oldest = self._clock() - _REPEAT_SECONDS
+        oldest = self._clock() - RENEW_SECONDS
         return {
             tp: known.committed
             for tp, known in self._partitions.items()

@@ -269,7 +269,11 @@ def bundle_tasks(
 
 
 def add_handoff(
-    found: Sequence[TaskBundle], planned: Sequence[PlannedInput], stream: str, topic_ids: Mapping[str, str]
+    found: Sequence[TaskBundle],
+    planned: Sequence[PlannedInput],
+    stream: str,
+    plan_id: str,
+    topic_ids: Mapping[str, str],
 ) -> list[TaskBundle]:
     """Let the first bundle tell the sink what the whole batch reads (`commit=sink`).
 
@@ -277,6 +281,7 @@ def add_handoff(
         found: The bundles of the batch.
         planned: What they read.
         stream: The stream's id.
+        plan_id: See `replay.plan_id`.
         topic_ids: The ids of the topics that the batch was planned with.
 
     Raises:
@@ -288,7 +293,7 @@ def add_handoff(
     members = {task.credentials.slot: task.credentials for one in found for task in one.tasks if task.credentials}
     if not members:
         raise ValueError("commit=sink needs tasks of a group's members")
-    return [replace(first, handoffs=handoffs_of(planned, members, stream, topic_ids)), *others]
+    return [replace(first, handoffs=handoffs_of(planned, members, stream, plan_id, topic_ids)), *others]
 
 
 # ---- in an executor

@@ -2,8 +2,8 @@
 
 With `commit=sink` a micro-batch that was planned but not decided has left nothing behind, neither in the output nor in
 the group. While the query was down, other members may have read further, so a replay reads only what the group still
-leaves to this query. A batch that was decided is replayed whole, because operators between source and sink need its
-rows again; the sink drops them.
+leaves to this query. A decision records its ranges, and a replay of its batch reads exactly these, because operators
+between source and sink need the rows again; the sink drops them.
 
 A batch of Spark's own Kafka source is planned again. Spark's offsets say where it ends, and the offset before says
 where it starts. The start of a query's first batch is in the file `sources/0/0` of the checkpoint. Spark does not tell
@@ -13,8 +13,10 @@ offsets again, imported by a command.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import LATEST
@@ -57,34 +59,91 @@ def describe_idle_sink(group: str | None) -> str:
     )
 
 
+def plan_id(end: StreamOffset) -> str:
+    """Return an id of the batch that ends at an offset, by which a decision about it is known after a restart."""
+    spans = [
+        (tp.topic, tp.partition, span.start, span.end, end.rewinds.get(tp))
+        for tp, span in sorted(end.partitions.items())
+    ]
+    return sha256(json.dumps((spans, sorted(end.topics.items()))).encode()).hexdigest()[:16]
+
+
+def only_decided(
+    planned: Iterable[PlannedInput], decided: Mapping[TopicPartition, tuple[int, int]]
+) -> list[PlannedInput]:
+    """Return what a replay of a decided batch reads: the ranges of the decision, as the batch was planned."""
+    found = []
+    for one in planned:
+        cut = (
+            r._replace(start=max(r.start, start), end=min(r.end, end))
+            for r in one.ranges
+            for start, end in [decided.get(r.topic_partition, (0, 0))]
+        )
+        if ranges := tuple(r for r in cut if r.size):
+            found.append(one._replace(ranges=ranges))
+    return found
+
+
+def check_undecided(
+    planned: Iterable[PlannedInput],
+    committed: Mapping[TopicPartition, CommitOffset],
+    stream: str,
+    record: str,
+    *,
+    has_record: bool,
+) -> None:
+    """Check that a batch that no record names was not decided.
+
+    Args:
+        planned: The batch as its end offset plans it.
+        committed: The group's committed offsets.
+        stream: The stream's id.
+        record: The name of the record's group.
+        has_record: Whether there is a record, of other batches.
+
+    Raises:
+        InvalidConfigurationError: The record is lost, and the group is past the start of the batch; or this stream has
+            committed offsets inside of the batch.
+    """
+    past = {
+        r.topic_partition: (r.start, committed[r.topic_partition].offset)
+        for one in planned
+        for r in one.ranges
+        if r.topic_partition in committed
+        and committed[r.topic_partition].offset > r.start
+        and not (has_record and not _is_own(r, committed[r.topic_partition], stream))
+    }
+    if past:
+        raise InvalidConfigurationError(
+            f"Group {record} does not say whether the unfinished micro-batch of this query was decided, and the group "
+            f"of the query is past its start: {format_moves(past)}. The offsets of {record} have expired "
+            "(offsets.retention.minutes), were deleted, or the batch was planned with another value of commit. Nothing "
+            "was read. Start the query once with that value; or with a new checkpointLocation, which continues at the "
+            "group's offsets."
+        )
+
+
+def _is_own(r: Range, entry: CommitOffset, stream: str) -> bool:
+    return OffsetNote.parse(entry.metadata).stream == stream and entry.offset <= r.end
+
+
 def remaining(
     planned: Iterable[PlannedInput],
     owned: Mapping[TopicPartition, int],
     committed: Mapping[TopicPartition, CommitOffset],
-    stream: str,
 ) -> list[PlannedInput]:
-    """Return what a replay of a batch reads.
+    """Return what a replay of an undecided batch reads.
 
-    A batch was decided if the sink has committed it in any partition: it commits all that it has read in one
-    transaction, and in the others another member may have read on since. Then the replay is the whole batch, without
-    the partitions in which the group still stands where the batch begins: the decision was about a replay that had left
-    them out. Else each slot reads what it owns now: the offsets are committed as that slot, and the group would not
-    notice if another one had lost them.
+    Each slot reads what it owns now: the offsets are committed as that slot, and the group would not notice if another
+    one had lost them.
 
     Args:
         planned: The batch as its end offset plans it.
         owned: The partitions that the query owns now, with their slots.
         committed: The group's committed offsets.
-        stream: The stream's id.
     """
-    batch = list(planned)
-    if _is_decided(batch, committed, stream):
-        decided = (
-            one._replace(ranges=tuple(r for r in one.ranges if not _is_left_out(r, committed, stream))) for one in batch
-        )
-        return [one for one in decided if one.ranges]
     found = []
-    for slot, ranges in batch:
+    for slot, ranges in planned:
         kept = [_remaining(r, owned, committed.get(r.topic_partition)) for r in ranges]
         of_slot: dict[int, list[Range]] = {}
         for r in kept:
@@ -134,45 +193,6 @@ def before_rewinds(planned: Iterable[PlannedInput], targets: Mapping[TopicPartit
     return [one for one in cut if one.ranges]
 
 
-def to_read_again(
-    planned: Iterable[PlannedInput], told: Mapping[TopicPartition, tuple[int, int]]
-) -> list[PlannedInput]:
-    """Return what a replay reads of a decided batch of which nothing remains, because the sink has lost its records.
-
-    Args:
-        planned: The batch as its end offset plans it.
-        told: See `ranges_to_read_again`; perhaps of an earlier batch.
-    """
-    batch = list(planned)
-    ends = ends_of(batch)
-    starts = {tp: start for tp, (start, end) in told.items() if ends.get(tp) == end}
-    found = (
-        one._replace(
-            ranges=tuple(
-                r._replace(start=max(r.start, starts[r.topic_partition]))
-                for r in one.ranges
-                if starts.get(r.topic_partition, r.end) < r.end
-            )
-        )
-        for one in batch
-    )
-    return [one for one in found if one.ranges]
-
-
-def _is_decided(batch: Iterable[PlannedInput], committed: Mapping[TopicPartition, CommitOffset], stream: str) -> bool:
-    of_batch = ((r, committed.get(r.topic_partition)) for one in batch for r in one.ranges)
-    return any(
-        entry is not None and OffsetNote.parse(entry.metadata).stream == stream and entry.offset > r.start
-        for r, entry in of_batch
-    )
-
-
-def _is_left_out(r: Range, committed: Mapping[TopicPartition, CommitOffset], stream: str) -> bool:
-    """Return whether the group stands where a batch begins, or before, and nobody else has set it back to there."""
-    entry = committed.get(r.topic_partition)
-    return entry is None or (OffsetNote.parse(entry.metadata).stream == stream and entry.offset <= r.start)
-
-
 def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOffset | None) -> Range:
     group_offset = r.start if committed is None else committed.offset
     if committed is not None and OffsetNote.parse(committed.metadata).rewound is not None and group_offset < r.start:
@@ -195,7 +215,7 @@ def ends_of(planned: Iterable[PlannedInput]) -> dict[TopicPartition, int]:
 
 
 def handoff_of(
-    planned: Iterable[PlannedInput], member: SlotCredentials, stream: str, topic_ids: Mapping[str, str]
+    planned: Iterable[PlannedInput], member: SlotCredentials, stream: str, plan_id: str, topic_ids: Mapping[str, str]
 ) -> Handoff:
     """Return what the source tells the sink about a batch.
 
@@ -203,6 +223,7 @@ def handoff_of(
         planned: What the batch reads.
         member: Any member of the query: a broker checks the generation, not who owns a partition.
         stream: The stream's id.
+        plan_id: See `plan_id`.
         topic_ids: The ids of the topics that the batch was planned with.
     """
     ranges: dict[TopicPartition, tuple[int, int]] = {}
@@ -214,13 +235,14 @@ def handoff_of(
             epochs[r.topic_partition] = r.epoch
     without_slot = replace(member, slot=0, partitions=(), per_member_epoch=False)
     ids = {tp.topic: topic_ids[tp.topic] for tp in ranges if tp.topic in topic_ids}
-    return Handoff(without_slot, ranges, stream, ids, epochs)
+    return Handoff(without_slot, ranges, stream, plan_id, ids, epochs)
 
 
 def handoffs_of(
     planned: Sequence[PlannedInput],
     members: Mapping[int, SlotCredentials],
     stream: str,
+    plan_id: str,
     topic_ids: Mapping[str, str],
 ) -> tuple[Handoff, ...]:
     """Return what the source tells the sink about a batch: one hand-off, or one for each member that commits by itself.
@@ -229,15 +251,16 @@ def handoffs_of(
         planned: What the batch reads.
         members: The credentials of the slots that read, by slot number; at least one.
         stream: The stream's id.
+        plan_id: See `plan_id`.
         topic_ids: The ids of the topics that the batch was planned with.
     """
     anybody = members[min(members)]
     if not anybody.per_member_epoch:
-        return (handoff_of(planned, anybody, stream, topic_ids),)
+        return (handoff_of(planned, anybody, stream, plan_id, topic_ids),)
     parts: dict[int, list[PlannedInput]] = {}
     for one in planned:
         parts.setdefault(members.get(one.slot, anybody).slot, []).append(one)
-    return tuple(handoff_of(part, members[slot], stream, topic_ids) for slot, part in sorted(parts.items()))
+    return tuple(handoff_of(part, members[slot], stream, plan_id, topic_ids) for slot, part in sorted(parts.items()))
 
 
 # ---- a batch that Spark has finished without reading it

@@ -21,6 +21,7 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import DataLossError, FencedError, RefreshRetriableError
 from kafka_source.group.background import Siblings
 from kafka_source.group.model import group_settings, subscription_of
+from kafka_source.kafka_client import cached_client
 from kafka_source.model.driver_figures import DriverFigures
 from kafka_source.model.identity import check_same_cluster
 from kafka_source.model.stream_offset import StreamOffset
@@ -39,6 +40,7 @@ from kafka_source.source.position_tracker import PositionTracker
 from kafka_source.source.positions import Positions
 from kafka_source.source.start_and_end import raise_or_warn
 from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
+from kafka_source.source_sink_handoff import DecisionRecord
 from kafka_source.transactions.offset_transaction import GroupOffsets
 
 # Spark starts one task in the time in which a task reads many more records than this.
@@ -111,6 +113,11 @@ class StreamPlanner:
             self._topics.are_replaced,
             program_commits=program_commits,
         )
+        self._record = (
+            DecisionRecord(cached_client(options.settings), options.group_id, options.coordinator_timeout_ms / 1000)
+            if options.commit == "sink" and options.group_id is not None
+            else None
+        )
         # A limit in bytes needs the sizes that tasks measure, a limit in time when they end. They report both, and how
         # many values are bad, as with a quota.
         limits = (options.max_bytes_per_trigger, options.target_trigger_duration)
@@ -171,6 +178,8 @@ class StreamPlanner:
         partitions = self._topics.existing(owned.slots)
         leaderless = self._leaderless.partitions & set(partitions)
         self._leaderless.check(leaderless)
+        if self._record is not None:
+            self._record.keep(self._positions.stream or "", partitions)
         starts = self._resolver.resolve(known, owned, partitions, self._topics.lost_topics, leaderless)
         if not start.partitions:
             self._topics.note_unread(starts)

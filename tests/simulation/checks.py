@@ -20,7 +20,6 @@ from kafka_source.sink.two_phase.ledger import Decision, read_decision
 from tests.simulation.brokers.group_coordinator import Committed, Group, Key, Watch
 from tests.simulation.brokers.transaction_coordinator import COMPLETE_ABORT, ONGOING, PREPARE_ABORT
 from tests.simulation.clients.jobs import OUTPUT
-from tests.simulation.clients.spark import Query
 from tests.simulation.parts import GROUP_ID, TOPIC, Parts
 from tests.simulation.scenario import LONG_POLL_MS, LOSES_MEMBERS, Scenario
 from tests.simulation.world import Process
@@ -89,8 +88,6 @@ class Checks(Watch):
         self._taken_late: set[str] = set()
         # The newest decision of each sink, if it fits into one offset.
         self._decided: dict[str, Decision] = {}
-        # Whether a late task has published in the place of a decision's marks, which were not visible yet.
-        self._lost_marks = False
         # The ids of all transactions that were decided.
         self._decided_ids: set[str] = set()
         # The partition that was behind at the last look: the next look, after the next event, begins with it.
@@ -114,9 +111,6 @@ class Checks(Watch):
     def lost(self, member: str, why: str) -> None:
         self.lost_members += 1
         self._world.tell("group", f"{member} is removed: {why}")
-
-    def passed(self, group: Group) -> None:
-        self._lost_marks |= "-read-by-" in group.name
 
     def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
         if group.name != GROUP_ID:
@@ -220,9 +214,8 @@ class Checks(Watch):
     def look_at_end(self) -> None:
         """Note what is missing, twice, out of order or open, now that the world is quiet."""
         problems = self._verdict.problems
-        waits = self._lost_marks and any(_waits_for_somebody(query) for query in self._parts.queries)
         durable = self._output.durable()
-        for number, one in enumerate([] if waits else self._cluster.topics[TOPIC].partitions):
+        for number, one in enumerate(self._cluster.topics[TOPIC].partitions):
             if durable.get((TOPIC, number), 0) < one.end:
                 problems.append(f"{TOPIC}-{number} is written up to {durable.get((TOPIC, number), 0)} of {one.end}")
             reached = self._committed_up_to((TOPIC, number))
@@ -289,9 +282,3 @@ class Checks(Watch):
         return bool(scenario.faults) and isinstance(
             failure, RetriableError | AbortableError | ApplicationRecoverableError
         )
-
-
-def _waits_for_somebody(query: Query) -> bool:
-    """Return whether a query cannot go on until somebody accepts what is lost."""
-    last = query.errors[-1] if query.errors else None
-    return isinstance(last, LostTransactionsError) and last.decided

@@ -46,7 +46,6 @@ from kafka_source.sink.two_phase.open_transactions import (
     list_open,
 )
 from kafka_source.sink.two_phase.visibility import wait_until_visible
-from kafka_source.source_sink_handoff import ranges_of
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise, is_gone
 
@@ -78,14 +77,14 @@ class SourceOffsets:
     Attributes:
         offsets: Offsets of groups, to commit together with the decision; none for the replay of a decided batch.
         taken: Marks of what the sources have told the sink, to commit in any case.
+        record: What the decision is about, for replays of the batch, to commit with it.
         refusal: Why nothing must be decided; None: the batch may be.
-        unread: What tells the sources which ranges of a decided batch its replay has not read; none: it has read all.
     """
 
     offsets: tuple[GroupOffsets, ...] = ()
     taken: tuple[GroupOffsets, ...] = ()
+    record: tuple[GroupOffsets, ...] = ()
     refusal: KafkaGroupError | None = None
-    unread: tuple[GroupOffsets, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +257,7 @@ class TwoPhaseCommit:
         refused: set[tuple[int, str]] = set()
         while True:
             try:
-                offsets = [*sources, *batch.sources.taken, *self._ledger.entries(decision)]
+                offsets = [*sources, *batch.sources.taken, *batch.sources.record, *self._ledger.entries(decision)]
                 await self._decide(epoch, batch, offsets, prepared, deadline)
                 known = () if epoch.last is None else epoch.last.homes
                 if known == decision.homes or await self._ledger.shows(decision, deadline):
@@ -427,13 +426,7 @@ class TwoPhaseCommit:
             if old.transactional_id in lost and (new is old or new.records != old.records)
         )
         if missing:
-            unread = batch.sources.unread
-            if unread:
-                # The next replay reads it, and writes the records.
-                await commit_in(self._client, epoch.driver, unread, deadline)
-            raise LostTransactionsError(
-                batch=batch.number, transactional_ids=missing, decided=True, unread=ranges_of(unread)
-            )
+            raise LostTransactionsError(batch=batch.number, transactional_ids=missing, decided=True)
         partitions = tuple(sorted({*decision.partitions, *batch.partitions}))
         return replace(decision, number=epoch.number, transactions=transactions, partitions=partitions)
 

@@ -12,7 +12,7 @@ from kafka_source.group.slot import Renewal, group_by_owner
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.sink.two_phase.committer import SourceOffsets
-from kafka_source.source_sink_handoff import BatchOfRun, Handoff, Published, collect
+from kafka_source.source_sink_handoff import BatchOfRun, Handoff, Published, collect, record_of
 from kafka_source.transactions.offset_transaction import GroupOffsets
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ async def offsets_of_sources(
     if decided:
         for handoff in found.handoffs:
             _check_is_replay(batch, handoff, found.committed)
-        return SourceOffsets(taken=taken, unread=found.unread)
+        return SourceOffsets(taken=taken)
     if found.late and (wrote or found.handoffs):
         return SourceOffsets(taken=taken, refusal=_refusal(batch, found))
     for handoff in found.handoffs:
@@ -54,7 +54,7 @@ async def offsets_of_sources(
     offsets = (
         GroupOffsets(handoff.member, handoff.ends_of(handoff.ranges, client.cluster_id)) for handoff in found.handoffs
     )
-    return SourceOffsets(tuple(offsets), taken)
+    return SourceOffsets(tuple(offsets), taken, record_of(group, found.handoffs))
 
 
 def _refusal(batch: BatchOfRun, found: Published) -> FencedError:

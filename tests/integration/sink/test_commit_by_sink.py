@@ -9,6 +9,7 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -18,22 +19,26 @@ from pyspark.errors import StreamingQueryException
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import FencedError, InvalidConfigurationError, LostTransactionsError
+from kafka_source.errors import AuthenticationError, FencedError, InvalidConfigurationError
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_committed
 from kafka_source.group.slot import Renewal, is_renewal_asked, publish_owners
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
-from kafka_source.model.commits import CommitOffset
+from kafka_source.model.commits import RENEW_SECONDS, CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.side_groups import BEYOND_ALL_LOGS, private_groups
 from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.options import Where
+from kafka_source.schema import source_schema
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
 from kafka_source.source import replay
-from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect, publish
+from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.read_task import Query
+from kafka_source.source_sink_handoff import BatchOfRun, DecisionRecord, Handoff, collect, publish, record_of
 from kafka_source.transactions.offset_transaction import add_offsets, commit_in
 from kafka_source.transactions.open_transaction import end, initialise
 from kafkagroup.admin import Groups
-from kafkagroup.embedded import run_java
+from kafkagroup.embedded import EmbeddedKafka, Security, run_java
 from tests.support.memberships import members_of
 from tests.support.queries import Pipe
 from tests.support.records import CommittedReader, create_again, produce, stream
@@ -429,7 +434,100 @@ def test_what_was_published_late_stops_a_query_without_new_records_once(kafka, t
     assert committed(kafka, group) == ends(kafka, topics)
 
 
-def test_what_is_lost_of_a_decided_batch_is_told_and_written_again_though_others_have_read_on(
+def test_a_decided_batch_is_read_again_whatever_others_have_read_since(kafka, topics, group, pipe):
+    query = pipe()
+    query.batch()
+    query.decide()
+    rows = sorted(query.read)
+    query.close()
+    produce(kafka.bootstrap_servers, topics[0], 40, first=COUNT)
+    other = pipe("b")
+    to_the_end(other)
+    other.close()
+    with closing(query.restarted()) as again:
+        again.replay()
+        assert sorted(again.read) == rows
+        again.decide()
+        to_the_end(again)
+    assert committed(kafka, group) == ends(kafka, topics)
+
+
+def test_what_others_had_read_of_a_batch_before_it_was_decided_is_not_read_again(kafka, topics, group, pipe):
+    query = pipe()
+    query.batch()
+    query.abort()
+    query.close()
+    other = pipe("b", maxOffsetsPerTrigger=COUNT // 4)
+    other.whole_batch()
+    other.close()
+    again = query.restarted()
+    again.replay()
+    again.decide()
+    rows = sorted(again.read)
+    assert sorted(rows + other.read) == list(range(COUNT))
+    again.close()
+    with closing(again.restarted()) as last:
+        last.replay()
+        assert sorted(last.read) == rows
+
+
+def test_a_replay_without_a_record_of_what_was_decided_stops(kafka, topics, group, pipe):
+    query = pipe()
+    query.batch()
+    query.decide()
+    query.close()
+    groups, record = Groups(query.settings), f"{group}-read-by-{query.offsets[-1].stream}"
+    groups.delete(record)
+    again = query.restarted()
+    with pytest.raises(InvalidConfigurationError, match=f"{record}.*{topics[0]}-0 from=0 .*new checkpointLocation"):
+        again.replay()
+    again.close()
+
+
+def test_a_query_without_the_right_to_its_record_ends_at_its_start():
+    with EmbeddedKafka(security=Security("SASL_PLAINTEXT", {"alice": "correct-horse"}, acls=True)) as own:
+        own.create_topic("orders", 1)
+        own.allow("alice", "DESCRIBE", "READ", name="orders")
+        own.allow("alice", "READ", resource="group", name="billing")
+        login = own.java_client_config("alice", "PLAIN")
+        given = {f"kafka.{name}": value for name, value in login.items()}
+        given |= {"subscribe": "orders", "kafka.group.id": "billing", "startingOffsets": "earliest", "commit": "sink"}
+        query = MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM))
+        with closing(query), pytest.raises(AuthenticationError, match=r"billing-read-by-\w+ .*Nothing was read.*READ"):
+            query.next(StreamOffset(), limited=True)
+
+
+def test_the_record_is_renewed_once_it_is_old(kafka, topics, group):
+    settings, now = Settings({"bootstrap.servers": kafka.bootstrap_servers}), [0.0]
+    client, partition = cached_client(settings), TopicPartition(topics[0], 1)
+    record = DecisionRecord(client, group, 30, lambda: now[0])
+    stream = uuid4().hex
+
+    def entries():
+        return client.run(fetch_all_committed(client, record.name(stream), Deadline(30)))
+
+    assert record.decided(stream, "a plan", [partition]) is None
+    record.keep(stream, [partition])
+    assert record.decided(stream, "a plan", [partition]) == {}
+    handoff = Handoff(SlotCredentials(group, 1, "m", None), {partition: (3, 7)}, stream, "a plan")
+    ((decided),) = record_of(group, [handoff])
+    client.run(commit_offsets(client, decided.member, decided.offsets, Deadline(30)))
+    assert record.decided(stream, "a plan", [partition]) == {partition: (3, 7)}
+    before = entries()
+    Groups(settings).delete(record.name(stream))
+    record.keep(stream, [partition])
+    assert entries() == {}
+    now[0] += RENEW_SECONDS
+    client.run(commit_offsets(client, decided.member, decided.offsets, Deadline(30)))
+    record.keep(stream, [partition])
+    assert entries() == before
+    lacking = replace(before[partition], metadata=before[partition].metadata.replace("1]", "2]"))
+    client.run(commit_offsets(client, decided.member, {partition: lacking}, Deadline(30)))
+    with pytest.raises(InvalidConfigurationError, match=r"names 1 partitions .* about more"):
+        record.decided(stream, "a plan", [partition])
+
+
+def test_what_is_lost_of_a_decided_batch_is_written_again_though_others_have_read_on(
     kafka, topics, group, pipe, monkeypatch
 ):
     first = pipe(maxOffsetsPerTrigger=COUNT // 2)
@@ -448,15 +546,7 @@ def test_what_is_lost_of_a_decided_batch_is_told_and_written_again_though_others
     other = pipe("b")
     to_the_end(other)
     other.close()
-    again = first.restarted()
-    again.replay()
-    assert again.read == []
-    with pytest.raises(LostTransactionsError, match=f"has not read offsets of {topics[0]}-0 from ") as caught:
-        again.decide()
-    assert sum(last - first for first, last in caught.value.unread.values()) == len(rows)
-    again.abort()
-    again.close()
-    last = again.restarted()
+    last = first.restarted()
     try:
         last.replay()
         assert sorted(last.read) == rows
@@ -519,7 +609,7 @@ def test_nobody_is_asked_about_topics_whose_ids_the_coordinator_knows(kafka, top
     known = client.run(client.metadata([topics[0]], Deadline(30))).topics[topics[0]].id_text or ""
     ranges = {TopicPartition(topics[0], number): (0, 5) for number in range(PARTITIONS)}
     monkeypatch.setattr(KafkaClient, "metadata", look)
-    client.run(publish(client, batch, [Handoff(no_member, ranges, "stream", {topics[0]: known})], Deadline(60)))
+    client.run(publish(client, batch, [Handoff(no_member, ranges, "stream", "plan", {topics[0]: known})], Deadline(60)))
     sources = client.run(offsets_of_sources(client, group, batch, Deadline(60), wrote=True, decided=False))
     assert [one.offsets.keys() for one in sources.offsets] == [ranges.keys()]
 

@@ -459,11 +459,7 @@ class Group:
         if commit:
             # What was written later, without a transaction, stays.
             known = self.offsets
-            passed = [tp for tp, one in entries.items() if tp in known and known[tp].place > one.place]
-            if passed:
-                for watch in self._watches:
-                    watch.passed(self)
-            self._apply({tp: one for tp, one in entries.items() if tp not in passed})
+            self._apply({tp: one for tp, one in entries.items() if tp not in known or known[tp].place < one.place})
 
     def commit_as_any(self, tp: Key, offset: int) -> None:
         """Commit an offset as some member of this generation, which may be one that does not own the partition."""
@@ -557,9 +553,6 @@ class Watch:
 
     def lost(self, member: str, why: str) -> None:
         """Hear of a member that a group removes though it has not left."""
-
-    def passed(self, group: Group) -> None:
-        """Hear of offsets of a transaction that has ended after others were written in their places."""
 
     def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
         """Look at offsets that are about to be the group's."""

@@ -94,7 +94,7 @@ def test_without_a_quota_no_task_has_a_ticket():
 def test_the_first_bundle_tells_the_sink_what_the_whole_batch_reads(planned, min_offsets):
     planned = [PlannedInput(number, one.ranges) for number, one in enumerate(planned)]
     plain = bundle_tasks(planned, FACTORY, min_offsets=min_offsets, ticket=None)
-    found = add_handoff(plain, planned, "the-stream", {})
+    found = add_handoff(plain, planned, "the-stream", "plan", {})
     assert [bundle.tasks for bundle in found] == [bundle.tasks for bundle in plain]
     assert not any(bundle.handoffs for bundle in found[1:])
     if planned:
@@ -109,5 +109,5 @@ def test_the_first_bundle_tells_the_sink_what_the_whole_batch_reads(planned, min
 def test_a_sink_cannot_commit_for_tasks_that_are_no_members():
     plain = bundle_tasks([PlannedInput(-1, (Range("t", 0, 0, 9),))], FACTORY, min_offsets=1, ticket=None)
     with pytest.raises(ValueError, match="commit=sink"):
-        add_handoff(plain, [], "the-stream", {})
+        add_handoff(plain, [], "the-stream", "plan", {})
     assert TopicPartition("t", 0) == plain[0].tasks[0].ranges[0].topic_partition

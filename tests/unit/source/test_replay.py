@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -9,13 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
-from kafka_source.errors import OptionError
+from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import Where, check_read
 from kafka_source.source.plan import PlannedInput, plan
-from kafka_source.source.replay import handoff_of, handoffs_of, is_handed_over, remaining, to_read_again
+from kafka_source.source.replay import (
+    check_undecided,
+    handoff_of,
+    handoffs_of,
+    is_handed_over,
+    only_decided,
+    plan_id,
+    remaining,
+)
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -48,58 +57,54 @@ OTHERS = ""
 
 def test_a_batch_that_nobody_decided_on_is_read_as_planned_where_the_group_has_not_moved() -> None:
     committed = {A: CommitOffset(10, metadata="mine"), B: CommitOffset(5, metadata="mine")}
-    assert remaining(PLANNED, {A: 0, B: 1}, committed, "mine") == PLANNED
-    assert remaining(PLANNED, {A: 0, B: 1}, {}, "mine") == PLANNED
+    assert remaining(PLANNED, {A: 0, B: 1}, committed) == PLANNED
+    assert remaining(PLANNED, {A: 0, B: 1}, {}) == PLANNED
 
 
 def test_what_others_have_read_is_left_out() -> None:
     committed = {A: CommitOffset(13, metadata=OTHERS), B: CommitOffset(30, metadata=OTHERS)}
-    assert remaining(PLANNED, {A: 0, B: 1}, committed, "mine") == [(0, (Range("t", 0, 13, 20),))]
+    assert remaining(PLANNED, {A: 0, B: 1}, committed) == [(0, (Range("t", 0, 13, 20),))]
 
 
 def test_what_others_own_is_theirs_to_read() -> None:
-    assert remaining(PLANNED, {B: 1}, {A: CommitOffset(10, metadata="mine")}, "mine") == PLANNED[1:]
+    assert remaining(PLANNED, {B: 1}, {A: CommitOffset(10, metadata="mine")}) == PLANNED[1:]
 
 
-def test_a_decided_batch_is_read_whole_for_the_operators_before_the_sink() -> None:
-    committed = {A: CommitOffset(20, metadata="mine"), B: CommitOffset(9, metadata="mine")}
-    assert remaining(PLANNED, {A: 0, B: 1}, committed, "mine") == PLANNED
-    assert remaining(PLANNED, {}, committed, "mine") == PLANNED
+def test_a_replay_of_a_decided_batch_reads_what_was_decided_as_it_was_planned() -> None:
+    assert only_decided(PLANNED, {A: (10, 20), B: (5, 9)}) == PLANNED
+    assert only_decided(PLANNED, {A: (13, 20)}) == [(0, (Range("t", 0, 13, 20),))]
+    cut = [PlannedInput(0, (Range("t", 0, 10, 14),)), PlannedInput(0, (Range("t", 0, 14, 20),))]
+    assert only_decided(cut, {A: (12, 20)}) == [(0, (Range("t", 0, 12, 14),)), cut[1]]
 
 
-def test_a_decided_batch_is_read_whole_also_where_another_member_has_read_on_since() -> None:
-    committed = {A: CommitOffset(35, metadata=OTHERS), B: CommitOffset(9, metadata="mine")}
-    assert remaining(PLANNED, {B: 1}, committed, "mine") == PLANNED
+def test_the_id_of_a_batch_outlives_its_checkpoint_and_is_another_one_after_a_rewind() -> None:
+    end = StreamOffset({A: Span(10, 20, 0), B: Span(5, 9, 1)}, slots=2, topics={"t": "id"}, stream="mine", by_sink=True)
+    assert plan_id(StreamOffset.from_json(end.to_json())) == plan_id(end)
+    others = [
+        replace(end, rewinds={A: "r"}),
+        replace(end, topics={"t": "new"}),
+        replace(end, partitions={A: end.partitions[A]}),
+    ]
+    assert len({plan_id(one) for one in [end, *others]}) == 4
 
 
-def test_a_decided_replay_that_left_partitions_to_others_is_replayed_without_them() -> None:
-    # The first replay owned B only. Nobody has read A since, and the sink would refuse to drop its records.
-    committed = {A: CommitOffset(10, metadata="mine"), B: CommitOffset(9, metadata="mine")}
-    assert remaining(PLANNED, {A: 0, B: 1}, committed, "mine") == PLANNED[1:]
-
-
-def test_what_a_sink_has_lost_is_read_again_from_where_the_decided_batch_began() -> None:
-    told = {A: (13, 20), TopicPartition("gone", 0): (0, 5)}
-    assert to_read_again(PLANNED, told) == [(0, (Range("t", 0, 13, 20),))]
-    # Of an earlier batch.
-    assert to_read_again(PLANNED, {A: (3, 10), B: (1, 5)}) == []
-
-
-@given(st.sampled_from(["mine", OTHERS]), st.integers(0, 30), st.booleans())
-def test_nothing_is_read_that_another_may_have_read_too(mark: str, stands: int, owned: bool) -> None:
-    left = remaining(PLANNED[:1], {A: 0} if owned else {}, {A: CommitOffset(stands, metadata=mark)}, "mine")
+@given(st.sampled_from(["mine", OTHERS]), st.integers(0, 30), st.booleans(), st.booleans())
+def test_a_batch_is_undecided_only_where_that_is_known(mark: str, stands: int, owned: bool, has_record: bool) -> None:
+    committed = {A: CommitOffset(stands, metadata=mark)}
+    is_unknown = stands > 10 and (not has_record or (mark == "mine" and stands <= 20))
+    with pytest.raises(InvalidConfigurationError, match="t-0 from=10") if is_unknown else nullcontext():
+        check_undecided(PLANNED[:1], committed, "mine", "record", has_record=has_record)
+    left = remaining(PLANNED[:1], {A: 0} if owned else {}, committed)
+    # Nothing is read that another may have read too.
     read = {offset for _, ranges in left for r in ranges for offset in range(r.start, r.end)}
-    if mark == "mine" and stands > 10:
-        assert read == set(range(10, 20))
-    else:
-        assert read == (set(range(max(10, stands), 20)) if owned else set())
+    assert read == (set(range(max(10, stands), 20)) if owned else set())
 
 
 def test_a_replay_is_committed_by_the_slots_that_own_its_partitions_now() -> None:
     # Slot 0 keeps its place when the group removes slot 1, which had nothing to do with the first run.
     planned = [PlannedInput(0, (Range("t", 0, 10, 20), Range("t", 1, 5, 9))), PlannedInput(1, (Range("t", 2, 0, 4),))]
     owned = {A: 1, B: 0, TopicPartition("t", 2): 0}
-    left = remaining(planned, owned, {}, "mine")
+    left = remaining(planned, owned, {})
     assert left == [
         PlannedInput(0, (Range("t", 1, 5, 9),)),
         PlannedInput(1, (Range("t", 0, 10, 20),)),
@@ -108,7 +113,7 @@ def test_a_replay_is_committed_by_the_slots_that_own_its_partitions_now() -> Non
     members = {
         slot: SlotCredentials("g", 3 + slot, f"m{slot}", None, slot=slot, per_member_epoch=True) for slot in (0, 1)
     }
-    found = {one.member.member_id: one.ranges.keys() for one in handoffs_of(left, members, "mine", {})}
+    found = {one.member.member_id: one.ranges.keys() for one in handoffs_of(left, members, "mine", "id", {})}
     assert found == {"m0": {B, TopicPartition("t", 2)}, "m1": {A}}
 
 
@@ -118,7 +123,7 @@ def test_a_handoff_has_each_partition_once_however_it_was_cut() -> None:
         PlannedInput(1, (Range("t", 0, 15, 20), Range("t", 1, 5, 9))),
     ]
     member = SlotCredentials("g", 3, "m", "i", slot=4, partitions=(A,))
-    handoff = handoff_of(planned, member, "mine", {})
+    handoff = handoff_of(planned, member, "mine", "id", {})
     assert handoff.ranges == {A: (10, 20), B: (5, 9)}
     assert handoff.member == SlotCredentials("g", 3, "m", "i")
 
@@ -129,12 +134,12 @@ def test_each_member_hands_its_own_ranges_over_where_members_have_epochs_of_thei
     members = {
         slot: SlotCredentials("g", 3 + slot, f"m{slot}", None, slot=slot, per_member_epoch=True) for slot in (0, 1)
     }
-    first, second = handoffs_of([*planned, of_another], members, "mine", {})
+    first, second = handoffs_of([*planned, of_another], members, "mine", "id", {})
     assert (first.member.generation, first.ranges) == (3, {A: (10, 20), TopicPartition("t", 2): (7, 9)})
     assert (second.member.generation, second.ranges) == (4, {B: (5, 9)})
     together = {slot: replace(one, per_member_epoch=False) for slot, one in members.items()}
-    (whole,) = handoffs_of([*planned, of_another], together, "mine", {})
-    assert whole == handoff_of([*planned, of_another], together[0], "mine", {})
+    (whole,) = handoffs_of([*planned, of_another], together, "mine", "id", {})
+    assert whole == handoff_of([*planned, of_another], together[0], "mine", "id", {})
 
 
 def test_a_batch_that_begins_before_the_last_ones_end_is_read_where_the_group_was_rewound() -> None:
@@ -160,5 +165,5 @@ def test_ranges_and_handoffs_have_the_leader_epochs_of_the_plan() -> None:
     end = StreamOffset({A: Span(20, 150, 0), B: Span(5, 7, 0)}, slots=1, max_records=100, epochs={A: 4, B: 3})
     planned = plan(end)
     assert {(r.partition, r.epoch) for one in planned for r in one.ranges} == {(0, 4), (1, 3)}
-    handoff = handoff_of(planned, SlotCredentials("g", 3, "m", None), "mine", {})
+    handoff = handoff_of(planned, SlotCredentials("g", 3, "m", None), "mine", "id", {})
     assert handoff.ends_of((A, B), None) == {A: CommitOffset(150, 4, "mine"), B: CommitOffset(7, 3, "mine")}
