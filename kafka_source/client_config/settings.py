@@ -85,7 +85,7 @@ class Settings(Mapping[str, str]):
 
     def shown(self, name: str) -> str:
         """Return a setting for an error or a log line: hidden if it is a secret, with unresolved variables."""
-        return _shown(name, self._given[name])
+        return str(_shown(name, self._given[name]))
 
     @property
     def _values(self) -> dict[str, str]:

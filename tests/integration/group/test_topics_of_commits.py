@@ -5,22 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from functools import partial
 
 import pytest
 from confluent_kafka import Producer
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.group.requests import commit_offsets
+from kafka_source.group.requests import commit_offsets, fetch_all_committed
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
+from kafka_source.pinned_read import pinned_ranges
 from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
+from kafkagroup import arrow
 from kafkagroup.admin import Groups
 from kafkagroup.admin.offsets_document import OffsetsDocument
 from kafkagroup.embedded import EmbeddedKafka
@@ -55,6 +58,73 @@ def _values(query: Query, stream: MicroBatches, start: StreamOffset, end: Stream
 
 def _committed(kafka: EmbeddedKafka, group: str) -> dict[TopicPartition, int]:
     return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(group)
+
+
+def _by_driver(query: Query, sink: str) -> None:
+    with closing(MicroBatches(query)) as stream:
+        end = stream.next(StreamOffset(), limited=True)
+        _values(query, stream, StreamOffset(), end)
+        stream.finished(end)
+
+
+def _by_sink(query: Query, sink: str) -> None:
+    options, (source,) = query.options, query.options.subscribe or ("",)
+    protocol = {"kafka_group_protocol": options.group_protocol}
+    pipe = Pipe(options.bootstrap_servers, source, sink, options.group_id or "", f"{sink}-query", None, **protocol)
+    with closing(pipe):
+        pipe.whole_batch()
+
+
+def _by_pinned(query: Query, sink: str) -> None:
+    options, (source,) = query.options, query.options.subscribe or ("",)
+    given = {"kafka.bootstrap.servers": options.bootstrap_servers, "subscribe": source}
+    with pinned_ranges({**given, "kafka.group.id": options.group_id or ""}):
+        pass
+
+
+def _by_program(query: Query, sink: str, *, transactional: bool = False) -> None:
+    options, (source,) = query.options, query.options.subscribe or ("",)
+    settings = {"bootstrap.servers": options.bootstrap_servers, "group.id": options.group_id or ""}
+    with arrow.consume(source, settings, max_wait=1) as stream:
+        batches = list(stream)
+        if not transactional:
+            stream.commit()
+            return
+        with stream.transaction() as transaction:
+            for batch in batches:
+                transaction.write(sink, batch)
+
+
+@pytest.mark.parametrize(
+    ("commit", "run", "protocol"),
+    [
+        ("batch", _by_driver, "classic"),
+        ("batch", _by_driver, "consumer"),
+        ("task", _by_driver, "classic"),
+        ("sink", _by_sink, "classic"),
+        ("sink", _by_sink, "consumer"),
+        ("batch", _by_pinned, "classic"),
+        ("batch", _by_program, "classic"),
+        ("batch", partial(_by_program, transactional=True), "classic"),
+    ],
+)
+def test_every_commit_names_its_topic(
+    kafka: EmbeddedKafka,
+    topic: Callable[..., str],
+    group: str,
+    commit: str,
+    run: Callable[[Query, str], None],
+    protocol: str,
+) -> None:
+    name, sink = topic("commits-all", partitions=1), topic("commits-all-out", partitions=1)
+    produce(kafka.bootstrap_servers, name, 10)
+    run(_query(kafka, name, group, commit=commit, kafka_group_protocol=protocol), sink)
+    client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    (entry,) = client.run(fetch_all_committed(client, group, Deadline(30))).values()
+    assert entry.offset == 10
+    note = OffsetNote.parse(entry.metadata)
+    described = client.run(client.metadata([name])).topics[name]
+    assert (note.topic, note.cluster) == (described.id_text, client.cluster_id)
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
