@@ -223,7 +223,9 @@ def _topics(metadata: bytes) -> frozenset[str] | None:
         return None
 
 
-def _partitions(assignment: ConsumerGroupDescribeResponse.Assignment) -> tuple[TopicPartition, ...]:
+def _partitions(
+    assignment: ConsumerGroupDescribeResponse.DescribedGroup.Member.Assignment,
+) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(t.topic_name, n) for t in assignment.topic_partitions for n in t.partitions)
 
 

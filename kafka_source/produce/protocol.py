@@ -129,28 +129,28 @@ def parse(buffer: bytearray, size: int, version: int, names: Mapping[UUID, str])
     reader.flexible = version != BY_NAME
     found: list[PartitionResponse] = []
 
-    def read_topic(_: Reader, __: int) -> None:
+    def read_topic(reader: Reader) -> None:
         name = names[reader.unique_id()] if version == BY_ID else reader.string()
-        found.extend(reader.array(partial(_partition, name), version))
+        found.extend(reader.array(partial(_partition, name)))
         _skip_tags(reader)
 
     try:
         _skip_tags(reader)
-        reader.array(read_topic, version)
+        reader.array(read_topic)
         return ProduceResponse(tuple(found), reader.int32())
     except (struct.error, LookupError, ValueError) as problem:
         raise ValueError(f"a malformed produce response: {problem}") from None
 
 
-def _partition(topic: str, reader: Reader, version: int) -> PartitionResponse:
+def _partition(topic: str, reader: Reader) -> PartitionResponse:
     number, error, _, _, _ = reader.numbers(_PARTITION_RESPONSE)
-    reasons = reader.array(_refused_record, version)
+    reasons = reader.array(_refused_record)
     message = "; ".join(filter(None, (reader.nullable_string(), *reasons[:1])))
     _skip_tags(reader)
     return PartitionResponse(TopicPartition(topic, number), error, message)
 
 
-def _refused_record(reader: Reader, _: int) -> str | None:
+def _refused_record(reader: Reader) -> str | None:
     reader.int32()
     reason = reader.nullable_string()
     _skip_tags(reader)

@@ -435,7 +435,7 @@ class TaskTransaction:
     async def _add(self, partitions: set[TopicPartition], deadline: Deadline) -> None:
         name = self.opened.transactional_id
         by_topic = numbers_by_topic(sorted(partitions))
-        topic_type = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        topic_type = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction.AddPartitionsToTxnTopic
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=name,
             v3_and_below_producer_id=self.identity.producer_id,

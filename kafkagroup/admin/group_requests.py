@@ -217,7 +217,7 @@ async def _of_consumer_protocol(client: KafkaClient, group: str, coordinator: st
     )
 
 
-def _partitions(assignment: ConsumerGroupDescribeResponse.Assignment) -> set[TopicPartition]:
+def _partitions(assignment: ConsumerGroupDescribeResponse.DescribedGroup.Member.Assignment) -> set[TopicPartition]:
     return {
         TopicPartition(topic.topic_name, number) for topic in assignment.topic_partitions for number in topic.partitions
     }

@@ -1,14 +1,15 @@
-"""The generated messages and Java's have the same bytes and the same fields, in each version."""
+"""The tables of messages have the fields of the schemas, and Java reads and writes the same bytes, in each version."""
 
 from __future__ import annotations
 
 import base64
-import importlib
+import inspect
 import json
 import random
 import re
 import subprocess
 import zipfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,105 +17,109 @@ from uuid import UUID
 
 import pytest
 
-from kafka_source.kafka_client.messages.codec import Reader, Writer
-from kafkagroup.embedded import class_path
+from kafka_source.kafka_client.messages import cluster, group, login, quota, tables, transaction
+from kafka_source.kafka_client.messages.codec import NO_UUID, Reader, Writer
+from kafka_source.kafka_client.messages.tables import Field, Request, Structure
+from kafkagroup.embedded import class_path, kafka_jars
 from kafkagroup.embedded.java import find_java
-from release import messages
-from release.messages import KAFKA, MODULES, Field, Schema, Structure, read_schema, snake
+from tests.support import record_messages
 
+KAFKA = "4.4.0"
 ORACLE = Path(__file__).with_name("MessageOracle.java")
+SCHEMAS = "common/message/"
+MODULES = (cluster, group, login, quota, transaction, record_messages)
+REQUESTS = [
+    found
+    for module in MODULES
+    for found in vars(module).values()
+    if isinstance(found, type) and issubclass(found, Request) and found is not Request
+]
 SEED = 36
 VALUES = 4
 INTEGERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 TEXTS = ("", "orders", "größe", "x" * 200, "\u0000\U0001f600")
+# A type's name in the schemas where it is another one than in the tables.
+NAMES = {"bool": "boolean", "uuid": "unique_id", "bytes": "raw", "records": "raw"}
+STRUCTURE = "structure"
+DEFAULTS: dict[str, object] = {STRUCTURE: STRUCTURE, "float64": 0.0, "unique_id": NO_UUID, "string": "", "raw": b""}
 
 
 @dataclass
 class Case:
     """A message of a version."""
 
-    schema: Schema
     version: int
     value: Any
-    encoded: bytes
+    flexible: bool
+    encoded: bytes = b""
 
     @property
     def name(self) -> str:
-        return self.schema.root.name
-
-    @property
-    def flexible(self) -> bool:
-        return bool(self.schema.flexible) and self.version >= self.schema.flexible.first
+        return type(self.value).__name__
 
 
-def class_of(module: Any, structure: Structure) -> Any:
-    found = module
-    for part in structure.path.split("."):
-        found = getattr(found, part)
-    return found
+def of_version(structure: type[Structure], version: int) -> dict[str, Field]:
+    return {name: one for name, one in structure.FIELDS.items() if one.since <= version <= one.until}
 
 
-def some(module: Any, structure: Structure, version: int, chance: random.Random) -> Any:
+def some(structure: type[Structure], version: int, chance: random.Random) -> Structure:
     """A value with all fields of a version."""
-    present = [one for one in structure.fields if one.versions.first <= version <= one.versions.last]
-    return class_of(module, structure)(**{one.name: field_value(module, one, version, chance) for one in present})
+    return structure(
+        **{name: field_value(one, version, chance) for name, one in of_version(structure, version).items()}
+    )
 
 
-def field_value(module: Any, one: Field, version: int, chance: random.Random) -> Any:
-    if one.nullable.first <= version <= one.nullable.last and chance.random() < 0.3:
+def field_value(one: Field, version: int, chance: random.Random) -> Any:
+    if one.may_be_null(version) and chance.random() < 0.3:
         return None
-    if one.is_array:
-        return tuple(element(module, one, version, chance) for _ in range(chance.choice((0, 1, 2, 9))))
-    return element(module, one, version, chance)
+    if one.kind.is_array:
+        return tuple(element(one, version, chance) for _ in range(chance.choice((0, 1, 2, 9))))
+    return element(one, version, chance)
 
 
-def element(module: Any, one: Field, version: int, chance: random.Random) -> Any:
-    kind = one.element
-    if one.structure is not None:
-        return some(module, one.structure, version, chance)
+def element(one: Field, version: int, chance: random.Random) -> Any:
+    kind = one.kind.method.removesuffix("s")
+    if one.kind.structure is not None:
+        return some(one.kind.structure, version, chance)
     if kind in INTEGERS:
         bits = INTEGERS[kind]
         return chance.choice((0, 1, -1, 2**bits - 1, -(2**bits), chance.randrange(-(2**bits), 2**bits)))
     if kind == "uint16":
         return chance.randrange(2**16)
-    if kind == "bool":
+    if kind == "boolean":
         return chance.random() < 0.5
     if kind == "float64":
         return chance.choice((0.0, -1.5, 1e300))
-    if kind == "uuid":
+    if kind == "unique_id":
         return UUID(int=chance.randrange(1, 2**128))
     return chance.choice(TEXTS) if kind == "string" else chance.randbytes(chance.choice((0, 3, 300)))
 
 
 @pytest.fixture(scope="module")
 def jar():
-    with zipfile.ZipFile(messages.clients_jar()) as opened:
+    with zipfile.ZipFile(next(jar for jar in kafka_jars(KAFKA) if jar.name == f"kafka-clients-{KAFKA}.jar")) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def cases(jar) -> list[Case]:
+def cases() -> list[Case]:
     chance = random.Random(SEED)
     found = []
-    for name, known in MODULES.items():
-        module = importlib.import_module(messages.import_name(name))
-        for api, newest in known.items():
-            for kind in ("Request", "Response"):
-                schema = read_schema(jar, f"{api}{kind}", newest)
-                for version in range(schema.versions.first, schema.versions.last + 1):
-                    values = [class_of(module, schema.root)()]
-                    values += [some(module, schema.root, version, chance) for _ in range(VALUES)]
-                    for value in values:
-                        case = Case(schema, version, value, b"")
-                        writer = Writer(flexible=case.flexible)
-                        try:
-                            value.encode(writer, version)
-                        except ValueError:
-                            # A default that is null where the version does not allow it.
-                            assert value is values[0]
-                            continue
-                        case.encoded = writer.written()
-                        found.append(case)
+    for request in REQUESTS:
+        for message in (request, request._response):
+            for version in range(request.min_version, request.max_version + 1):
+                values = [message(), *(some(message, version, chance) for _ in range(VALUES))]
+                for value in values:
+                    case = Case(version, value, version >= request.flexible_from)
+                    writer = Writer(flexible=case.flexible)
+                    try:
+                        value.encode(writer, version)
+                    except ValueError:
+                        # A default that is null where the version does not allow it.
+                        assert value is values[0]
+                        continue
+                    case.encoded = writer.written()
+                    found.append(case)
     assert len(found) > 1500
     return found
 
@@ -135,25 +140,28 @@ def java(cases) -> list[str]:
     return answers
 
 
-def plain(structure: Structure, value: Any, version: int) -> dict[str, Any]:
+def plain(value: Structure, version: int) -> dict[str, Any]:
     """The fields of a version as Java's JSON has them, but for the names' spelling."""
     return {
-        one.name: as_json(one, getattr(value, one.name), version)
-        for one in structure.fields
-        if one.versions.first <= version <= one.versions.last and one.element != "records"
+        name: as_json(getattr(value, name), version)
+        for name in of_version(type(value), version)
+        if not name.startswith("records")
     }
 
 
-def as_json(one: Field, value: Any, version: int) -> Any:
-    if value is None:
-        return None
+def as_json(value: Any, version: int) -> Any:
     if isinstance(value, tuple):
-        return [as_json(one, each, version) for each in value]
-    if one.structure is not None:
-        return plain(one.structure, value, version)
+        return [as_json(each, version) for each in value]
+    if isinstance(value, Structure):
+        return plain(value, version)
     if isinstance(value, UUID):
         return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def snake(name: str) -> str:
+    """A name of the schemas as Python writes it."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def spelled(value: Any) -> Any:
@@ -163,13 +171,17 @@ def spelled(value: Any) -> Any:
     return [spelled(each) for each in value] if isinstance(value, list) else value
 
 
-def without_untold(structure: Structure, told: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+def without_untold(structure: type[Structure], told: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     """Our fields without the tagged ones that Java leaves out of its JSON, because they have their default."""
-    fields = [one for one in structure.fields if one.name in ours and (one.name in told or one.tag is None)]
-    return {one.name: without_untold_inside(one.structure, told.get(one.name), ours[one.name]) for one in fields}
+    fields = {name: structure.FIELDS[name] for name in ours}
+    return {
+        name: without_untold_inside(one.kind.structure, told.get(name), ours[name])
+        for name, one in fields.items()
+        if name in told or one.tag is None
+    }
 
 
-def without_untold_inside(structure: Structure | None, told: Any, ours: Any) -> Any:
+def without_untold_inside(structure: type[Structure] | None, told: Any, ours: Any) -> Any:
     if structure is None:
         return ours
     if isinstance(ours, list) and isinstance(told, list):
@@ -186,7 +198,7 @@ def test_java_reads_and_writes_the_same_bytes(cases, java):
 def test_java_reads_the_same_fields(cases, java):
     for case, answer in zip(cases, java, strict=True):
         told = spelled(json.loads(answer.split(" ", 2)[2]))
-        ours = without_untold(case.schema.root, told, plain(case.schema.root, case.value, case.version))
+        ours = without_untold(type(case.value), told, plain(case.value, case.version))
         assert told == ours, f"{case.name} {case.version}"
 
 
@@ -198,10 +210,66 @@ def test_what_is_written_is_read(cases):
         assert decoded == case.value, f"{case.name} {case.version}"
 
 
-def test_the_files_in_the_tree_are_what_the_script_writes(jar):
-    for name in MODULES:
-        written = messages.formatted(messages.module_text(jar, name), name)
-        assert written == messages.path_of(name).read_text(), "run: python -m release.messages"
+def schema(jar: zipfile.ZipFile, name: str) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(re.sub(r"(?m)^\s*//.*$", "", jar.read(f"{SCHEMAS}{name}.json").decode()))
+    return parsed
+
+
+def span(text: str, within: tuple[int, int]) -> tuple[int, int] | None:
+    """The first and last of the versions `3`, `0-4`, `2+` or `none` that are within others; None if there are none."""
+    if text == "none":
+        return None
+    low, _, high = text.partition("-")
+    last = within[1] if text.endswith("+") else int(high or low)
+    found = max(int(low.rstrip("+")), within[0]), min(last, within[1])
+    return found if found[0] <= found[1] else None
+
+
+def of_schema(fields: list[Any], common: Mapping[str, Any], versions: tuple[int, int]) -> Iterator[tuple[object, ...]]:
+    """Name, type, default, tag, versions and versions with null of each field, and the fields of its structure."""
+    for one in fields:
+        mine = span(one["versions"], versions)
+        if mine is None:
+            continue
+        array, element = one["type"].startswith("[]"), one["type"].removeprefix("[]")
+        inner = one.get("fields") or common.get(element, {}).get("fields")
+        kind = STRUCTURE if inner else NAMES.get(element, element)
+        default = default_of(kind, one.get("default")) if not array or one.get("default") == "null" else ()
+        assert one.get("tag") is None or span(one["taggedVersions"], versions) == mine
+        structure = inner and [*of_schema(inner, common, mine)]
+        null = span(one.get("nullableVersions", "none"), mine)
+        yield snake(one["name"]), kind, array, default, one.get("tag"), mine, null, structure
+
+
+def default_of(kind: str, text: Any) -> object:
+    if text == "null":
+        return None
+    if kind == "boolean":
+        return str(text).lower() == "true"
+    return DEFAULTS.get(kind, 0) if text in (None, "") else text if kind == "string" else int(str(text), 0)
+
+
+def of_table(table: type[Structure], versions: tuple[int, int]) -> Iterator[tuple[object, ...]]:
+    for name, one in table.FIELDS.items():
+        inner, (first, last) = one.kind.structure, versions
+        mine = max(one.since, first), min(one.until, last)
+        structure = inner and [*of_table(inner, mine)]
+        kind = STRUCTURE if inner else one.kind.method.removesuffix("s")
+        default = STRUCTURE if inner and one.default == inner() else one.default
+        null = None if one.null_since is None else (max(one.null_since, mine[0]), mine[1])
+        yield name, kind, one.kind.is_array, default, one.tag, mine, null, structure
+
+
+@pytest.mark.parametrize("request_type", REQUESTS, ids=lambda found: found.__name__)
+def test_a_table_has_the_fields_of_its_schema(jar, request_type):
+    versions = (request_type.min_version, request_type.max_version)
+    for table in (request_type, request_type._response):
+        found = schema(jar, table.__name__)
+        assert span(found["validVersions"], (0, versions[1])) == versions
+        assert span(found["flexibleVersions"], versions) == span(f"{request_type.flexible_from}+", versions)
+        assert found["apiKey"] == request_type.API_KEY
+        common = {one["name"]: one for one in found.get("commonStructs", ())}
+        assert [*of_table(table, versions)] == [*of_schema(found["fields"], common, versions)]
 
 
 def test_no_description_of_the_schemas_is_in_the_files(jar):
@@ -211,8 +279,8 @@ def test_no_description_of_the_schemas_is_in_the_files(jar):
             texts = re.findall(r'"about":\s*"((?:[^"\\]|\\.)*)"', jar.read(name).decode())
             descriptions |= {words for words in map(words_of, texts) if len(words.split()) >= 4}
     assert len(descriptions) > 500
-    for name in MODULES:
-        written = f" {words_of(messages.path_of(name).read_text())} "
+    for module in (*MODULES, tables):
+        written = f" {words_of(inspect.getsource(module))} "
         assert not [words for words in descriptions if f" {words} " in written]
 
 

@@ -35,7 +35,7 @@ from kafka_source.group.leader import check, failure, failure_reason, stale, wit
 from kafka_source.group.model import GroupMember
 from kafka_source.kafka_client.framing import FrameBuffer, FrameError
 from kafka_source.kafka_client.messages import cluster, decode_response, group, login, quota, transaction
-from kafka_source.kafka_client.messages.codec import Request
+from kafka_source.kafka_client.messages.tables import Request
 from kafka_source.kafka_client.metadata import read_snapshot
 from kafka_source.produce import protocol as produce_protocol
 from kafka_source.sink.two_phase.ledger import read_decision

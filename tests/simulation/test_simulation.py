@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_source.kafka_client.messages.codec import Request
+from kafka_source.kafka_client.messages.tables import Request
 from kafka_source.kafka_client.messages.transaction import AddOffsetsToTxnRequest, EndTxnRequest
 from tests.support.native import kernel
 from tests.support.simulator import run_simulator

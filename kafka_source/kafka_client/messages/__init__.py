@@ -1,4 +1,4 @@
-"""Requests and responses of the Kafka protocol, generated from Kafka's schemas, with their headers and versions."""
+"""Requests and responses of the Kafka protocol, with their headers and versions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.kafka_client.messages.codec import Reader, Request, Writer
+from kafka_source.kafka_client.messages.codec import Reader, Writer
+from kafka_source.kafka_client.messages.tables import Request
 
 __all__ = ["ApiVersions", "Request", "decode_response", "encode_request"]
 

@@ -1,4 +1,4 @@
-"""Readers and writers of the Kafka protocol's types, which the generated messages use.
+"""Readers and writers of the Kafka protocol's types.
 
 Time and memory are linear in the bytes of a message: a length is checked against what is left before anything is read
 or allocated for it, and a varint has at most five bytes. Null is refused where the schema does not allow it, as Java's
@@ -10,70 +10,16 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import TypeVar
 
 _T = TypeVar("_T")
-_R_co = TypeVar("_R_co", covariant=True)
 
 NO_UUID = uuid.UUID(int=0)
 """The UUID of a field that has none."""
 
-_INT8, _INT16, _INT32, _INT64 = (struct.Struct(f">{code}") for code in "bhiq")
-_UINT16, _FLOAT64 = struct.Struct(">H"), struct.Struct(">d")
+_INT8, _INT16, _INT32 = (struct.Struct(f">{code}") for code in "bhi")
 _MAX_VARINT_BYTES = 5
 _NULL = -1
-
-
-class Structure:
-    """What generated classes derive from: objects are equal if their fields are, which are their slots."""
-
-    __slots__: tuple[str, ...] = ()
-
-    def _values(self) -> tuple[object, ...]:
-        return tuple([getattr(self, name) for name in self.__slots__])
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and isinstance(other, Structure) and other._values() == self._values()
-
-    def __hash__(self) -> int:
-        return hash((type(self), self._values()))
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
-        return f"{type(self).__qualname__}({shown})"
-
-
-class Request(Structure, Generic[_R_co]):
-    """A request, whose type parameter is its response; generated classes derive from it.
-
-    Attributes:
-        API_KEY: The number of the API.
-        name: The request's name in Kafka's protocol.
-        min_version: The oldest version that the schema has.
-        max_version: The newest version that this client knows.
-        flexible_from: The first flexible version (KIP-482); above `max_version` if there is none.
-    """
-
-    __slots__ = ()
-
-    API_KEY: ClassVar[int]
-    name: ClassVar[str]
-    min_version: ClassVar[int]
-    max_version: ClassVar[int]
-    flexible_from: ClassVar[int]
-
-    def encode(self, writer: Writer, version: int) -> None:
-        """Write the request without its header."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decode_response(reader: Reader, version: int) -> _R_co:
-        """Read the response without its header.
-
-        Raises:
-            ValueError: The bytes do not match the schema.
-        """
-        raise NotImplementedError
 
 
 class Reader:
@@ -93,7 +39,7 @@ class Reader:
         self.position = position
 
     def numbers(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Return integers that stand one after another."""
+        """Return numbers that stand one after another."""
         begin = self.position
         self.position = begin + layout.size
         return layout.unpack_from(self._data, begin)
@@ -112,37 +58,12 @@ class Reader:
         value: int = _INT16.unpack_from(self._data, begin)[0]
         return value
 
-    def uint16(self) -> int:
-        """Return a number of two bytes without a sign."""
-        begin = self.position
-        self.position = begin + _UINT16.size
-        value: int = _UINT16.unpack_from(self._data, begin)[0]
-        return value
-
     def int32(self) -> int:
         """Return a number of four bytes."""
         begin = self.position
         self.position = begin + _INT32.size
         value: int = _INT32.unpack_from(self._data, begin)[0]
         return value
-
-    def int64(self) -> int:
-        """Return a number of eight bytes."""
-        begin = self.position
-        self.position = begin + _INT64.size
-        value: int = _INT64.unpack_from(self._data, begin)[0]
-        return value
-
-    def float64(self) -> float:
-        """Return a number of double precision."""
-        begin = self.position
-        self.position = begin + _FLOAT64.size
-        value: float = _FLOAT64.unpack_from(self._data, begin)[0]
-        return value
-
-    def boolean(self) -> bool:
-        """Return a truth value."""
-        return self.numbers(_INT8)[0] != 0
 
     def unique_id(self) -> uuid.UUID:
         """Return a UUID; zeros mean that there is none."""
@@ -172,17 +93,17 @@ class Reader:
         length = self._length(_INT32)
         return None if length == _NULL else self._take(length)
 
-    def array(self, read: Callable[[Reader, int], _T], version: int) -> tuple[_T, ...]:
+    def array(self, read: Callable[[Reader], _T]) -> tuple[_T, ...]:
         """Return the structures of an array, each read by `read`."""
-        found = self.nullable_array(read, version)
+        found = self.nullable_array(read)
         if found is None:
             raise ValueError("an array is null")
         return found
 
-    def nullable_array(self, read: Callable[[Reader, int], _T], version: int) -> tuple[_T, ...] | None:
+    def nullable_array(self, read: Callable[[Reader], _T]) -> tuple[_T, ...] | None:
         """Return the structures of an array, or None."""
         count = self._count()
-        return None if count is None else tuple([read(self, version) for _ in range(count)])
+        return None if count is None else tuple([read(self) for _ in range(count)])
 
     def strings(self) -> tuple[str, ...]:
         """Return an array of strings."""
@@ -196,14 +117,6 @@ class Reader:
         count = self._count()
         return None if count is None else tuple([self.string() for _ in range(count)])
 
-    def int8s(self) -> tuple[int, ...]:
-        """Return an array of numbers of one byte."""
-        return self._required_integers("b")
-
-    def int16s(self) -> tuple[int, ...]:
-        """Return an array of numbers of two bytes."""
-        return self._required_integers("h")
-
     def int32s(self) -> tuple[int, ...]:
         """Return an array of numbers of four bytes."""
         # Three of these are in each partition of a Metadata response, so the usual case is written out.
@@ -214,15 +127,11 @@ class Reader:
                 layout = _FEW_INT32[count]
                 self.position = begin + 1 + layout.size
                 return layout.unpack_from(self._data, begin + 1)
-        return self._required_integers("i")
-
-    def nullable_int32s(self) -> tuple[int, ...] | None:
-        """Return an array of numbers of four bytes, or None."""
         return self._integers("i")
 
     def int64s(self) -> tuple[int, ...]:
         """Return an array of numbers of eight bytes."""
-        return self._required_integers("q")
+        return self._integers("q")
 
     def tags(self) -> Iterator[int]:
         """Yield the number of each tagged field; what the caller does not read of it is skipped."""
@@ -246,16 +155,10 @@ class Reader:
         for _ in self.tags():
             pass
 
-    def _required_integers(self, code: str) -> tuple[int, ...]:
-        found = self._integers(code)
-        if found is None:
-            raise ValueError("an array is null")
-        return found
-
-    def _integers(self, code: str) -> tuple[int, ...] | None:
+    def _integers(self, code: str) -> tuple[int, ...]:
         count = self._count()
         if count is None:
-            return None
+            raise ValueError("an array is null")
         layout = _FEW[code][count] if count < _MANY else struct.Struct(f">{count}{code}")
         begin = self.position
         self.position = begin + layout.size
@@ -308,7 +211,7 @@ class Reader:
 
 _MANY = 8
 _FEW_INT32 = [struct.Struct(f">{count}i") for count in range(_MANY)]
-_FEW = {code: [struct.Struct(f">{count}{code}") for count in range(_MANY)] for code in "bhiq"}
+_FEW = {code: [struct.Struct(f">{count}{code}") for count in range(_MANY)] for code in "iq"}
 
 
 class Writer:
@@ -328,6 +231,10 @@ class Writer:
         """Return the bytes."""
         return bytes(self._data)
 
+    def numbers(self, layout: struct.Struct, *values: float) -> None:
+        """Write numbers one after another."""
+        self._data += layout.pack(*values)
+
     def int8(self, value: int) -> None:
         """Write a number of one byte."""
         self._data += _INT8.pack(value)
@@ -336,25 +243,9 @@ class Writer:
         """Write a number of two bytes."""
         self._data += _INT16.pack(value)
 
-    def uint16(self, value: int) -> None:
-        """Write a number of two bytes without a sign."""
-        self._data += _UINT16.pack(value)
-
     def int32(self, value: int) -> None:
         """Write a number of four bytes."""
         self._data += _INT32.pack(value)
-
-    def int64(self, value: int) -> None:
-        """Write a number of eight bytes."""
-        self._data += _INT64.pack(value)
-
-    def float64(self, value: float) -> None:
-        """Write a number of double precision."""
-        self._data += _FLOAT64.pack(value)
-
-    def boolean(self, value: bool) -> None:
-        """Write a truth value."""
-        self._data.append(value)
 
     def unique_id(self, value: uuid.UUID) -> None:
         """Write a UUID."""
@@ -385,27 +276,21 @@ class Writer:
         else:
             self.raw(value)
 
-    def count(self, value: int) -> None:
-        """Write the length of an array whose elements follow."""
-        self._length(value, _INT32)
-
     def null_array(self) -> None:
         """Write an array that is null."""
         self._length(_NULL, _INT32)
 
+    def array(self, values: Sequence[_T], write: Callable[[_T, Writer], None]) -> None:
+        """Write an array of structures, each written by `write`."""
+        self._length(len(values), _INT32)
+        for value in values:
+            write(value, self)
+
     def strings(self, values: Sequence[str]) -> None:
         """Write an array of strings."""
-        self.count(len(values))
+        self._length(len(values), _INT32)
         for value in values:
             self.string(value)
-
-    def int8s(self, values: Sequence[int]) -> None:
-        """Write an array of numbers of one byte."""
-        self._integers(values, "b")
-
-    def int16s(self, values: Sequence[int]) -> None:
-        """Write an array of numbers of two bytes."""
-        self._integers(values, "h")
 
     def int32s(self, values: Sequence[int]) -> None:
         """Write an array of numbers of four bytes."""
@@ -424,7 +309,7 @@ class Writer:
             self._data += content
 
     def _integers(self, values: Sequence[int], code: str) -> None:
-        self.count(len(values))
+        self._length(len(values), _INT32)
         self._data += struct.pack(f">{len(values)}{code}", *values)
 
     def _length(self, length: int, fixed: struct.Struct) -> None:

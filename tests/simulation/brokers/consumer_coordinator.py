@@ -29,6 +29,7 @@ from tests.simulation.world import Event
 LEAVE, LEAVE_AND_COME_BACK = -1, -2
 
 Place = tuple[str, int]
+_Assignment = ConsumerGroupDescribeResponse.DescribedGroup.Member.Assignment
 
 
 @dataclass
@@ -140,7 +141,7 @@ class ConsumerCoordinators:
             heartbeat_interval_ms=self._interval,
             assignment=ConsumerGroupHeartbeatResponse.Assignment(
                 [
-                    ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id, numbers)
+                    ConsumerGroupHeartbeatResponse.Assignment.TopicPartitions(topic_id, numbers)
                     for topic_id, _, numbers in self._by_topic(member.assigned)
                 ]
             )
@@ -264,10 +265,9 @@ class ConsumerCoordinators:
             topics.setdefault(name, []).append(number)
         return [(self._cluster.topics[name].id, name, numbers) for name, numbers in topics.items()]
 
-    def _assignment(self, places: frozenset[Place]) -> ConsumerGroupDescribeResponse.Assignment:
-        part = ConsumerGroupDescribeResponse.TopicPartitions
-        return ConsumerGroupDescribeResponse.Assignment(
-            [part(topic_id, name, numbers) for topic_id, name, numbers in self._by_topic(places)]
+    def _assignment(self, places: frozenset[Place]) -> _Assignment:
+        return _Assignment(
+            [_Assignment.TopicPartitions(topic_id, name, numbers) for topic_id, name, numbers in self._by_topic(places)]
         )
 
     def _describe(self, broker: Broker, request: ConsumerGroupDescribeRequest, reply: Reply) -> None:

@@ -645,7 +645,7 @@ class GroupCoordinators:
         """Return a commit with the names of its topics, which may have ids only, and what is for unknown ids."""
         names = {topic.id: name for name, topic in self._cluster.topics.items()}
         named = [type(t)(t.name or names.get(t.topic_id, ""), t.topic_id, t.partitions) for t in request.topics]
-        same = {name: getattr(request, name) for name in request.__slots__}
+        same = {name: getattr(request, name) for name in request.FIELDS}
         known, unknown = ([t for t in named if bool(t.name) is has_name] for has_name in (True, False))
         return type(request)(**{**same, "topics": known}), type(request)(**{**same, "topics": unknown})
 

@@ -310,13 +310,12 @@ class Sequence:
 
     def _add_partitions(self, name: str, producer_id: int, epoch: int, rng: random.Random) -> AddPartitionsToTxnRequest:
         numbers = sorted(rng.sample(range(PARTITIONS), rng.choice((1, PARTITIONS))))
+        topic_type = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction.AddPartitionsToTxnTopic
         return AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=name,
             v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=self.topic, partitions=numbers)
-            ],
+            v3_and_below_topics=[topic_type(name=self.topic, partitions=numbers)],
         )
 
     def _write(self, name: str, producer_id: int, epoch: int, rng: random.Random) -> ProduceRequest:

@@ -263,8 +263,8 @@ class TransactionCoordinators:
         topics = {topic.name: topic.partitions for topic in request.v3_and_below_topics}
         if one is not None and not code:
             one.partitions |= {(topic, number) for topic, numbers in topics.items() for number in numbers}
-        result_type = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
-        partition_type = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+        result_type = AddPartitionsToTxnResponse.AddPartitionsToTxnResult.AddPartitionsToTxnTopicResult
+        partition_type = result_type.AddPartitionsToTxnPartitionResult
         reply(
             AddPartitionsToTxnResponse(
                 results_by_topic_v3_and_below=[

@@ -1,4 +1,4 @@
-"""Our layouts of Fetch, by name and by topic id, against generated messages and kafka-python's."""
+"""Our layouts of Fetch, by name and by topic id, against tables of messages and kafka-python's."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from kafka_source.kafka_client.messages.cluster import (
     MetadataRequest,
     MetadataResponse,
 )
+from kafka_source.kafka_client.messages.login import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 FLEXIBLE = 3
 CORRELATION = struct.pack(">i", 7)
@@ -71,6 +72,11 @@ def test_null_is_not_written_where_the_schema_has_none() -> None:
     with pytest.raises(ValueError, match="topics is null"):
         encode_request(MetadataRequest(topics=None), 7, "test", 0)
     assert encode_request(MetadataRequest(topics=None), 7, "test", 1).endswith(b"\xff\xff\xff\xff")
+
+
+def test_what_a_login_sends_is_in_no_text():
+    assert "secret" not in repr(SaslAuthenticateRequest(auth_bytes=b"\0user\0secret"))
+    assert "secret" not in repr(SaslAuthenticateResponse(auth_bytes=b"secret"))
 
 
 @pytest.mark.parametrize("end", range(len(METADATA)))

@@ -1,4 +1,4 @@
-"""Our layouts of Produce, by name and by topic id, against generated messages and kafka-python's schemas."""
+"""Our layouts of Produce, by name and by topic id, against tables of messages and kafka-python's schemas."""
 
 from __future__ import annotations
 
