@@ -119,6 +119,7 @@ def in_transaction(settings: Settings, transactional_id: str, engine: str = "aut
         engine: The option `engine`.
 
     Raises:
+        UnknownOutcomeError: The coordinator has not answered: it may initialise the transactional id at any time later.
         KafkaGroupError: The transactional id could not be initialised.
     """
     return _engine(settings, engine).in_transaction(settings, transactional_id)

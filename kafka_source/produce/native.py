@@ -91,7 +91,8 @@ class NativeTransactionalDelivery:
         transaction: See `TransactionalDelivery`.
 
     Raises:
-        KafkaGroupError: The transactional id could not be initialised.
+        UnknownOutcomeError: Nobody knows whether the transactional id is initialised, or will be.
+        KafkaGroupError: It could not be initialised.
     """
 
     def __init__(self, producer: NativeProducer, settings: Settings, transactional_id: str) -> None:
@@ -124,7 +125,7 @@ class NativeTransactionalDelivery:
 async def _opened(client: KafkaClient, transactional_id: str, timeout_ms: int) -> OpenTransaction:
     """Return a new transaction, in the newest protocol that its coordinator has now."""
     deadline = Deadline(CONTROL_SECONDS)
-    transaction = await initialise(client, transactional_id, timeout_ms, deadline)
+    transaction = await initialise(client, transactional_id, timeout_ms, deadline, once=True)
     second = await has_second_protocol(client, transactional_id, deadline)
     return replace(transaction, second_protocol=second)
 

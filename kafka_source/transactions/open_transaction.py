@@ -17,6 +17,7 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import KafkaGroupError, RetriableError, UnknownOutcomeError
 from kafka_source.kafka_client import (
     TRANSACTION,
+    ConnectionLost,
     Deadline,
     KafkaClient,
     check_coordinator,
@@ -81,6 +82,7 @@ async def initialise(
     deadline: Deadline,
     *,
     ended: OpenTransaction | None = None,
+    once: bool = False,
 ) -> OpenTransaction:
     """Take a transactional id, and return its next transaction, which begins with the first request in it.
 
@@ -95,11 +97,14 @@ async def initialise(
         ended: The id's last transaction as far as the caller knows. If the id has another one by now, nothing is taken
             over and the error `is_gone` (KIP-360). But if that one is open, the coordinator aborts it nevertheless, and
             if it is the very next one and not open, the answer is its epoch, as to a repeated request.
+        once: Do not repeat a request without an answer. A coordinator may handle it at any time later, and ends then
+            what a repeated one has begun.
 
     Raises:
         FencedError: `ended` is not the id's last transaction: another process uses the id.
         UnknownOutcomeError: `ended` is not the id's last transaction any more, but an earlier try of this call may have
-            begun the next one. Initialise without `ended` to take the id in either case.
+            begun the next one. Initialise without `ended` to take the id in either case. Or, with `once`, there was no
+            answer.
         AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id.
         KafkaGroupError: The coordinator refuses, or does not answer in time.
     """
@@ -115,11 +120,16 @@ async def initialise(
             producer_id=-1 if ended is None else ended.producer_id,
             producer_epoch=-1 if ended is None else ended.epoch,
         )
-        answer = await after_markers(
-            lambda: to_coordinator(client, TRANSACTION, transactional_id, request, deadline, _INIT_VERSION),
-            lambda answer: answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS,
-            deadline,
-        )
+        try:
+            answer = await after_markers(
+                lambda: to_coordinator(client, TRANSACTION, transactional_id, request, deadline, _INIT_VERSION),
+                lambda answer: answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS,
+                deadline,
+            )
+        except ConnectionLost as error:
+            if not once:
+                raise
+            raise UnknownOutcomeError(f"{what}: the coordinator has not answered ({error}).") from error
         if again and ended is not None and answer.error_code in _OTHER_EPOCH:
             # A coordinator that has restarted or moved no longer knows the epoch before the present one
             # (TransactionMetadata.lastProducerEpoch is not in its log). So it cannot tell a repeated request from

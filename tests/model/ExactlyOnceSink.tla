@@ -4,7 +4,7 @@
    docs/design/model.md names the function of the code that each action stands for, and what is left out. A batch has
    one transaction for each task. Every task writes two records, because a transaction that holds one of them is torn.
 
-   The coordinator's state of a task's transactional id <<task, attempt>> is
+   The attempts of a task take its ids <<task, turn>> in turn. The coordinator's state of an id is
 
      ep    the producer epoch; 0 if the id was never used
      st    "none", "empty" (initialised), "fenced" (initialised by a driver, held by nobody), "ongoing",
@@ -14,13 +14,14 @@
    Faults happen while `faults` is above 0. Each takes one from it: after the last one only the protocol acts.       *)
 EXTENDS Naturals, FiniteSets, TLC
 
-CONSTANTS Tasks, Attempts, Drivers, Slots,  \* sets of numbers; Slots are places in which attempts run
+CONSTANTS Tasks, Turns, Drivers, Slots,     \* sets of numbers; Slots are places in which attempts run
           Coarse,                           \* tasks whose attempts are one step and never fail, for fewer states
           Batches, MaxFaults,               \* numbers
           OnLost,                           \* the option transactional.on.lost: "fail" or "replay"
           Broken                            \* rules that are switched off; {} is the code
 
 VARIABLES tx,      \* by transactional id: its coordinator's state
+          turn,    \* by task: the turn of its next attempt
           out,     \* by <<batch, task, half>>: how often a read_committed reader sees this record
           driver,  \* the coordinator's state of {prefix}-driver: epoch, and whether a decision is being written
           fin,     \* {prefix}-finished: the epoch of its transactional id, and the number in the group
@@ -30,21 +31,21 @@ VARIABLES tx,      \* by transactional id: its coordinator's state
           d,       \* the drivers; two of them if one was suspended and another one started
           r,       \* the attempts that run
           faults,  \* how many faults may still happen
-          late,    \* why a transaction ended after the driver had seen that it may decide: "no", "timeout" or "stall"
+          late,    \* whether a transaction timed out after the driver had seen that it may decide
           said     \* whether a driver has raised LostTransactionsError about a decided transaction
-vars == <<tx, out, driver, fin, led, off, ckpt, d, r, faults, late, said>>
+vars == <<tx, turn, out, driver, fin, led, off, ckpt, d, r, faults, late, said>>
 
 On(rule) == rule \notin Broken
-Ids == Tasks \X Attempts
+Ids == Tasks \X Turns
 Nothing == <<>>
 NoTasks == [t \in Tasks |-> Nothing]
 Min(S) == CHOOSE x \in S : \A y \in S : x <= y
 \* What a trace of the simulator says, and the model leaves out because it makes no difference, or more states: which
-\* attempts and drivers take which places, with which number an attempt may begin, in which order transactions are
-\* committed, and which tasks have rows.
+\* attempts and drivers take which places, whether a turn is lost, in which order transactions are committed, and which
+\* tasks have rows.
 Place(S) == Min(S)
 First == {1}
-Later == {}
+Given(t) == {turn[t]}
 NextToEnd(S) == {Min(S)}
 HasRows(k, t) == TRUE
 Max(x, y) == IF x > y THEN x ELSE y
@@ -54,21 +55,22 @@ Off == [pc |-> "off", b |-> 0, ep |-> 0, fep |-> 0, num |-> 0, last |-> 0, lost 
 Idle == [pc |-> "idle", t |-> 0, b |-> 0, by |-> 0, a |-> 0, ep |-> 0, w |-> 0]
 
 Init == /\ tx = [i \in Ids |-> [ep |-> 0, st |-> "none", recs |-> {}]]
+        /\ turn = [t \in Tasks |-> 0]
         /\ out = [x \in (1..Batches) \X Tasks \X {1, 2} |-> 0]
         /\ driver = [ep |-> 0, st |-> "empty"]
         /\ fin = [ep |-> 0, num |-> 0]
         /\ led = [num |-> 0, b |-> 0, txs |-> NoTasks]
-        /\ off = 0 /\ ckpt = 0 /\ late = "no" /\ said = FALSE /\ faults = MaxFaults
+        /\ off = 0 /\ ckpt = 0 /\ late = FALSE /\ said = FALSE /\ faults = MaxFaults
         /\ d = [k \in Drivers |-> Off] /\ r = [s \in Slots |-> Idle]
 
 \* What changes besides.
-OnlyDriver == UNCHANGED <<tx, out, driver, fin, led, off, r, said>>
-DriverAndFaults == UNCHANGED <<tx, out, driver, fin, led, off, ckpt, r, late, said>>
+OnlyDriver == UNCHANGED <<tx, turn, out, driver, fin, led, off, r, said>>
+DriverAndFaults == UNCHANGED <<tx, turn, out, driver, fin, led, off, ckpt, r, late, said>>
 OnlyTask == UNCHANGED <<out, driver, fin, led, off, ckpt, d, faults, late, said>>
 
 (***************************************** the coordinator of transactions *****************************************)
 Fault == faults > 0 /\ faults' = faults - 1
-\* <<attempt, epoch>> is the transaction `x` of task t.
+\* <<turn, epoch>> is the transaction `x` of task t.
 Id(t, x) == <<t, x[1]>>
 Exists(t, x) == tx[Id(t, x)].ep = x[2] /\ tx[Id(t, x)].st \in {"ongoing", "committing", "committed"}
 IsOpen(t, x) == tx[Id(t, x)].ep = x[2] /\ tx[Id(t, x)].st = "ongoing"
@@ -83,33 +85,36 @@ WriteMarkers(i) ==
     /\ tx[i].st = "committing"
     /\ tx' = [tx EXCEPT ![i].st = "committed", ![i].recs = {}]
     /\ out' = [x \in DOMAIN out |-> out[x] + (IF x[2] = i[1] /\ <<x[1], x[3]>> \in tx[i].recs THEN 1 ELSE 0)]
-    /\ UNCHANGED <<driver, fin, led, off, ckpt, d, r, faults, late, said>>
+    /\ UNCHANGED <<turn, driver, fin, led, off, ckpt, d, r, faults, late, said>>
 TimeOut(i) ==
     /\ tx[i].st = "ongoing" /\ Fault
     /\ tx' = [tx EXCEPT ![i] = [ep |-> tx[i].ep + 1, st |-> "aborted", recs |-> {}]]
-    /\ late' = IF AtRisk(i, tx[i].ep) /\ late = "no" THEN "timeout" ELSE late
-    /\ UNCHANGED <<out, driver, fin, led, off, ckpt, d, r, said>>
+    /\ late' = (late \/ AtRisk(i, tx[i].ep))
+    /\ UNCHANGED <<turn, out, driver, fin, led, off, ckpt, d, r, said>>
 
 (********************************************* the attempts of the tasks *********************************************)
 Covers(k) == d[k].last >= d[k].b /\ On("ledger")
 HasToWrite(k, t) == IF Covers(k) THEN t \in d[k].lost ELSE HasRows(k, t)
 \* Spark runs an attempt: the first one, or one after a failure; with a fault a second one beside it (speculation, or
-\* a stage that runs again, which counts attempts from 0 again).
+\* a stage that runs again).
 Launch(k, t) ==
     /\ d[k].pc = "run" /\ HasToWrite(k, t) /\ d[k].msg[t] = Nothing /\ t \notin Coarse
     /\ \E s \in Slots : r[s].pc = "idle"
-    /\ \E a \in {0, 1} \cup Later :
-         /\ IF \E s \in Slots : r[s].pc # "idle" /\ r[s].by = d[k].ep /\ r[s].t = t
-              THEN Fault ELSE a \in {0} \cup Later /\ UNCHANGED faults
-         /\ LET s == Place({x \in Slots : r[x].pc = "idle"}) IN
-            r' = [r EXCEPT ![s] = [Idle EXCEPT !.pc = "choose", !.t = t, !.b = d[k].b, !.by = d[k].ep, !.a = a]]
-    /\ UNCHANGED <<tx, out, driver, fin, led, off, ckpt, d, late, said>>
+    /\ IF \E s \in Slots : r[s].pc # "idle" /\ r[s].by = d[k].ep /\ r[s].t = t THEN Fault ELSE UNCHANGED faults
+    /\ LET s == Place({x \in Slots : r[x].pc = "idle"}) IN
+       r' = [r EXCEPT ![s] = [Idle EXCEPT !.pc = "choose", !.t = t, !.b = d[k].b, !.by = d[k].ep]]
+    /\ UNCHANGED <<tx, turn, out, driver, fin, led, off, ckpt, d, late, said>>
+\* The first id from a turn on that nobody uses: no open transaction, and none about to be opened.
+Later(n, more) == (n + more) % Cardinality(Turns)
+Free(t) == {a \in Turns : tx[<<t, a>>].st \notin {"ongoing", "empty"}}
+FreeFrom(t, n) == Later(n, Min({more \in Turns : Later(n, more) \in Free(t)}))
+Takes(t, a) == turn' = [turn EXCEPT ![t] = IF On("turn") THEN Later(a, 1) ELSE 0]
 \* All steps of an attempt at once.
 WriteAll(k, t) ==
     /\ d[k].pc = "run" /\ HasToWrite(k, t) /\ d[k].msg[t] = Nothing /\ t \in Coarse
     /\ driver = [ep |-> d[k].ep, st |-> "empty"]
-    /\ LET i == <<t, Min({a \in Attempts : tx[<<t, a>>].st \notin {"ongoing", "empty"}})>> IN
-       /\ tx[i].st # "committing"
+    /\ LET i == <<t, FreeFrom(t, turn[t])>> IN
+       /\ tx[i].st # "committing" /\ Takes(t, i[2])
        /\ tx' = [tx EXCEPT ![i] = [ep |-> @.ep + 1, st |-> "ongoing", recs |-> {d[k].b} \X {1, 2}]]
        /\ d' = [d EXCEPT ![k].msg[t] = <<i[2], tx[i].ep + 1>>]
     /\ UNCHANGED <<out, driver, fin, led, off, ckpt, r, faults, late, said>>
@@ -117,41 +122,39 @@ MyId(s) == <<r[s].t, r[s].a>>
 Fails(s) ==
     /\ r' = [r EXCEPT ![s] = Idle]
     /\ tx' = IF r[s].ep > 0 /\ tx[MyId(s)].ep = r[s].ep /\ tx[MyId(s)].st = "ongoing" THEN Aborted(MyId(s)) ELSE tx
-\* The lowest id, from the attempt's own number up, that nobody uses: no open transaction, and none about to be opened.
-\* Then: has the batch ended? Then InitProducerId. These are three requests, one after the other. An attempt that stops
-\* between them while the world goes on is a fault; `pc` is "stalled" then.
-Busy == IF On("look") THEN {"ongoing", "empty"} ELSE {"ongoing"}
-Free(s) == {a \in Attempts : a >= r[s].a /\ tx[<<r[s].t, a>>].st \notin Busy}
+\* An attempt takes a turn whose id is free. Then: has the batch ended? Then InitProducerId. An attempt that stops before
+\* that one while the world goes on is a fault; `pc` is "stalled" then.
 NotOver(s) == driver = [ep |-> r[s].by, st |-> "empty"]
 Claim(s) ==
-    /\ r[s].pc = "choose" /\ Free(s) # {} /\ On("look")
-    /\ LET i == <<r[s].t, Min(Free(s))>> IN
-       IF ~NotOver(s) THEN Fails(s)
-         ELSE /\ tx[i].st # "committing" /\ tx' = Initialised(i, "empty")
-              /\ r' = [r EXCEPT ![s].pc = "initialised", ![s].a = i[2], ![s].ep = tx[i].ep + 1]
+    /\ r[s].pc = "choose" /\ Free(r[s].t) # {}
+    /\ LET i == <<r[s].t, FreeFrom(r[s].t, turn[r[s].t])>> IN
+       /\ Takes(r[s].t, i[2])
+       /\ IF ~NotOver(s) THEN Fails(s)
+            ELSE /\ tx[i].st # "committing" /\ tx' = Initialised(i, "empty")
+                 /\ r' = [r EXCEPT ![s].pc = "initialised", ![s].a = i[2], ![s].ep = tx[i].ep + 1]
     /\ OnlyTask
 Stall(s) ==
-    /\ r[s].pc = "choose" /\ Free(s) # {} /\ (IF On("look") THEN NotOver(s) /\ Fault ELSE UNCHANGED faults)
-    /\ r' = [r EXCEPT ![s].pc = "stalled", ![s].a = Min(Free(s))]
+    /\ r[s].pc = "choose" /\ Free(r[s].t) # {} /\ NotOver(s) /\ Fault
+    /\ \E n \in Given(r[s].t) : LET a == FreeFrom(r[s].t, n) IN
+       Takes(r[s].t, a) /\ r' = [r EXCEPT ![s].pc = "stalled", ![s].a = a]
     /\ UNCHANGED <<tx, out, driver, fin, led, off, ckpt, d, late, said>>
 Initialise(s) ==
     /\ r[s].pc = "stalled" /\ tx[MyId(s)].st # "committing"
     /\ tx' = Initialised(MyId(s), "empty")
     /\ r' = [r EXCEPT ![s].pc = "initialised", ![s].ep = tx[MyId(s)].ep + 1]
-    /\ late' = IF On("look") /\ AtRisk(MyId(s), tx[MyId(s)].ep) THEN "stall" ELSE late
-    /\ UNCHANGED <<out, driver, fin, led, off, ckpt, d, faults, said>>
+    /\ UNCHANGED turn /\ OnlyTask
 \* The batch of the attempt has not ended meanwhile: else the driver would not know of what it opens.
 CheckAgain(s) ==
     /\ r[s].pc = "initialised"
     /\ IF NotOver(s) THEN r' = [r EXCEPT ![s].pc = "write"] /\ UNCHANGED tx ELSE Fails(s)
-    /\ OnlyTask
+    /\ UNCHANGED turn /\ OnlyTask
 \* A broker takes a record if the epoch is the newest. After an abort or a commit the same epoch opens a transaction.
 Write(s) ==
     /\ r[s].pc = "write" /\ r[s].w < 2 /\ tx[MyId(s)].st # "committing"
     /\ IF tx[MyId(s)].ep # r[s].ep THEN Fails(s)
          ELSE /\ tx' = [tx EXCEPT ![MyId(s)].st = "ongoing", ![MyId(s)].recs = @ \cup {<<r[s].b, r[s].w + 1>>}]
               /\ r' = [r EXCEPT ![s].w = @ + 1]
-    /\ OnlyTask
+    /\ UNCHANGED turn /\ OnlyTask
 \* After the flush: the open transaction is still the attempt's own. The first attempt that tells the driver counts.
 Prepared(s) ==
     /\ r[s].pc = "write" /\ r[s].w >= (IF On("flush") THEN 2 ELSE 1)
@@ -161,15 +164,15 @@ Prepared(s) ==
          THEN /\ d' = [k \in Drivers |-> IF k \in told THEN [d[k] EXCEPT !.msg[r[s].t] = <<i[2], tx[i].ep>>] ELSE d[k]]
               /\ r' = [r EXCEPT ![s] = Idle] /\ UNCHANGED tx
          ELSE Fails(s) /\ UNCHANGED d
-    /\ UNCHANGED <<out, driver, fin, led, off, ckpt, faults, late, said>>
+    /\ UNCHANGED <<turn, out, driver, fin, led, off, ckpt, faults, late, said>>
 \* A worker dies. Where no driver waits for the attempt, this is no fault.
 Killed(s) ==
     /\ r[s].pc # "idle" /\ r' = [r EXCEPT ![s] = Idle]
     /\ IF \E k \in Drivers : d[k].ep = r[s].by /\ d[k].pc = "run" THEN Fault ELSE UNCHANGED faults
-    /\ UNCHANGED <<tx, out, driver, fin, led, off, ckpt, d, late, said>>
+    /\ UNCHANGED <<tx, turn, out, driver, fin, led, off, ckpt, d, late, said>>
 
 (************************************************* the driver: begin *************************************************)
-Step(k, from) == d[k].pc = from /\ UNCHANGED <<ckpt, faults, late>>
+Step(k, from) == d[k].pc = from /\ UNCHANGED <<turn, ckpt, faults, late>>
 To(k, pc) == d' = [d EXCEPT ![k].pc = pc]
 Stop(k) == d' = [d EXCEPT ![k] = Off]
 Current(k) == driver.ep = d[k].ep
@@ -291,7 +294,7 @@ Checkpoint(k) ==
     /\ IF ckpt = d[k].b - 1 THEN ckpt' = d[k].b ELSE UNCHANGED ckpt
     /\ d' = [d EXCEPT ![k] = IF ckpt = d[k].b - 1 /\ d[k].b < Batches
                                THEN [Off EXCEPT !.pc = "begin", !.b = d[k].b + 1] ELSE Off]
-    /\ UNCHANGED <<tx, out, driver, fin, led, off, r, faults, late, said>>
+    /\ UNCHANGED <<tx, turn, out, driver, fin, led, off, r, faults, late, said>>
 \* A task has failed for good; without a fault all of them do when another driver has begun. Then the driver takes the
 \* next epoch of its id, if nobody else has, and aborts the transactions.
 TasksFail(k) == Step(k, "run") /\ ~Current(k) /\ To(k, "giveUp") /\ OnlyDriver
@@ -311,12 +314,12 @@ DriverActs(k) == \/ ListOld(k) \/ InitDriver(k) \/ InitFinished(k) \/ ReadLedger
                  \/ CheckCurrent(k) \/ AbortNext(k) \/ Begun(k) \/ CommitReplay(k) \/ BeginDecision(k) \/ Decide(k)
                  \/ Ended(k) \/ CloseFinished(k) \/ CloseList(k) \/ Checkpoint(k) \/ TasksFail(k) \/ GiveUpBatch(k)
                  \/ GivenUp(k)
-TaskActs(s) == Claim(s) \/ (~On("look") /\ Stall(s)) \/ Initialise(s) \/ CheckAgain(s) \/ Write(s) \/ Prepared(s)
+TaskActs(s) == Claim(s) \/ Initialise(s) \/ CheckAgain(s) \/ Write(s) \/ Prepared(s)
 Launches(k, t) == Launch(k, t) \/ WriteAll(k, t)
 \* When the faults have stopped, every batch becomes visible, or the query has stopped with LostTransactionsError.
 Settled == \/ ckpt = Batches /\ \A x \in DOMAIN out : out[x] >= 1
-           \/ late # "no" /\ \E k \in Drivers : d[k].pc = "lost"
-FaultsStop == faults > 0 /\ faults' = 0 /\ UNCHANGED <<tx, out, driver, fin, led, off, ckpt, d, r, late, said>>
+           \/ late /\ \E k \in Drivers : d[k].pc = "lost"
+FaultsStop == faults > 0 /\ faults' = 0 /\ UNCHANGED <<tx, turn, out, driver, fin, led, off, ckpt, d, r, late, said>>
 \* TLC calls it a deadlock when nothing can happen. Here that is an error unless the query has settled.
 Rest == Settled /\ UNCHANGED vars
 Next == \/ FaultsStop \/ Rest
@@ -327,8 +330,8 @@ Spec == /\ Init /\ [][Next]_vars
         /\ \A k \in Drivers : WF_vars(DriverActs(k)) /\ WF_vars(Start(k)) /\ \A t \in Tasks : WF_vars(Launches(k, t))
         /\ \A s \in Slots : WF_vars(TaskActs(s))
         /\ \A i \in Ids : WF_vars(WriteMarkers(i))
-\* No record is visible twice. (With replay, a stalled attempt may hit what is committed and not recorded as finished.)
-NoDuplicate == late = "stall" \/ \A x \in DOMAIN out : out[x] <= 1
+\* No record is visible twice.
+NoDuplicate == \A x \in DOMAIN out : out[x] <= 1
 \* No record of a batch without a decision is visible.
 OnlyDecided == \A x \in DOMAIN out : out[x] > 0 => x[1] <= led.b
 \* All records of a finished decision, and of every earlier one, are visible; so are those of Spark's checkpoint.
@@ -338,10 +341,10 @@ CheckpointIsFinished == ckpt = led.b => ~Unfinished
 \* The group's offset is that of the last decision, never ahead of it, never behind.
 OffsetsMatch == off = led.b
 \* A transaction of a decision that is not finished exists, unless the coordinator timed it out.
-DecidedStays == late # "no" \/ \A t \in Tasks : Unfinished /\ led.txs[t] # Nothing => Exists(t, led.txs[t])
+DecidedStays == late \/ \A t \in Tasks : Unfinished /\ led.txs[t] # Nothing => Exists(t, led.txs[t])
 \* Nobody is told that records are lost which are not.
-LossIsReal == said => late # "no"
-\* An id is free for each attempt; the code goes on counting, the model ends at the last of Attempts.
-AttemptsSuffice == \A s \in Slots : r[s].pc = "choose" => Free(s) # {}
+LossIsReal == said => late
+\* An id is free for each attempt.
+TurnsSuffice == \A s \in Slots : r[s].pc = "choose" => Free(r[s].t) # {}
 Liveness == <>[]Settled
 ================================================================================

@@ -2,7 +2,7 @@
 (* Traces of the simulator: can ExactlyOnceSink do these actions, in this order?
 
    SinkTraces is written by the test. Each event names its action and what the simulator saw of it: the driver k, the
-   task t, the attempt's number n and its place s. An action that nobody sees may happen between any two events, if its
+   task t, the turn n of an attempt and its place s. An action that nobody sees may happen between any two events, if its
    driver has work to do. TLC tries all of that; a trace is accepted if it reaches the end of the trace in one of them. *)
 EXTENDS ExactlyOnceSink, SinkTraces, Sequences
 
@@ -12,7 +12,7 @@ all == <<vars, n, l>>
 E == Traces[n][l]
 TracePlace(S) == E.s
 TraceFirst == Drivers
-TraceLater == Attempts
+TraceGiven(t) == Turns
 TraceNextToEnd(S) == S
 TraceHasRows(k, t) == t <= Rows[n][k][d[k].b]
 
@@ -21,7 +21,7 @@ Seen(e) ==
     \/ e.a = "Start" /\ Start(e.k) /\ d'[e.k].b = e.b
     \/ e.a = "InitDriver" /\ InitDriver(e.k)
     \/ e.a = "InitFinished" /\ InitFinished(e.k)
-    \/ e.a = "Launch" /\ Launch(e.k, e.t) /\ r'[e.s].a = e.n
+    \/ e.a = "Launch" /\ Launch(e.k, e.t) /\ r'[e.s].pc = "choose"
     \/ e.a = "Stall" /\ Stall(e.s) /\ r'[e.s].a = e.n
     \/ e.a = "Initialise" /\ Initialise(e.s)
     \/ e.a = "CheckAgain" /\ CheckAgain(e.s)

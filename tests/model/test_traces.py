@@ -42,7 +42,6 @@ def refused(folder: Path, given: Sequence[Trace]) -> dict[int, str]:
     events = [event for one in actions for event in one]
     numbers = {
         "Tasks": range(1, 1 + max(tasks for one in given for _, __, tasks in one["rows"])),
-        "Attempts": range(2 + max(event.get("n", 0) for event in events)),
         "Drivers": range(1, drivers + 1),
         "Slots": range(1, 1 + max(event.get("s", 1) for event in events)),
     }

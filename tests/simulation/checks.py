@@ -125,8 +125,8 @@ class Checks(Watch):
         for tp, entry in entries.items():
             name = f"{tp[0]}-{tp[1]}"
             self._world.tell("group", f"commits {name}@{entry.offset}")
-            # What times out or is overtaken after the decision about it is lost until its batch is replayed; Kafka has
-            # no request that decides and commits at once.
+            # What times out after the decision about it is lost until its batch is replayed; Kafka has no request that
+            # decides and commits at once.
             written = max(durable.get(tp, 0), self._output.reached.get(tp, 0))
             if entry.offset > written and not self._lost_transactions:
                 self._verdict.problems.append(
@@ -189,9 +189,8 @@ class Checks(Watch):
 
     @property
     def _lost_transactions(self) -> set[str]:
-        """The ids of transactions that may be gone after the decision about them: see `Scenario`."""
-        transactions = self._parts.transactions
-        return transactions.timed_out | transactions.overtaken
+        """The ids of transactions that may be gone after the decision about them."""
+        return self._parts.transactions.timed_out
 
     def is_done(self) -> bool:
         """Return whether everything is committed, and nothing is open."""

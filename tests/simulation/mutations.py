@@ -271,6 +271,13 @@ def _late_is_nothing(right: Any) -> Any:
     return collect
 
 
+def _first_id(_: Any) -> Any:
+    async def next_id(client: Any, task: prepare.SinkTask, epoch: Any, deadline: Any) -> str:
+        return task.transactional_id(0)
+
+    return next_id
+
+
 def _unchecked(right: Any) -> Any:
     async def check(*_: Any) -> None:
         pass
@@ -292,8 +299,8 @@ _OF_SINK: Sequence[tuple[str, tuple[Any, str], Callable[[Any], Any]]] = (
     ("do not look whether the transactions are open", (TwoPhaseCommit, "_check_open"), _as_if_open),
     ("leave undecided transactions open", (TwoPhaseCommit, "_abort"), _nothing_aborted),
     ("abort without a fence", (TwoPhaseCommit, "_abort_one"), _abort_without_a_fence),
-    ("write in a batch that has ended", (prepare, "_check_undecided"), lambda _: lambda settings, task, epoch: None),
-    ("take the id of another attempt", (prepare, "_free_attempt"), lambda _: lambda settings, task: task),
+    ("write in a batch that has ended", (prepare, "_check_undecided"), _unchecked),
+    ("take the id of another attempt", (prepare, "_next_id"), _first_id),
     ("prepare before the flush", (Sender, "flush"), lambda _: lambda self: None),
     (
         "do not look what other members have read",
@@ -389,19 +396,19 @@ FOUND_BY = {
     "begin new partitions at their end": 0,
     "stop without leaving": 0,
     "commit partitions of other members": 1,
-    "commit the records before the decision": 145,
-    "begin with an empty ledger": 33,
-    "take each decision for finished": 536,
-    "take no batch for a replay": 33,
-    "leave undecided transactions open": 57,
-    "abort without a fence": 2042,
-    "write in a batch that has ended": 896,
+    "commit the records before the decision": 146,
+    "begin with an empty ledger": 151,
+    "take each decision for finished": 202,
+    "take no batch for a replay": 57,
+    "leave undecided transactions open": 121,
+    "abort without a fence": 2066,
+    "write in a batch that has ended": 884,
     "take the id of another attempt": 344,
     "prepare before the flush": 5,
-    "take what comes late for no new data": 140,
+    "take what comes late for no new data": 1508,
     "do not commit again after the epoch has risen": 776,
     "join again with another instance id": 19,
-    "commit offsets in a transaction before the decision": 142,
+    "commit offsets in a transaction before the decision": 146,
     "decide in a new epoch": 368,
     "do not look whether the transactions are open": 2912,
     "do not look what other members have read": 50,

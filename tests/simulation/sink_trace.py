@@ -46,14 +46,13 @@ class _Attempt:
 
     Attributes:
         launched: Where its launch is in the trace; it counts once the attempt has asked for the driver's epoch.
-        chosen: Where the last look for a free id is.
+        chosen: Where it has taken its last turn.
         described: Where its last look at its own transaction is.
     """
 
     slot: int
     driver: int
     task: int
-    number: int
     launched: int
     chosen: int = -1
     described: int = -1
@@ -123,9 +122,9 @@ class Trace(JobsWatch, TransactionsWatch):
             self.unsuitable = f"driver {driver} begins batch {batch} after {self._began[driver]}"
         self._began[driver] = batch
 
-    def launched(self, driver: int, worker: Process, task: int, number: int) -> None:
+    def launched(self, driver: int, worker: Process, task: int) -> None:
         self._events.append([])
-        attempt = _Attempt(len(self._attempts) + 1, driver, task + 1, number, len(self._events) - 1)
+        attempt = _Attempt(len(self._attempts) + 1, driver, task + 1, len(self._events) - 1)
         self._attempts.append(attempt)
         self._working[worker] = attempt
 
@@ -180,7 +179,12 @@ class Trace(JobsWatch, TransactionsWatch):
             self._init_of_driver(driver, request, name, before)
         elif driver is not None:
             self._aborts(driver, name)
-        elif (attempt := self._working.get(client)) is not None and (task := _task_of(name)) is not None:
+        elif (attempt := self._working.get(client)) is None:
+            return
+        elif name.endswith("-turn"):
+            self._events.append([])
+            attempt.chosen = len(self._events) - 1
+        elif (task := _task_of(name)) is not None:
             if not attempt.initialised:
                 self._events[attempt.chosen].append({"a": "Stall", "s": attempt.slot, "n": task[1]})
                 self._tell("Initialise", s=attempt.slot)
@@ -271,14 +275,12 @@ class Trace(JobsWatch, TransactionsWatch):
             if not attempt.looked:
                 attempt.looked = True
                 self._events[attempt.launched].append(
-                    {"a": "Launch", "k": attempt.driver, "t": attempt.task, "n": attempt.number, "s": attempt.slot}
+                    {"a": "Launch", "k": attempt.driver, "t": attempt.task, "s": attempt.slot}
                 )
             if attempt.initialised and not attempt.wrote:
                 self._tell("CheckAgain", s=attempt.slot)
         else:
             self._events.append([])
-            if not attempt.initialised:
-                attempt.chosen = len(self._events) - 1
             attempt.described = len(self._events) - 1
 
     def marked(self, name: str, *, commit: bool) -> None:
@@ -311,7 +313,7 @@ def _name(request: Any) -> str:
 
 
 def _task_of(name: str) -> tuple[int, int] | None:
-    """Return the task and the attempt's number of a transactional id; None: it is not a task's."""
+    """Return the task and the turn of a transactional id; None: it is not a task's."""
     found = re.fullmatch(rf"{_PREFIX}-(\d+)-(\d+)", name)
     return None if found is None else (int(found[1]) + 1, int(found[2]))
 

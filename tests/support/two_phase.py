@@ -65,9 +65,9 @@ class Sink:
         self._run(check_timeout(cached_client(self.settings), self.prefix, timeout_ms, Deadline(60)))
         return self._run(self._phases().begin(Deadline(seconds), replays=self.replays))
 
-    def task(self, epoch: DriverEpoch, batch: int, number: int, attempt: int = 0) -> Prepared:
+    def task(self, epoch: DriverEpoch, batch: int, number: int) -> Prepared:
         """What Spark runs as one task."""
-        task = SinkTask(self.prefix, self.query, batch, number, attempt)
+        task = SinkTask(self.prefix, self.query, batch, number)
         return prepare(self.settings, task, epoch, [as_records(rows(batch, number), self.topic)], self.engine)
 
     def tasks(self, epoch: DriverEpoch, batch: int) -> list[Prepared]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -12,17 +13,23 @@ from kafka_source.errors import (
     FencedError,
     InvalidConfigurationError,
     KafkaGroupError,
+    UnknownOutcomeError,
 )
-from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.produce.delivery import TransactionalDelivery, in_transaction
 from kafka_source.produce.records import Records
 from kafka_source.runtime.failpoints import failpoint
+from kafka_source.runtime.retry import retry
 from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
-from kafka_source.sink.two_phase.open_transactions import EMPTY, ONGOING, describe
-from kafka_source.transactions.open_transaction import OpenTransaction, is_gone
+from kafka_source.sink.two_phase.open_transactions import EMPTY, FENCED_TIMEOUT_MS, ONGOING, describe
+from kafka_source.transactions.open_transaction import OpenTransaction, initialise, is_gone
 
 # How long a task asks the coordinators of its transaction and of its driver's.
 _COORDINATOR_SECONDS = 60.0
+
+IDS_OF_TASK = 7
+"""How many transactional ids the attempts of a task take in turn. It divides the 32,767 epochs of a producer id, so the
+turns go on in order where the next producer id begins with epoch 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +40,22 @@ class SinkTask:
         prefix: The sink's `transactional.id.prefix`.
         query: The id of the query, or of the single write, that the batch belongs to.
         batch: The batch's number in the query.
-        partition: The task's partition number. With the attempt number it makes the transactional id, so the number of
-            ids stays bounded.
-        attempt: The task's attempt number, or a higher one. Each attempt has a transactional id of its own, so the
-            driver can abort the transaction of an attempt that did not count.
+        partition: The task's partition number.
     """
 
     prefix: str
     query: str
     batch: int
     partition: int
-    attempt: int = 0
 
     @property
-    def transactional_id(self) -> str:
-        """The transactional id of this attempt."""
-        return f"{self.prefix}-{self.partition}-{self.attempt}"
+    def turns(self) -> str:
+        """The transactional id whose epochs number the attempts of this task; no transaction of it is ever opened."""
+        return f"{self.prefix}-{self.partition}-turn"
+
+    def transactional_id(self, turn: int) -> str:
+        """Return the transactional id of the attempt with this turn."""
+        return f"{self.prefix}-{self.partition}-{turn % IDS_OF_TASK}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,7 @@ def prepare(
             # Take all rows nevertheless: stateful operators before the sink keep their state only for rows taken.
             pass
         return Prepared(0)
+    client = cached_client(settings)
     delivery: TransactionalDelivery | None = None
     opened: OpenTransaction | None = None
     count = 0
@@ -94,11 +102,9 @@ def prepare(
             if not len(records):
                 continue
             if delivery is None:
-                task = _free_attempt(settings, task)
-                _check_undecided(settings, task, epoch)
-                delivery = in_transaction(settings, task.transactional_id, engine)
-                opened = delivery.transaction or _initialised(settings, task)
-                _check_undecided(settings, task, epoch)
+                name, delivery = _initialised(settings, task, epoch, engine)
+                opened = delivery.transaction or client.run(describe(client, name, _deadline())).transaction
+                client.run(_check_undecided(client, task, epoch, _deadline()))
             delivery.send(records)
             count += len(records)
         if delivery is None or opened is None:
@@ -114,23 +120,49 @@ def prepare(
     return prepared
 
 
-def _free_attempt(settings: Settings, task: SinkTask) -> SinkTask:
-    """Return the task with the lowest attempt number, from its own up, whose id nobody uses.
-
-    Spark counts attempts from 0 again when it runs a stage again. A completed attempt of the first run may count, so
-    its transaction must not be aborted. Nor is an id taken that another attempt has initialised and will write with.
-    """
+def _initialised(
+    settings: Settings, task: SinkTask, epoch: DriverEpoch, engine: str
+) -> tuple[str, TransactionalDelivery]:
+    """Return a transactional id of this attempt alone, and a delivery in its next transaction."""
     client = cached_client(settings)
+
+    def attempt() -> tuple[str, TransactionalDelivery]:
+        name = client.run(_next_id(client, task, epoch, _deadline()))
+        return name, in_transaction(settings, name, engine)
+
+    # What a request without an answer initialises is not this attempt's any more: it takes another turn.
+    return retry(attempt, client.settings.retry, on=UnknownOutcomeError, deadline=_deadline())
+
+
+async def _next_id(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, deadline: Deadline) -> str:
+    """Take turns until there is one whose id nobody uses, and return this id.
+
+    InitProducerId ends the transaction of whoever has the id, and cannot be told which one it may end. But it numbers
+    those who send it: of an id that never has a transaction each of them gets an epoch of its own. So attempts that
+    look at the same moment, also those of a stage that runs again, whose numbers Spark counts from 0 again, get
+    different ids.
+
+    Raises:
+        FencedError: The batch has ended. Its transactions may be committed and not recorded as finished; they look
+            free then.
+    """
     while True:
-        try:
-            found = client.run(describe(client, task.transactional_id, Deadline(_COORDINATOR_SECONDS)))
-        except KafkaGroupError as error:
-            if is_gone(error):  # This id was never used.
-                return task
-            raise
-        if not found.is_in_use:
-            return task
-        task = replace(task, attempt=task.attempt + 1)
+        turn = await initialise(client, task.turns, FENCED_TIMEOUT_MS, deadline)
+        name = task.transactional_id(turn.epoch)
+        _, is_free = await asyncio.gather(
+            _check_undecided(client, task, epoch, deadline), _is_free(client, name, deadline)
+        )
+        if is_free:
+            return name
+
+
+async def _is_free(client: KafkaClient, transactional_id: str, deadline: Deadline) -> bool:
+    try:
+        return not (await describe(client, transactional_id, deadline)).is_in_use
+    except KafkaGroupError as error:
+        if is_gone(error):  # This id was never used.
+            return True
+        raise
 
 
 def _has_to_write(settings: Settings, task: SinkTask, epoch: DriverEpoch) -> bool:
@@ -139,7 +171,7 @@ def _has_to_write(settings: Settings, task: SinkTask, epoch: DriverEpoch) -> boo
         return not epoch.covers(task.query, task.batch)
     if (epoch.last.query, epoch.last.batch) != (task.query, task.batch):
         client = cached_client(settings)
-        raise client.run(TwoPhaseCommit(client, task.prefix).lost_transactions(epoch, Deadline(_COORDINATOR_SECONDS)))
+        raise client.run(TwoPhaseCommit(client, task.prefix).lost_transactions(epoch, _deadline()))
     return epoch.has_lost(task.partition)
 
 
@@ -163,50 +195,41 @@ def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
     )
 
 
-def _initialised(settings: Settings, task: SinkTask) -> OpenTransaction:
-    """Return the transaction that the engine has just initialised, as its coordinator describes it.
-
-    If another process initialises the id in between, the result is that process's transaction. Then the engine is
-    fenced at its first record, and the task fails.
-    """
-    client = cached_client(settings)
-    return client.run(describe(client, task.transactional_id, Deadline(_COORDINATOR_SECONDS))).transaction
-
-
-def _check_undecided(settings: Settings, task: SinkTask, epoch: DriverEpoch) -> None:
+async def _check_undecided(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, deadline: Deadline) -> None:
     """Raise an error if the batch has ended, with a decision or without.
 
-    Spark runs attempts beside the ones that count, and does not wait for their end. Before an attempt initialises its
-    id, this keeps it away from transactions that are decided, in its own batch or in a later one: they may be committed
-    and not recorded as finished, and look free. Afterwards, it finds what changed in between: the driver ends what
-    attempts have initialised before its decision, and does not know of the others.
+    Spark runs attempts beside the ones that count, and does not wait for their end. The driver ends what they have
+    initialised before its decision, and does not know of the others: so an attempt looks again when it has its id.
     """
-    client = cached_client(settings)
-    driver = client.run(describe(client, epoch.driver.transactional_id, Deadline(_COORDINATOR_SECONDS)))
+    driver = await describe(client, epoch.driver.transactional_id, deadline)
     if driver.transaction != epoch.driver or driver.state != EMPTY:
         raise FencedError(
-            f"The task of {task.transactional_id} begins when its batch {task.batch} has ended already: the driver's "
-            f"transactional id {epoch.driver.transactional_id} is in epoch {driver.transaction.epoch} and "
+            f"Task {task.partition} of the sink {task.prefix} begins when its batch {task.batch} has ended already: "
+            f"the driver's transactional id {epoch.driver.transactional_id} is in epoch {driver.transaction.epoch} and "
             f"{driver.state}, and the task belongs to epoch {epoch.driver.epoch}. Nothing of the task is written. If "
             f"another query uses the prefix {task.prefix}, let only one use it."
         )
 
 
+def _deadline() -> Deadline:
+    return Deadline(_COORDINATOR_SECONDS)
+
+
 def _prepared(settings: Settings, task: SinkTask, opened: OpenTransaction, count: int) -> Prepared:
-    client = cached_client(settings)
-    found = client.run(describe(client, task.transactional_id, Deadline(_COORDINATOR_SECONDS)))
+    client, name = cached_client(settings), opened.transactional_id
+    found = client.run(describe(client, name, _deadline()))
     if found.transaction != opened:
         # The acknowledged records were in a transaction that is aborted. The newest one holds the records of another
         # process, perhaps an attempt of this task that Spark has given up and that still runs.
         raise FencedError(
-            f"Another process has initialised {task.transactional_id} while this task wrote: epoch "
+            f"Another process has initialised {name} while this task wrote: epoch "
             f"{found.transaction.epoch} of producer id {found.transaction.producer_id} instead of epoch {opened.epoch} "
             f"of {opened.producer_id}. The records of this task are aborted. Let only one query use the prefix "
             f"{task.prefix}."
         )
     if not found.is_open:
         raise ApplicationRecoverableError(
-            f"The transaction of {task.transactional_id} is {found.state}, not {ONGOING}: another process uses the "
+            f"The transaction of {name} is {found.state}, not {ONGOING}: another process uses the "
             f"prefix {task.prefix}, or the task took longer than kafka.transaction.timeout.ms."
         )
     return Prepared(count, replace(opened, records=count), found.partitions)

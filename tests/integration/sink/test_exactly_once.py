@@ -21,16 +21,17 @@ from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGro
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.produce.delivery import in_transaction
+from kafka_source.produce.delivery import TransactionalDelivery, in_transaction
 from kafka_source.produce.records import Records
 from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.runtime.failpoints import install
 from kafka_source.sink.exactly_once import check_timeout
 from kafka_source.sink.two_phase import ledger, visibility
+from kafka_source.sink.two_phase import prepare as tasks
 from kafka_source.sink.two_phase.committer import PreparedBatch, SourceOffsets, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
 from kafka_source.sink.two_phase.open_transactions import describe
-from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
+from kafka_source.sink.two_phase.prepare import IDS_OF_TASK, Prepared, SinkTask, prepare
 from kafka_source.transactions.offset_transaction import GroupOffsets, add_offsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise
 from kafkagroup.embedded import EmbeddedKafka
@@ -107,7 +108,7 @@ def test_an_attempt_that_did_not_count_is_aborted(kafka: EmbeddedKafka, topic: T
     sink = Sink(kafka.bootstrap_servers, topic("eo-attempts"))
     epoch = sink.begin()
     first = sink.tasks(epoch, 0)
-    again = sink.task(epoch, 0, 1, attempt=1)
+    again = sink.task(epoch, 0, 1)
     sink.decide(epoch, 0, [first[0], again, first[2]])
     assert visible(kafka, sink.topic, 60) == whole(0)
     assert sink.open() == []
@@ -132,8 +133,8 @@ def test_a_speculative_attempt_opens_nothing_after_its_batch(
         slow.flush()
     slow.abort()
     assert sink.open() == []
-    with pytest.raises(FencedError, match=f"{sink.prefix}-0-2"):  # one that begins only now
-        sink.task(epoch, 0, 0, attempt=2)
+    with pytest.raises(FencedError, match="has ended already"):  # one that begins only now
+        sink.task(epoch, 0, 0)
     assert sink.open() == []
     sink.run(0, 1)
     assert visible(kafka, sink.topic, 120) == whole(0, 1)
@@ -142,12 +143,12 @@ def test_a_speculative_attempt_opens_nothing_after_its_batch(
 def test_an_attempt_is_fenced_once_and_not_in_every_batch_from_then_on(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-fenced-once"))
     epoch = sink.begin()
-    in_transaction(sink.settings, f"{sink.prefix}-0-1", "auto")
+    in_transaction(sink.settings, f"{sink.prefix}-9-0", "auto")
     sink.decide(epoch, 0, sink.tasks(epoch, 0))
 
     def loser() -> OpenTransaction:
         client = cached_client(sink.settings)
-        return client.run(describe(client, f"{sink.prefix}-0-1", Deadline(30))).transaction
+        return client.run(describe(client, f"{sink.prefix}-9-0", Deadline(30))).transaction
 
     fenced = loser()
     sink.run(1, 2)
@@ -197,7 +198,7 @@ def test_a_driver_that_was_replaced_leaves_alone_what_the_next_one_has_prepared(
     """It has decided, and is suspended before it fences the earlier attempts of its tasks."""
     sink = Sink(kafka.bootstrap_servers, topic("eo-late"))
     first = sink.begin()
-    prepared = sink.task(first, 0, 0, attempt=1)
+    prepared = sink.task(first, 0, 0)
     assert prepared.transaction is not None
     suspended, resume = threading.Event(), threading.Event()
 
@@ -214,7 +215,7 @@ def test_a_driver_that_was_replaced_leaves_alone_what_the_next_one_has_prepared(
         deciding = pool.submit(late.run, work)
         assert suspended.wait(60)
         second = sink.begin()
-        newer = sink.task(second, 1, 0)  # its id is that of the earlier attempt
+        newer = sink.task(second, 1, 0)
         resume.set()
         with pytest.raises(KafkaGroupError):
             deciding.result(60)
@@ -321,6 +322,34 @@ def test_a_stage_that_runs_again_leaves_alone_what_was_prepared(kafka: EmbeddedK
     assert sink.open() == []
 
 
+@pytest.mark.parametrize("moment", ["sink-decided", "sink-committed"])
+def test_an_attempt_that_stands_still_before_it_initialises_its_id_takes_no_other_attempts(
+    kafka: EmbeddedKafka, topic: Topic, hook: Hook, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Its stage runs again; that attempt is decided, perhaps committed, and the driver dies then."""
+    sink = Sink(kafka.bootstrap_servers, topic("eo-still"), replays=moment == "sink-committed")
+    epoch = sink.begin()
+
+    def die(name: str) -> None:
+        if name == moment:
+            raise KafkaGroupError("The driver dies here.")
+
+    def stand_still(settings: Settings, transactional_id: str, engine: str) -> TransactionalDelivery:
+        monkeypatch.setattr(tasks, "in_transaction", in_transaction)
+        prepared = sink.tasks(epoch, 0)
+        hook(die)
+        with pytest.raises(KafkaGroupError, match="dies here"):
+            sink.decide(epoch, 0, prepared)
+        hook(None)
+        return in_transaction(settings, transactional_id, engine)
+
+    monkeypatch.setattr(tasks, "in_transaction", stand_still)
+    with pytest.raises(FencedError):
+        sink.task(epoch, 0, 0)
+    sink.run(0, 1)  # batch 0 is replayed
+    assert visible(kafka, sink.topic, 120) == whole(0, 1)
+
+
 def test_an_attempt_that_begins_after_its_batch_touches_no_decided_transaction(
     kafka: EmbeddedKafka, topic: Topic, hook: Hook
 ) -> None:
@@ -364,7 +393,7 @@ def test_a_stage_that_runs_again_leaves_alone_what_is_about_to_be_written(kafka:
 def test_a_driver_that_was_replaced_after_its_decision_does_not_say_that_records_are_lost(
     kafka: EmbeddedKafka, topic: Topic, hook: Hook
 ) -> None:
-    """The next driver completes the decision, and its tasks initialise the same transactional ids again."""
+    """The next driver completes the decision, and a later attempt initialises the same transactional id again."""
     sink = Sink(kafka.bootstrap_servers, topic("eo-not-lost"))
     first = sink.begin()
     prepared = sink.task(first, 0, 0)
@@ -382,7 +411,9 @@ def test_a_driver_that_was_replaced_after_its_decision_does_not_say_that_records
         deciding = pool.submit(late.run, TwoPhaseCommit(late, sink.prefix).commit(first, batch, Deadline(60)))
         assert suspended.wait(60)
         second = sink.begin()
-        newer = sink.task(second, 1, 0)
+        newer = [sink.task(second, 1, 0) for _ in range(IDS_OF_TASK)][-1]
+        assert newer.transaction is not None
+        assert newer.transaction.transactional_id == prepared.transaction.transactional_id
         resume.set()
         with pytest.raises(FencedError, match="That driver completes it"):
             deciding.result(60)

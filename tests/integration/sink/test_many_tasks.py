@@ -97,5 +97,24 @@ def test_one_lost_transaction_of_many_tasks_is_repaired(
     assert sink.open() == []
 
 
+def test_the_requests_of_a_restart_are_bounded(
+    kafka: EmbeddedKafka, topic: Callable[..., str], sent: Counter[str]
+) -> None:
+    """All 400 tasks of a batch have prepared when their driver dies."""
+    sink = Sink(kafka.bootstrap_servers, topic("many-open"))
+    epoch, tasks = sink.begin(), 400
+    for number in range(tasks):
+        sink.task(epoch, 0, number)
+    restarts = []
+    for _ in range(2):
+        cached_client(sink.settings).close()
+        sent.clear()
+        sink.begin()
+        restarts.append(sent.total())
+    assert sink.open() == []
+    assert 2 * tasks < restarts[0] < 2 * tasks + 50, sent
+    assert restarts[1] < 50, sent
+
+
 def wrote(prepared: Prepared | None) -> bool:
     return prepared is not None and prepared.transaction is not None

@@ -31,7 +31,7 @@ from kafka_source.errors import (
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.produce.records import Records
 from kafka_source.sink.two_phase.open_transactions import describe
-from kafka_source.sink.two_phase.prepare import SinkTask, prepare
+from kafka_source.sink.two_phase.prepare import IDS_OF_TASK, SinkTask, prepare
 from kafka_source.sink.writer import BatchWriter, batch_writer
 from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafka_source.transactions.transactional_loop import run_transaction
@@ -98,7 +98,7 @@ def test_f2_a_worker_killed_after_its_flush_leaves_nothing_visible(
     process.join(60)
     assert process.exitcode == SIGKILL
     assert [t.transactional_id for t in sink.open()] == [f"{sink.prefix}-1-0"]
-    sink.decide(epoch, 0, [sink.task(epoch, 0, 0), sink.task(epoch, 0, 1, attempt=1), sink.task(epoch, 0, 2)])
+    sink.decide(epoch, 0, [sink.task(epoch, 0, 0), sink.task(epoch, 0, 1), sink.task(epoch, 0, 2)])
     check(kafka, sink, reader, 0)
 
 
@@ -121,7 +121,7 @@ def test_f4_a_worker_that_was_suspended_writes_nothing_when_it_goes_on(
     zombie, _ = start(sink, kafka, epoch, 1, "stop-itself")
     stat = Path(f"/proc/{zombie.pid}/stat")
     wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the worker to be suspended")
-    sink.decide(epoch, 0, [sink.task(epoch, 0, 0), sink.task(epoch, 0, 1, attempt=1), sink.task(epoch, 0, 2)])
+    sink.decide(epoch, 0, [sink.task(epoch, 0, 0), sink.task(epoch, 0, 1), sink.task(epoch, 0, 2)])
     os.kill(zombie.pid, signal.SIGCONT)
     zombie.join(90)
     assert zombie.exitcode == 1  # it failed, with an error of its own
@@ -307,7 +307,7 @@ def test_f42_handles_and_transactional_ids_stay_bounded(
         sink.decide(epoch, batch, prepared)
         if batch == 2:
             before = handles()
-    assert len(ids) == tasks
+    assert len(ids) == IDS_OF_TASK * tasks
     # Producers that were let go close their connections in the background.
     wait_until(lambda: all(now <= then for now, then in zip(handles(), before, strict=True)), f"no more than {before}")
 

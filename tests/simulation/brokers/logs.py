@@ -44,14 +44,11 @@ class Appended:
 
     Attributes:
         state: What has become of its transaction; committed if it has none.
-        is_overtaken: Whether the id of its transaction was initialised after the commit, so that the commit cannot be
-            repeated: whoever has to finish the decision takes the transaction for lost.
     """
 
     producer_id: int
     values: list[bytes]
     state: str = OPEN
-    is_overtaken: bool = False
 
 
 @dataclass

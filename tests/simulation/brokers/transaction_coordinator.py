@@ -35,8 +35,8 @@ from kafka_source.kafka_client.messages.transaction import (
 )
 from tests.simulation.brokers.cluster import Broker, Cluster, Reply
 from tests.simulation.brokers.group_coordinator import GroupCoordinators, Key
-from tests.simulation.brokers.logs import Appended, Logs
-from tests.simulation.world import BEGIN, Event, Process, Task
+from tests.simulation.brokers.logs import Logs
+from tests.simulation.world import BEGIN, Event
 
 _InTransaction = AddOffsetsToTxnRequest | EndTxnRequest | TxnOffsetCommitRequest
 
@@ -61,7 +61,6 @@ class Transaction:
         next_id: The producer id that replaces the present one when the markers are written; -1: none does.
         groups: The groups in the transaction, whose markers are not written yet.
         partitions: The partitions likewise.
-        committed: The record batches of the last transaction, if it was committed.
         started: When it began.
         added: When a broker last had something added to it.
     """
@@ -75,7 +74,6 @@ class Transaction:
     state: str = EMPTY
     groups: set[str] = field(default_factory=set)
     partitions: set[Key] = field(default_factory=set)
-    committed: list[Appended] = field(default_factory=list)
     started: float = 0.0
     added: float = -1.0
     timer: Event | None = None
@@ -97,8 +95,6 @@ class TransactionCoordinators:
     Attributes:
         timed_out: The transactional ids of which a transaction was open for too long.
         seen: What a process that runs no task has last seen of each transactional id: producer id, epoch and state.
-        overtaken: The transactional ids that a task has initialised whose process had looked at an earlier epoch, as
-            tasks can that look at the same moment (InitProducerId is no compare-and-set).
         slow_markers: Whether some markers are written late, and not at once.
         watch: Looks at what they do without a request.
         max_epoch: The highest epoch of a producer id; it is for fences, and no client gets it.
@@ -109,9 +105,6 @@ class TransactionCoordinators:
         self.transactions: dict[str, Transaction] = {}
         self.timed_out: set[str] = set()
         self.seen: dict[str, tuple[int, int, str]] = {}
-        self.overtaken: set[str] = set()
-        # The task that a process ran when it last looked at an id or initialised it, with producer id and epoch.
-        self._looks: dict[tuple[str, Process | None], tuple[Task | None, int, int]] = {}
         self.max_epoch = 32_767
         self.slow_markers = False
         self._producer_ids = itertools.count(1000)
@@ -152,8 +145,6 @@ class TransactionCoordinators:
             if code:
                 self._cluster.errors["InitProducerId", code] += 1
         one = self.transactions.get(name)
-        if one is not None:
-            self._looks[name, self._cluster.client] = self._task, one.producer_id, one.epoch
         given = code == 0 and one is not None
         reply(
             InitProducerIdResponse(
@@ -170,11 +161,6 @@ class TransactionCoordinators:
             timeout = request.transaction_timeout_ms / 1000
             self.transactions[name] = Transaction(next(self._producer_ids), timeout)
             return 0
-        looked = self._looks.get((name, self._cluster.client))
-        if looked is not None and looked[0] is self._task and looked[1:] != (one.producer_id, one.epoch):
-            self.overtaken.add(name)
-            for batch in one.committed if one.state in (PREPARE_COMMIT, COMPLETE_COMMIT) else ():
-                batch.is_overtaken = True
         expected = request.producer_epoch if request.producer_id >= 0 else -1
         is_last_of_before = request.producer_id == one.last_id and self._is_exhausted(expected)
         if request.producer_id not in (-1, one.producer_id) and not is_last_of_before:
@@ -196,17 +182,6 @@ class TransactionCoordinators:
             return int(E.PRODUCER_FENCED)
         one.state, one.timeout = EMPTY, request.transaction_timeout_ms / 1000
         return 0
-
-    @property
-    def _task(self) -> Task | None:
-        """The task whose process asks now."""
-        return None if self._cluster.client is None else self._cluster.client.task
-
-    def _look(self, name: str, one: Transaction | None) -> None:
-        seen = (-1, -1) if one is None else (one.producer_id, one.epoch)
-        self._looks[name, self._cluster.client] = self._task, *seen
-        if self._task is None and one is not None:
-            self.seen[name] = one.producer_id, one.epoch, one.state
 
     def _is_exhausted(self, epoch: int) -> bool:
         return epoch >= self.max_epoch - 1
@@ -361,8 +336,6 @@ class TransactionCoordinators:
 
     def _decide(self, one: Transaction, *, commit: bool) -> None:
         one.state = PREPARE_COMMIT if commit else PREPARE_ABORT
-        logs = (self._cluster.topics[topic].partitions[number].log for topic, number in sorted(one.partitions))
-        one.committed = [batch for log in logs for batch in log.open_batches(one.producer_id)] if commit else []
         if one.timer is not None:
             one.timer.cancel()
         longest = self._world.random.choice((0.02, 0.02, 0.02, 0.3)) if self.slow_markers else 0.02
@@ -410,10 +383,10 @@ class TransactionCoordinators:
         def describe(name: str) -> Any:
             one = self.transactions.get(name)
             code = self._refusal(broker, name, "DescribeTransactions", 0 if one else E.TRANSACTIONAL_ID_NOT_FOUND)
-            if code in (0, E.TRANSACTIONAL_ID_NOT_FOUND):
-                self._look(name, one)
             if code or one is None:
                 return state_type(error_code=int(code), transactional_id=name)
+            if self._cluster.client is None or self._cluster.client.task is None:
+                self.seen[name] = one.producer_id, one.epoch, one.state
             topics: dict[str, list[int]] = {}
             for topic, number in sorted(one.partitions):
                 topics.setdefault(topic, []).append(number)

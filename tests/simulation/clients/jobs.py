@@ -73,8 +73,8 @@ class JobsWatch:
     def batch_begins(self, driver: int, process: Process, number: int, tasks: int) -> None:
         """Hear that a driver begins a batch of so many tasks, with its sink in this process."""
 
-    def launched(self, driver: int, worker: Process, task: int, number: int) -> None:
-        """Hear of an attempt of a task, by its number."""
+    def launched(self, driver: int, worker: Process, task: int) -> None:
+        """Hear of an attempt of a task."""
 
     def taken(self, worker: Process) -> None:
         """Hear that the attempt that a worker has run is the one of its task that counts."""
@@ -187,7 +187,7 @@ class Jobs:
             }
             worker.task = Task(partition, attempt, properties)
             self._world.tell(str(worker), f"runs task {partition} of batch {number}, attempt {attempt}")
-            self._watch.launched(self.run, worker, partition, attempt)
+            self._watch.launched(self.run, worker, partition)
             self._armed[:] = [happens for happens in self._armed if not happens(worker, partition)]
             task.next += 1
             work = _TaskRun(self._world, worker, pickled, bundles[partition], query, f"{self._name} {number}")

@@ -144,22 +144,10 @@ class Output:
         return [] if topic is None else topic.partitions
 
     def _records(self, *, visible: bool) -> Iterable[tuple[str, Range]]:
-        """Yield the records in Kafka in the order of their logs: batch and range.
-
-        Those of a committed transaction that a sink takes for lost do not count as visible where it writes them again.
-        """
-        found = [
-            appended
-            for partition in self._in_kafka
-            for appended in partition.log.batches
-            if appended.state == COMMITTED or not (visible or appended.state == ABORTED)
-        ]
-        again: set[bytes] = set()
-        if visible and any(appended.is_overtaken for appended in found):
-            again.update(value for appended in found if not appended.is_overtaken for value in appended.values)
-        for appended in found:
-            for value in appended.values:
-                if not appended.is_overtaken or value not in again:
+        """Yield the records in Kafka in the order of their logs: batch and range."""
+        for appended in (appended for partition in self._in_kafka for appended in partition.log.batches):
+            if appended.state == COMMITTED or not (visible or appended.state == ABORTED):
+                for value in appended.values:
                     batch, *part = json.loads(value)
                     yield batch, tuple(part)
 
