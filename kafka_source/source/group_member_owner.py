@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -38,6 +39,7 @@ from kafka_source.options.assignment_strategies import REDUNDANT, strategies_of
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry
+from kafka_source.source.late_commits import LateCommits
 from kafka_source.source.owners import CommittingOwner, OwnedPartitions, OwnerEvents, SlotsRemovedError
 from kafka_source.source.positions import Positions
 from kafka_source.transactions.offset_committer import (
@@ -103,6 +105,9 @@ class GroupMemberOwner(CommittingOwner):
         # The join since which the group's offsets were compared; see `OwnedPartitions.joins`.
         self._compared_join = 0
         self._joined = False
+        self._by_tasks = options.commit == "task"
+        self._finished: Mapping[TopicPartition, int] = {}
+        self._late = LateCommits(self._settings.seconds("request.timeout.ms", 30_000))
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
         """Return a block in which the slots rejoin only by its own calls; see `GroupMembership.rebalance_paused`."""
@@ -155,6 +160,7 @@ class GroupMemberOwner(CommittingOwner):
         if not committed and self._membership.rebalance_needed() is not None:
             self._retry_commit_before_rejoin(finished)
         reason = self._membership.rebalance_needed()
+        self._repair_set_back(finished, now=reason is not None)
         if committed or reason is not None:
             self._nothing_in_flight()
         if reason is not None:
@@ -210,6 +216,7 @@ class GroupMemberOwner(CommittingOwner):
         if assignment is not self._assignment:
             joined = owned_by(assignment, all_copies=self._all_copies)
             self._assignment, self._owned = assignment, replace(joined, joins=self._owned.joins + 1)
+            self._late.forget()
             # In each generation anew: another member may have owned the id in between. The id is taken in the
             # background.
             commits = [tp for tp in (*self._owned.slots, *assignment.held) if self._commits_of(tp)]
@@ -240,6 +247,7 @@ class GroupMemberOwner(CommittingOwner):
         was read since the last commit (at least once).
         """
         self._commit_finished(finished)
+        self._repair_set_back(finished, now=True)
 
     def _commit_finished(self, finished: Mapping[TopicPartition, int]) -> bool:
         """Commit what the group does not have yet; return False if another try may commit it."""
@@ -364,7 +372,37 @@ class GroupMemberOwner(CommittingOwner):
             self._committer, self._transactional = None, False
         if not has_looked:
             check_one_topic(offsets)
+        self._late.add(offsets, time.monotonic())
         self._membership.commit(by_slot, has_looked=has_looked)
+
+    def _repair_set_back(self, finished: Mapping[TopicPartition, int], *, now: bool) -> None:
+        """Commit again where a commit without a transaction was handled late, and has set the group back.
+
+        The members' generation is still that of both, and what anybody else has committed is left alone.
+        """
+        if self._transactional or not self._joined:
+            return
+        self.owned()
+        at = time.monotonic()
+        if self._by_tasks and finished != self._finished:
+            # An attempt of a task may outlive its job.
+            self._late.add(self._positions.with_notes(finished), at)
+        self._finished = finished
+        partitions = [tp for tp in self._late.due(math.inf if now else at) if self._commits_of(tp)]
+        if not partitions:
+            return
+        try:
+            again = self._late.set_back(self._membership.committed_entries(partitions, stable=False), finished)
+            if again:
+                log.warning(
+                    "group=%s was set back in %s by a late commit: it is committed again",
+                    self._group.group,
+                    format_partitions(sorted(again)),
+                )
+                self.commit(again)
+            self._late.looked(at)
+        except KafkaGroupError as error:
+            log.warning("looking for late commits group=%s failed, it is tried again: %s", self._group.group, error)
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
         """Set the group's offsets back where this query commits; see `PartitionOwner.rewind_committed`."""

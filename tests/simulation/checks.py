@@ -81,7 +81,7 @@ class Checks(Watch):
         self._parts, self._scenario, self._verdict = parts, parts.scenario, verdict
         self._world, self._cluster, self._output = parts.world, parts.cluster, parts.output
         self.lost_members = 0
-        # The offset from which a late commit has set each partition back, until somebody commits there again.
+        # The offset from which another application's late commit has set a partition back, until a commit there.
         self._set_back: dict[Key, int] = {}
         self._has_set_back = False
         # The instance ids that a killed process has taken, whose JoinGroup was handled after that of its successor.
@@ -136,9 +136,9 @@ class Checks(Watch):
             before = group.offsets.get(tp)
             lost_from = self._output.lost_from.get(tp)
             # A commit without a transaction whose connection was given up may come after the next one, as with all
-            # clients of Kafka. The epoch of a transaction refuses it. Whoever has committed that next one does not see
-            # it, and commits there again when there are new records. The same holds for an attempt of a task that has
-            # outlived its job: it is a member of the generation in which later batches are committed.
+            # clients of Kafka. The epoch of a transaction refuses it. A query looks, and commits there again; other
+            # clients do so when there are new records. The same holds for an attempt of a task that has outlived its
+            # job: it is a member of the generation in which later batches are committed.
             is_late = (self._cluster.handles_late or self._outlives_its_job(self._cluster.client)) and (
                 not self._scenario.transactional or self._cluster.client in self._parts.plain
             )
@@ -146,7 +146,9 @@ class Checks(Watch):
             if before is None or entry.offset >= before.offset:
                 continue
             if is_late:
-                self._set_back[tp], self._has_set_back = reached, True
+                self._has_set_back = True
+                if self._cluster.client in self._parts.plain:
+                    self._set_back[tp] = reached
             elif lost_from is None or entry.offset < lost_from:
                 # Else the group follows a query that has found records lost.
                 self._verdict.problems.append(

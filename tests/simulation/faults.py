@@ -159,7 +159,8 @@ class Faults(Watch):
                 query.armed.append(lambda worker, task: self._read_by_another(query, how))
             case "lose once":
                 about = SyncGroupRequest if self._scenario.strategy != CONSUMER else ConsumerGroupHeartbeatRequest
-                self._cluster.lose_once((InitProducerIdRequest if how < 0.5 else about).API_KEY)
+                commits = InitProducerIdRequest if self._scenario.transactional else OffsetCommitRequest
+                self._cluster.lose_once((commits if how < 0.5 else about).API_KEY)
             case "return in rebalance":
                 # Somebody notices the partition, and the others wait for the static members that are away.
                 query.kill(how * 8)

@@ -370,6 +370,11 @@ MUTATIONS = (
     Mutation(
         "commit partitions of other members", (group_member_owner.GroupMemberOwner, "_not_committed"), _commit_all
     ),
+    Mutation(
+        "leave a group that a late commit has set back",
+        (group_member_owner.GroupMemberOwner, "_repair_set_back"),
+        lambda _: lambda self, finished, *, now: None,
+    ),
     Mutation("keep no slots for the tasks of a batch", (batch, "start_keeper"), lambda _: lambda *_: None),
     Mutation("join again with another instance id", (model.GroupSettings, "instance_id"), _fresh_instance_ids),
     *(Mutation(*one, of_sink=True) for one in _OF_SINK),
@@ -410,8 +415,9 @@ FOUND_BY = {
     "join again with another instance id": 19,
     "commit offsets in a transaction before the decision": 146,
     "decide in a new epoch": 368,
-    "do not look whether the transactions are open": 2912,
+    "do not look whether the transactions are open": 2072,
     "do not look what other members have read": 50,
     "record as finished what is not visible": 30,
+    "leave a group that a late commit has set back": 746,
 }
 """A seed that finds each of the mutations that are found; below 300 it is the first one."""

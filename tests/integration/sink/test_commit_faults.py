@@ -21,12 +21,14 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import RetriableError, UnknownOutcomeError, UnknownTopicError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import group_settings, subscription_of
+from kafka_source.group.requests import commit_offsets
 from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, cached_client
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.sink.two_phase.open_transactions import Described, describe
 from kafka_source.source.group_member_owner import GroupMemberOwner
+from kafka_source.source.owners import OwnedPartitions
 from kafka_source.source.positions import Positions
 from kafka_source.transactions import offset_transaction
 from kafka_source.transactions.offset_committer import TransactionalCommitter
@@ -454,6 +456,61 @@ def test_a_commit_of_where_reading_starts_that_is_handled_late_sets_nothing_back
             again.sendall(struct.pack(">i", len(late[0])) + late[0])
             assert len(again.recv(4)) == 4
         assert {entry.offset for entry in owner.committed(partitions).values()} == {5}
+
+
+@pytest.mark.parametrize("commit", ["batch", "task"])
+def test_a_commit_without_a_transaction_that_is_handled_late_is_undone_and_nothing_else(
+    behind: Behind, group: str, commit: str
+) -> None:
+    """Its connection is lost, or an attempt of a task outlives its job."""
+    late: list[bytes] = []
+
+    def hook(frame: Frame) -> Iterable[bytes]:
+        if frame.api_key == OFFSET_COMMIT and not late:
+            late.append(frame.payload)
+            raise CutConnection
+        return [frame.payload]
+
+    def handle_late() -> None:
+        with socket.create_connection(("127.0.0.1", behind.kafka.port(1)), 30) as again:
+            again.sendall(struct.pack(">i", len(late[0])) + late[0])
+            assert len(again.recv(4)) == 4
+
+    name = behind.kafka.create_topic(f"{group}-topic", PARTITIONS)
+    partitions = everything(name, PARTITIONS)
+    options = _reads(behind.kafka, group, name, commit=commit, transactional="false")
+    settings = group_settings(options, partitions=PARTITIONS, stream=True)
+    positions = Positions()
+    positions.learn(StreamOffset(stream="a-stream"))
+    owner = GroupMemberOwner(
+        options, subscription_of(options), settings, commits=commit == "batch", positions=positions
+    )
+    with closing(owner):
+
+        def finish(offset: int) -> OwnedPartitions:
+            if commit == "task":
+                owner.commit(dict.fromkeys(partitions, offset))  # as a task does
+            return owner.commit_and_rejoin(dict.fromkeys(partitions, offset))
+
+        def has() -> set[int]:
+            return {entry.offset for entry in owner.committed(partitions).values()}
+
+        owner.commit_and_rejoin({})
+        behind.proxy.on_request = hook
+        finish(5)
+        assert late
+        finish(9)
+        handle_late()
+        assert 5 in has()
+        wait_until(lambda: owner.commit_and_rejoin(dict.fromkeys(partitions, 9)) and has() == {9}, "the repair")
+        # What a tool or another application commits has another note.
+        member = owner.credentials(0)
+        assert member is not None
+        client = cached_client(options.settings)
+        client.run(commit_offsets(client, member, dict.fromkeys(partitions, 5), Deadline(30)))
+        time.sleep(1.1)  # the pause between two looks
+        owner.commit_and_rejoin(dict.fromkeys(partitions, 9))
+        assert has() == {5}
 
 
 @pytest.mark.long

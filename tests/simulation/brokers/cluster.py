@@ -273,7 +273,7 @@ class Broker:
         cluster.requests[_NAMES[key]] += 1
         if cluster.loses_once(request, None):
             link.cut()
-            if isinstance(request, InitProducerIdRequest):
+            if isinstance(request, InitProducerIdRequest | OffsetCommitRequest):
                 link.handle_late(data)
             return
         cluster.handles_late, cluster.client, cluster.version = late, link.process, version
@@ -471,8 +471,8 @@ class Cluster:
     def lose_once(self, api_key: int) -> None:
         """Lose one request or answer at the moment in which it matters most.
 
-        A SyncGroup is lost that brings the assignment; an InitProducerId, which is handled later, when the client has
-        sent it again over another connection; the answer to a heartbeat that raises a member's epoch.
+        A SyncGroup is lost that brings the assignment; an InitProducerId or an OffsetCommit, which is handled later,
+        when the client has sent it again over another connection; the answer to a heartbeat that raises an epoch.
         """
         self._loses_once = api_key
 
@@ -482,7 +482,7 @@ class Cluster:
             return False
         if isinstance(request, SyncGroupRequest):
             lost = response is None and bool(request.assignments)
-        elif isinstance(request, InitProducerIdRequest):
+        elif isinstance(request, InitProducerIdRequest | OffsetCommitRequest):
             lost = response is None
         else:
             lost = response is not None and 0 < request.member_epoch < response.member_epoch

@@ -1,0 +1,66 @@
+"""Commits without a transaction that may be handled late, after the next one: they set the group back.
+
+OffsetCommit names the member and its generation, and not the offset that it expects to replace. So a coordinator takes
+a request of a connection that was given up, or of an attempt of a task that its job has not waited for, as long as the
+generation lasts. A transaction refuses it by its epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from assignors.model import TopicPartition
+from kafka_source.model.commits import CommitOffset
+
+# While such a commit may be on its way, the pause between two looks at what the group has.
+_PAUSE_SECONDS = 1.0
+
+
+class LateCommits:
+    """The entries that may still come to the group, in one generation of its members.
+
+    Args:
+        patience: For how many seconds a request may be on its way: `request.timeout.ms`.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._commits: list[tuple[float, Mapping[TopicPartition, CommitOffset]]] = []
+        self._next_look = 0.0
+
+    def add(self, entries: Mapping[TopicPartition, CommitOffset], at: float) -> None:
+        """Note a commit at this time, in seconds."""
+        self._commits.append((at + self._patience, entries))
+
+    def forget(self) -> None:
+        """Forget all: a coordinator refuses them in the next generation."""
+        self._commits.clear()
+
+    def due(self, at: float) -> set[TopicPartition]:
+        """Return the partitions to look at, at this time."""
+        return {tp for _, entries in self._commits for tp in entries} if at >= self._next_look else set()
+
+    def looked(self, at: float) -> None:
+        """Note that the partitions are as they should be. The last look is when no request is on its way any more."""
+        self._next_look = at + _PAUSE_SECONDS
+        self._commits = [(until, entries) for until, entries in self._commits if until > at]
+
+    def set_back(
+        self, committed: Mapping[TopicPartition, CommitOffset], done: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return the offsets to commit again: the group has exactly the entry of such a commit, and had a later one.
+
+        What a rewind, a tool or another member has committed has another note or another offset, and stays.
+
+        Args:
+            committed: What the group has.
+            done: What was committed last of the partitions.
+        """
+        return {
+            tp: done[tp] for tp, entry in committed.items() if entry.offset < done.get(tp, 0) and self._has(tp, entry)
+        }
+
+    def _has(self, tp: TopicPartition, entry: CommitOffset) -> bool:
+        """Return whether an entry is one of these; without a note it could be anybody's."""
+        own = (one[tp] for _, one in self._commits if tp in one)
+        return bool(entry.metadata) and any((e.offset, e.metadata) == (entry.offset, entry.metadata) for e in own)

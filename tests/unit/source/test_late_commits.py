@@ -1,0 +1,42 @@
+"""Which of the group's offsets are committed again after a commit that may have been handled late."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assignors.model import TopicPartition
+from kafka_source.model.commits import CommitOffset
+from kafka_source.source.late_commits import LateCommits
+
+TP = TopicPartition("orders", 0)
+ENTRIES = st.builds(CommitOffset, st.integers(0, 4), metadata=st.sampled_from(["", "a", "a rewound", "b"]))
+
+
+@given(st.lists(ENTRIES, max_size=3), ENTRIES, st.integers(0, 4))
+def test_only_an_entry_of_an_own_commit_is_replaced_and_only_by_a_later_one(
+    late: list[CommitOffset], has: CommitOffset, done: int
+) -> None:
+    commits = LateCommits(30)
+    for entry in late:
+        commits.add({TP: entry}, 0)
+    again = commits.set_back({TP: has}, {TP: done})
+    assert again == ({TP: done} if has in late and has.metadata and has.offset < done else {})
+
+
+def test_partitions_are_looked_at_until_no_request_is_on_its_way_and_once_more_then() -> None:
+    commits, looks = LateCommits(30), []
+    commits.add({TP: CommitOffset(5, metadata="a")}, 0)
+    for at in range(80):
+        if commits.due(at / 2):
+            looks.append(at / 2)
+            commits.looked(at / 2)
+    assert looks == list(range(31))
+
+
+def test_a_new_generation_forgets_the_commits_of_the_one_before() -> None:
+    commits = LateCommits(30)
+    commits.add({TP: CommitOffset(5, metadata="a")}, 0)
+    assert commits.due(1)
+    commits.forget()
+    assert not commits.due(1)
