@@ -27,6 +27,8 @@ Event = Literal[
 # Of the batch that is under way when the event comes: nothing is planned; it is planned; its tasks have read; its rows
 # are written; it is in Spark's commit log, and the source does not know that yet.
 Moment = Literal["idle", "planned", "read", "written", "durable"]
+# Of a rewind, from the batch that is under way when it comes.
+Target = Literal["before", "inside", "behind"]
 
 ROWS_PER_TRIGGER = 5
 
@@ -38,6 +40,8 @@ class Draw:
     Attributes:
         stopped: The event comes while the query is stopped, where it could also come while it runs.
         limited: `maxOffsetsPerTrigger` makes the query read in several batches.
+        target: Where a rewind goes.
+        with_other: After the event another query of the group, with a new checkpoint, reads while this one is stopped.
     """
 
     commit: Commit
@@ -50,10 +54,19 @@ class Draw:
     moment: Moment
     stopped: bool
     limited: bool
+    target: Target
+    with_other: bool
 
     @property
     def is_member(self) -> bool:
         return self.membership in ("static", "dynamic")
+
+    @property
+    def has_other(self) -> bool:
+        """Whether another query can read: nothing is lost for it, and no static member keeps its partitions."""
+        events = ("restart", "kill", "rewind", "partition added", "topic created again")
+        is_alone = self.stopped or self.event in ("restart", "kill")
+        return self.with_other and is_alone and self.is_stream and self.membership == "dynamic" and self.event in events
 
     @property
     def is_stream(self) -> bool:
@@ -76,9 +89,11 @@ class Draw:
             "written": "when a batch of the new records is written",
             "durable": "when a batch of the new records is in Spark's commit log",
         }
+        other = ", and another query reads before it starts again" if self.has_other else ""
+        where = f" to {self.target} it" if self.event == "rewind" else ""
         return (
             f"{self.kind}: commit={self.commit} failOnDataLoss={fails} start={self.start} strategy={self.strategy} "
-            f"membership={self.membership},{many} then {self.event!r} {moments[self.moment]}, {when}"
+            f"membership={self.membership},{many} then {self.event!r}{where} {moments[self.moment]}, {when}{other}"
         )
 
 
@@ -103,6 +118,8 @@ def draw_of(seed: int, **fixed: object) -> Draw:
             "moment": rng.choice(get_args(Moment)),
             "stopped": rng.random() < 0.5,
             "limited": rng.random() < 0.5,
+            "with_other": random.Random(f"other {seed}").random() < 0.5,
+            "target": random.Random(f"target {seed}").choice(get_args(Target)),
         }
         draw = Draw(**{**values, **fixed})  # type: ignore[arg-type]
         if not refused(draw) or rng.random() < 0.03:

@@ -120,6 +120,8 @@ class _Play:
                 world.write("second")
                 self._guarded(lambda: self._query.go_to(draw.moment))
                 self._event()
+            if draw.has_other:
+                self._read_by_other()
             self._settle("first", "second", "event")
             self._release_member()
             world.write("third")
@@ -260,6 +262,18 @@ class _Play:
                 self._removed -= query.counts()
             elif draw.commit == "sink":
                 self._removed = Counter()
+
+    def _read_by_other(self) -> None:
+        """Let another query read until there is nothing new, while the query is stopped."""
+        self._query.stop()
+        self._other = other = self._open(self._world, replace(self._draw, kind="available-now"), "b")
+        try:
+            other.poll()
+        except OptionError:
+            # The JSON of its start does not name the partition that was added.
+            assert (self._draw.event, self._draw.start) == ("partition added", "json")
+        finally:
+            other.stop()
 
     def _rewind(self) -> None:
         draw, world, query = self._draw, self._world, self._query

@@ -18,7 +18,7 @@ from kafka_source.source.batch import BatchReader
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.pairs.draws import Draw
-from tests.pairs.model import BEYOND, COMMITTED, FIRST_TIMESTAMP, REWOUND, T2, TIMESTAMP, TRUNCATED, Record, written
+from tests.pairs.model import BEYOND, COMMITTED, FIRST_TIMESTAMP, T2, TARGETS, TIMESTAMP, TRUNCATED, Record, written
 from tests.pairs.queries import Names
 from tests.support.records import create_again
 from tests.support.waiting import wait_until
@@ -117,7 +117,7 @@ class World:
 
     @property
     def rewound(self) -> dict[TopicPartition, int]:
-        return {TopicPartition(self.names.topic("t"), n): REWOUND for n in range(_T)}
+        return {TopicPartition(self.names.topic("t"), n): TARGETS[self._draw.target] for n in range(_T)}
 
     def _rewind(self, offsets: Mapping[TopicPartition, int], *, checkpoints_follow: bool) -> None:
         self.wait_until_empty()
