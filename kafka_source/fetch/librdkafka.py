@@ -33,7 +33,7 @@ from kafka_source.fetch.librdkafka_meter import WireMeter
 from kafka_source.kafka_client import Deadline, Snapshot, cached_client
 from kafka_source.model.arrow_schema import arrow_schema
 from kafka_source.model.identity import MOVED_FROM, check_same_cluster, describe_recreated, is_recreated
-from kafka_source.model.record_columns import Column
+from kafka_source.model.record_columns import TOO_LARGE, Column
 from kafka_source.model.stream_offset import Range
 from kafka_source.runtime.process_cache import ProcessCache
 
@@ -88,7 +88,7 @@ def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array
         case "offset":
             return pa.array([m.offset() for m in messages], field.type)
         case "timestamp":
-            return _times(messages).cast(field.type)
+            return _times(messages, lenient=column.lenient).cast(field.type)
         case "timestampType":
             # librdkafka says 0 for none, 1 for create time, 2 for log-append time; Spark says -1, 0 and 1.
             return pa.array([m.timestamp()[0] - 1 for m in messages], field.type)
@@ -112,14 +112,20 @@ def _headers(message: Message) -> list[dict[str, Any]] | None:
     return None if headers is None else [{"key": key, "value": value} for key, value in list(headers)]
 
 
-def _times(messages: list[Message]) -> pa.Array:
+def _times(messages: list[Message], *, lenient: bool) -> pa.Array:
     """Return the timestamps in microseconds."""
     times = [m.timestamp()[1] * 1000 for m in messages]
     try:
         return pa.array(times, pa.int64())
     except OverflowError:
-        message = next(m for m, at in zip(messages, times, strict=True) if not -(1 << 63) <= at < 1 << 63)
+        if lenient:
+            return pa.array([at if _fits(at) else TOO_LARGE for at in times], pa.int64())
+        message = next(m for m, at in zip(messages, times, strict=True) if not _fits(at))
     raise _unreadable(message, "the timestamp is too large for microseconds; do not request the column timestamp")
+
+
+def _fits(micros: int) -> bool:
+    return -(1 << 63) <= micros < 1 << 63
 
 
 def _bytes(column: Column, messages: list[Message], values: list[Any]) -> pa.Array:

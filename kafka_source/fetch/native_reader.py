@@ -132,7 +132,7 @@ class NativeReader:
         self._connections: dict[int, FetchConnection] = {}
         self._buffer = engine.take_buffer()
         self._builder = kernel.BatchBuilder(
-            [(c.name, "string") if c.text else c.name for c in request.columns],
+            [(c.name, "string") if c.text else (c.name, "lenient") if c.lenient else c.name for c in request.columns],
             batch_rows=request.batch_rows,
             batch_bytes=request.batch_bytes,
             max_unpacked_bytes=request.max_unpacked_bytes,

@@ -24,6 +24,9 @@ COLUMN_TYPES: Mapping[str, str] = {
 }
 """The columns that can be read, in their order, with the names of their types in Spark's SQL."""
 
+TOO_LARGE = -(1 << 63)
+"""Stands for a timestamp that is too large for microseconds, in a lenient column."""
+
 TEXT_COLUMNS = ("key", "value")
 """Columns that a user can request as strings; their bytes are then decoded as UTF-8."""
 
@@ -37,12 +40,14 @@ class Column:
         text: Whether its bytes are decoded as UTF-8.
         nullable: The nullability in the requested schema, which Spark compares with the Arrow schema.
         made: The type of a column that is decoded, or has the bytes of bad values; None: it is fetched as it is.
+        lenient: Whether a timestamp that is too large for microseconds is `TOO_LARGE`, and no error.
     """
 
     name: str
     text: bool = False
     nullable: bool = True
     made: pa.DataType | None = None
+    lenient: bool = False
 
 
 def columns_of_types(requested: Iterable[tuple[str, str, bool]]) -> tuple[Column, ...]:

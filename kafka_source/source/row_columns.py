@@ -7,6 +7,7 @@ and what is decoded (`value.format`, `key.format`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -39,6 +40,8 @@ def columns_to_fetch(
     """
     fetched = tuple(column for column in columns if column.name != REPLICA and column.made is None)
     if decoding is not None:
+        if decoding.mode != "FAILFAST":
+            fetched = tuple(replace(one, lenient=one.name == "timestamp" and one.nullable) for one in fetched)
         needed = [*(one.reader.column for one in decoding.columns), *_FOR_ERRORS]
         needed += ["headers"] if any(one.has_ids_in_headers for one in decoding.columns) else []
         needed += _FOR_DEAD_LETTERS if dead_letters else []

@@ -22,6 +22,7 @@ from kafkagroup_native import AvroDecoder, DecodedValues, JsonDecoder, ProtobufD
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError, UnreadableRecordError
+from kafka_source.model.record_columns import TOO_LARGE
 from kafka_source.options.kinds import FRAMINGS_WITHOUT_REGISTRY, DecodedColumn, Mode, ValueFraming
 from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.values.fingerprint import fingerprint
@@ -142,6 +143,10 @@ def decode(
         if decoding.mode == "PERMISSIVE":
             none = pa.nulls(batch.num_rows, raw.type)
             made[column.corrupt] = pc.if_else(_is_one_of([one.row for one in bad], batch), raw, none) if bad else none
+    if decoding.mode != "FAILFAST":
+        batch, late = _without_too_large_times(batch)
+        for row in late:
+            reasons.setdefault(row, []).append("its timestamp is too large for microseconds")
     if not reasons:
         return batch, made
     rows = sorted(reasons)
@@ -157,6 +162,20 @@ def decode(
         return batch, made
     kept = pc.invert(is_bad)
     return batch.filter(kept), {name: column.filter(kept) for name, column in made.items()}
+
+
+def _without_too_large_times(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[int]]:
+    """Return the records with null for a timestamp that is too large, and the rows that have one."""
+    index = batch.schema.get_field_index("timestamp")
+    if index < 0 or not pa.types.is_timestamp(batch.schema.field(index).type):
+        return batch, []
+    times = batch.column(index)
+    is_late = pc.equal(times.cast(pa.int64()), TOO_LARGE)
+    if not pc.any(is_late).as_py():
+        return batch, []
+    kept = pc.if_else(is_late, pa.scalar(None, times.type), times)
+    field = batch.schema.field(index).with_nullable(True)
+    return batch.set_column(index, field, kept), pc.indices_nonzero(is_late).to_pylist()
 
 
 def _is_one_of(rows: Sequence[int], batch: pa.RecordBatch) -> pa.Array:

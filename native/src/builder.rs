@@ -7,7 +7,7 @@ use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Schema};
 
 use crate::codec::Decompressor;
-use crate::columns::{Column, header_fields, schema};
+use crate::columns::{Column, TOO_LARGE, header_fields, schema};
 use crate::error::Fault;
 use crate::java_utf8;
 use crate::record::{Headers, Record};
@@ -162,7 +162,10 @@ impl BatchBuilder {
         }
         // Everything that can fail is done before the first column changes, so that all columns keep the same length.
         let timestamp = match &self.timestamps {
-            Some(_) => timestamp_us(record, stamp)?,
+            Some(_) => match timestamp_us(record, stamp) {
+                None if self.columns.contains(&Column::Timestamp { lenient: true }) => TOO_LARGE,
+                found => found.ok_or_else(too_large)?,
+            },
             None => 0,
         };
         if let Some(key) = &self.key {
@@ -203,7 +206,7 @@ impl BatchBuilder {
                 Column::Value { .. } => self.value.as_mut().map(|bytes| bytes.take(kind)),
                 Column::Headers => self.headers.as_mut().map(|lists| lists.take(kind)),
                 Column::Offset => self.offsets.as_mut().map(|values| fixed(kind, rows, renew(values))),
-                Column::Timestamp => self.timestamps.as_mut().map(|values| fixed(kind, rows, renew(values))),
+                Column::Timestamp { .. } => self.timestamps.as_mut().map(|values| fixed(kind, rows, renew(values))),
                 Column::Topic => self.topics.as_mut().map(|runs| runs.take_text(rows)),
                 Column::Partition => self.partitions.as_mut().map(|runs| runs.take_integers(rows)),
                 Column::TimestampType => self.timestamp_types.as_mut().map(|runs| runs.take_integers(rows)),
@@ -229,17 +232,19 @@ impl BatchBuilder {
     }
 }
 
-/// Returns the timestamp of a record in microseconds since 1970.
+/// Returns the timestamp of a record in microseconds since 1970; None if it is too large.
 #[inline(always)]
-fn timestamp_us(record: &Record<'_>, stamp: Stamp) -> Result<i64, Fault> {
+fn timestamp_us(record: &Record<'_>, stamp: Stamp) -> Option<i64> {
     match stamp.log_append_time {
         Some(ms) => Some(ms),
         None => stamp.base_timestamp.checked_add(record.timestamp_delta),
     }
     .and_then(|ms| ms.checked_mul(1000))
-    .ok_or_else(|| {
-        Fault::unreadable("the timestamp is too large for microseconds; do not request the column timestamp")
-    })
+}
+
+#[cold]
+fn too_large() -> Fault {
+    Fault::unreadable("the timestamp is too large for microseconds; do not request the column timestamp")
 }
 
 /// A binary or string column.
@@ -486,9 +491,20 @@ mod tests {
     }
 
     #[test]
+    fn a_lenient_column_has_a_sign_for_a_timestamp_that_is_too_large() {
+        let mut builder = BatchBuilder::new(&[Column::Timestamp { lenient: true }], LIMITS).unwrap();
+        for base_timestamp in [i64::MAX / 1000, i64::MAX / 1000 + 1, i64::MAX] {
+            let record = Record { timestamp_delta: 0, ..record(None, None) };
+            assert_eq!(builder.push(&record, 0, Stamp { base_timestamp, log_append_time: None }), Ok(true));
+        }
+        let batch = builder.take().unwrap();
+        assert_eq!(batch.data.child_data()[0].buffer::<i64>(0)[..3], [i64::MAX / 1000 * 1000, TOO_LARGE, TOO_LARGE]);
+    }
+
+    #[test]
     fn a_row_that_cannot_be_represented_leaves_the_batch_as_it_was() {
         let (key, value) = (Column::Key { text: true }, Column::Value { text: true });
-        let columns = [key, value, Column::Timestamp, Column::TimestampType];
+        let columns = [key, value, Column::Timestamp { lenient: false }, Column::TimestampType];
         let mut builder = BatchBuilder::new(&columns, LIMITS).unwrap();
         let late = Stamp { log_append_time: Some(i64::MAX / 1000), ..STAMP };
         let too_late = Stamp { log_append_time: Some(i64::MAX / 1000 + 1), ..STAMP };

@@ -6,18 +6,28 @@ use arrow_schema::{DataType, Field, Fields, Schema, TimeUnit};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    Key { text: bool },
-    Value { text: bool },
+    Key {
+        text: bool,
+    },
+    Value {
+        text: bool,
+    },
     Topic,
     Partition,
     Offset,
-    Timestamp,
+    /// `lenient`: a timestamp that is too large for microseconds is [`TOO_LARGE`], and no fault.
+    Timestamp {
+        lenient: bool,
+    },
     TimestampType,
     Headers,
 }
 
+/// Stands for a timestamp that is too large for microseconds. No number of milliseconds is so many microseconds.
+pub const TOO_LARGE: i64 = i64::MIN;
+
 impl Column {
-    /// Parses a column's name and, for `key` and `value`, its type: `binary` or `string`.
+    /// Parses a column's name and, for `key` and `value`, its type: `binary` or `string`; or `lenient` for `timestamp`.
     pub fn parse(name: &str, kind: Option<&str>) -> Result<Self, String> {
         let text = |default| match kind.unwrap_or(default) {
             "binary" => Ok(false),
@@ -25,12 +35,13 @@ impl Column {
             other => Err(format!("column {name} is binary or string, not {other}")),
         };
         let column = match name {
+            "timestamp" if kind == Some("lenient") => return Ok(Self::Timestamp { lenient: true }),
             "key" => Self::Key { text: text("binary")? },
             "value" => Self::Value { text: text("binary")? },
             "topic" => Self::Topic,
             "partition" => Self::Partition,
             "offset" => Self::Offset,
-            "timestamp" => Self::Timestamp,
+            "timestamp" => Self::Timestamp { lenient: false },
             "timestampType" => Self::TimestampType,
             "headers" => Self::Headers,
             _ => {
@@ -52,7 +63,7 @@ impl Column {
             Self::Topic => "topic",
             Self::Partition => "partition",
             Self::Offset => "offset",
-            Self::Timestamp => "timestamp",
+            Self::Timestamp { .. } => "timestamp",
             Self::TimestampType => "timestampType",
             Self::Headers => "headers",
         }
@@ -70,7 +81,7 @@ impl Column {
             Self::Topic => DataType::Utf8,
             Self::Partition | Self::TimestampType => DataType::Int32,
             Self::Offset => DataType::Int64,
-            Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Self::Timestamp { .. } => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
             Self::Headers => DataType::List(header_field()),
         }
     }
@@ -80,7 +91,7 @@ impl Column {
         match self {
             Self::Key { .. } | Self::Value { .. } | Self::Topic | Self::Headers => 4,
             Self::Partition | Self::TimestampType => 4,
-            Self::Offset | Self::Timestamp => 8,
+            Self::Offset | Self::Timestamp { .. } => 8,
         }
     }
 }

@@ -17,6 +17,7 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import DataLossError, InvalidConfigurationError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
+from kafka_source.model.record_columns import TOO_LARGE
 from kafka_source.model.stream_offset import Range
 from kafka_source.schema import Column, columns_of, source_schema
 from kafkagroup.embedded import EmbeddedKafka, java_command
@@ -326,6 +327,20 @@ def test_text_that_is_none_names_its_record(broker, reads, engine):
         reads.table(engine, reads.ranges(topic), [Column("value", text=True)])
     assert (error.value.topic, error.value.partition, error.value.offset) == (topic, 0, 1)
     assert reads.agree(reads.ranges(topic)).num_rows == 3
+
+
+def test_a_timestamp_that_is_too_large_names_its_record_or_has_a_sign(broker, reads):
+    topic = broker.create_topic("beyond-time", 1, config={"message.timestamp.after.max.ms": 2**63 - 1})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for at in (7, 2**63 // 1000 + 1, 2**63 - 1):
+        producer.produce(topic, b"v", timestamp=at)
+    assert producer.flush(30) == 0
+    for engine in ENGINES:
+        with pytest.raises(UnreadableRecordError, match="too large for microseconds") as error:
+            reads.table(engine, reads.ranges(topic), [Column("timestamp")])
+        assert error.value.offset == 1
+        found = reads.table(engine, reads.ranges(topic), [Column("timestamp", lenient=True)])
+        assert found["timestamp"].cast(pa.int64()).to_pylist() == [7000, TOO_LARGE, TOO_LARGE]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -18,6 +18,8 @@ from kafka_source.errors import (
     RetriableError,
     UnreadableRecordError,
 )
+from kafka_source.model.record_columns import TOO_LARGE, Column
+from kafka_source.source.row_columns import columns_to_fetch
 from kafka_source.values.reader_schema import ReaderSchema, registered
 from kafka_source.values.registry import registry_of
 from tests.support.avro import datum, framed, record
@@ -193,6 +195,25 @@ def test_bad_values_are_told_with_their_records_where_they_do_not_end_the_query_
     assert [(offset, value) for offset, value, _ in found] == ([(100, b"no Avro"), (103, good[:-1])] if told else [])
     assert all("no Avro" not in reason for _, _, reason in found)
     assert not told or found[1][2].startswith("its schema id is 1; field amount")
+
+
+@pytest.mark.parametrize(("mode", "offsets"), [("PERMISSIVE", [100, 101]), ("DROPMALFORMED", [100])])
+def test_a_timestamp_that_is_too_large_makes_a_bad_record(registry, mode, offsets):
+    good = framed(1, ORDER, {"id": 5, "amount": 0.5})
+    times = pa.array([7, TOO_LARGE], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    told: list[str] = []
+    how = decoding(registry, mode=mode)
+    rows, made = decode(
+        raw(good, good).append_column("timestamp", times), how, None, lambda _, reasons: told.extend(reasons)
+    )
+    assert (rows["offset"].to_pylist(), len(made["value"])) == (offsets, len(offsets))
+    assert rows["timestamp"].cast(pa.int64()).to_pylist() == [7, None][: len(offsets)]
+    assert told == ["its timestamp is too large for microseconds"]
+    wanted = (Column("timestamp"), Column("value", made=how.columns[0].type))
+    lenient = [column.lenient for column in columns_to_fetch(wanted, how) if column.name == "timestamp"]
+    strict = columns_to_fetch((Column("timestamp", nullable=False),), how)
+    assert (lenient, strict[0].lenient) == ([True], False)
+    assert not columns_to_fetch(wanted, replace(how, mode="FAILFAST"))[0].lenient
 
 
 def test_keys_are_decoded_by_their_own_schemas_and_a_bad_one_is_told_from_a_bad_value(registry):
