@@ -26,7 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from assignors.model import TopicPartition
 from kafka_source.errors import (
@@ -51,6 +51,13 @@ _PAUSE_SECONDS = 0.1
 _DELETED_SECONDS = 5.0
 
 
+class SparkTask(Protocol):
+    """Spark's TaskContext, as far as it is used here."""
+
+    def getLocalProperty(self, key: str, /) -> str | None:  # noqa: N802 - Spark's name
+        """Return a property that Spark has set for the task's job."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchOfRun:
     """A micro-batch in one run of a query, as Spark identifies it to tasks.
@@ -66,16 +73,12 @@ class BatchOfRun:
     number: int
 
     @staticmethod
-    def of_task() -> BatchOfRun:
-        """Return the batch of the task that runs in this process.
+    def of_task(task: SparkTask | None) -> BatchOfRun:
+        """Return the batch of a task; it is given because `kafkagroup.arrow`, which needs no Spark, decides too.
 
         Raises:
             KafkaGroupError: This is no task of a streaming query.
         """
-        # Here, because the sink's decision is also that of `kafkagroup.arrow`, which needs no Spark.
-        from pyspark import TaskContext
-
-        task = TaskContext.get()
         local: Callable[[str], str | None] = task.getLocalProperty if task is not None else lambda _: None
         query, number = local("sql.streaming.queryId"), local("streaming.sql.batchId")
         if query is None or number is None:

@@ -73,7 +73,7 @@ def prepare_task(target: Target, sink: ExactlyOnce, epoch: DriverEpoch, records:
     task = TaskContext.get()
     if task is None:
         raise KafkaGroupError("An exactly-once write needs Spark's TaskContext; this is no Spark task.")
-    batch = BatchOfRun(sink.write_id, "", 0) if sink.write_id else BatchOfRun.of_task()
+    batch = BatchOfRun(sink.write_id, "", 0) if sink.write_id else BatchOfRun.of_task(TaskContext.get())
     sink_task = SinkTask(sink.prefix, batch.query, batch.number, task.partitionId())
     prepared = prepare(target.settings, sink_task, epoch, records, target.options.engine)
     return CommitMessage(prepared.records, batch, epoch.in_message, prepared)

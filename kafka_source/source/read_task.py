@@ -15,6 +15,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
@@ -304,7 +305,7 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
     if bundle.handoffs:
         client = cached_client(query.settings)
         deadline = Deadline(query.options.coordinator_timeout_ms / 1000)
-        client.run(publish(client, BatchOfRun.of_task(), bundle.handoffs, deadline))
+        client.run(publish(client, BatchOfRun.of_task(TaskContext.get()), bundle.handoffs, deadline))
     if len(bundle.tasks) > 1 and query.options.commit != "task":
         yield from _read_together(bundle.tasks, query, bundle.readers)
         return

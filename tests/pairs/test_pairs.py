@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from kafkagroup.embedded import EmbeddedKafka
-from tests.pairs.draws import Draw, draw_of
+from tests.pairs.draws import draw_of
 from tests.pairs.play import play
 
 FIRST_SEED = 34_000
@@ -27,16 +27,6 @@ DRAWS = 24
 REWOUND = (34_935, 34_943)
 LONG_PIECES, DRAWS_OF_LONG_PIECE = 50, 100
 THREADS = 6
-
-# What the product is known to do wrong, with the finding in docs/design/review.md: it must be empty.
-KNOWN: dict[str, Callable[[Draw], bool]] = {
-    "a topic that was created again is read by two queries": lambda draw: (
-        draw.has_other and draw.commit == "sink" and draw.event == "topic created again"
-    ),
-    "a decided batch is replayed without the rows in which others have read on": lambda draw: (
-        draw.has_other and draw.commit == "sink" and draw.moment == "written"
-    ),
-}
 
 pytestmark = pytest.mark.requires_native
 
@@ -47,8 +37,6 @@ def differences(kafka: EmbeddedKafka, seeds: Iterable[int]) -> list[str]:
 
     def one(seed: int) -> str | None:
         draw = draw_of(seed)
-        if any(is_known(draw) for is_known in KNOWN.values()):
-            return None
         difference = play(kafka, admin, draw)
         return None if difference is None else f"seed {seed}: {draw.story()}\n    {difference}"
 
