@@ -113,8 +113,8 @@ Takes(t, a) == turn' = [turn EXCEPT ![t] = IF On("turn") THEN Later(a, 1) ELSE 0
 WriteAll(k, t) ==
     /\ d[k].pc = "run" /\ HasToWrite(k, t) /\ d[k].msg[t] = Nothing /\ t \in Coarse
     /\ driver = [ep |-> d[k].ep, st |-> "empty"]
-    /\ LET i == <<t, FreeFrom(t, turn[t])>> IN
-       /\ tx[i].st # "committing" /\ Takes(t, i[2])
+    /\ LET i == <<t, Min(Free(t))>> IN
+       /\ tx[i].st # "committing" /\ UNCHANGED turn
        /\ tx' = [tx EXCEPT ![i] = [ep |-> @.ep + 1, st |-> "ongoing", recs |-> {d[k].b} \X {1, 2}]]
        /\ d' = [d EXCEPT ![k].msg[t] = <<i[2], tx[i].ep + 1>>]
     /\ UNCHANGED <<out, driver, fin, led, off, ckpt, r, faults, late, said>>

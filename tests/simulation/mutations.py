@@ -411,7 +411,7 @@ FOUND_BY = {
     "take the id of another attempt": 344,
     "prepare before the flush": 5,
     "take what comes late for no new data": 1508,
-    "do not commit again after the epoch has risen": 776,
+    "do not commit again after the epoch has risen": 2858,
     "join again with another instance id": 19,
     "commit offsets in a transaction before the decision": 146,
     "decide in a new epoch": 368,
