@@ -8,15 +8,20 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from tests.simulation.campaign import find, run_seeds
-from tests.simulation.mutations import FOUND_BY, MUTATIONS
+from tests.simulation.checks import Verdict
+from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.run import Run, run, shortened
-from tests.simulation.scenario import scenario_of
+from tests.simulation.scenario import Scenario, scenario_of
 from tests.simulation.sink_trace import trace_of
+from tests.simulation.stories import read_stories, write_stories
 
 _ALL_LINES = 1_000_000
+_TRIES = 20
 
 
 def main() -> int:
@@ -44,8 +49,10 @@ def main() -> int:
     actions = commands.add_parser("actions", help="print what the sinks of some seeds do, as actions of the model")
     actions.add_argument("seeds", type=int, nargs="+")
     actions.add_argument("--with-defect", default="", help="put the mutation of this name in place")
-    search = commands.add_parser("mutations", help="put defects back, and look whether the seeds find them")
-    search.add_argument("--seeds", type=int, default=0, help="try so many seeds, and not only those that are known")
+    search = commands.add_parser("mutations", help="put defects back, and look whether their stories find them")
+    search.add_argument("--seeds", type=int, default=0, help="if its story does not find one, try so many seeds")
+    search.add_argument("--first", type=int, default=0, help="the first of these seeds")
+    search.add_argument("--keep", action="store_true", help="keep the stories of what is found, and no others")
     search.add_argument("--only", default="", help="try the mutations with these words in their names")
     given = parser.parse_args()
     if given.command == "seeds":
@@ -68,21 +75,38 @@ def main() -> int:
             found = [trace_of(seed) for seed in given.seeds]
         print(json.dumps([one.as_json() for one in found if one is not None]))
         return 0
-    return _mutations(given.seeds, given.only)
+    return _mutations(range(given.first, given.first + given.seeds), given.only, keep=given.keep)
 
 
-def _mutations(seeds: int, only: str) -> int:
-    missed = 0
+def _mutations(seeds: range, only: str, *, keep: bool) -> int:
+    stories, missed = read_stories(), 0
     for mutation in MUTATIONS:
-        if only not in mutation.name or (not seeds and mutation.name not in FOUND_BY):
+        if only not in mutation.name:
             continue
-        tried = range(seeds) if seeds else [FOUND_BY[mutation.name]]
-        with mutation.applied():
-            found = find(seed for seed in tried if scenario_of(seed).sink or not mutation.of_sink)
+        story = stories.pop(mutation.name, None)
+        # Other delays and choices, if a change of the requests has ended the story with its own.
+        known = [] if story is None else [replace(story, seed=story.seed + 100_000 * n) for n in range(_TRIES)]
+        drawn = (one for seed in seeds if (one := scenario_of(seed)).sink or not mutation.of_sink)
+        found = _find_only_with(mutation, known) or _find_only_with(mutation, drawn)
+        if found is not None:
+            with mutation.applied():
+                stories[mutation.name] = found.scenario if found.scenario in known else shortened(found.scenario)
         missed += found is None
         where = "" if found is None else f" by seed {found.scenario.seed}: {found.problems[0][:200]}"
         print(f"{'MISSED' if found is None else 'found'}: {mutation.name}{where}", flush=True)
+        if keep:
+            write_stories(stories)
     return 1 if missed else 0
+
+
+def _find_only_with(mutation: Mutation, scenarios: Iterable[Scenario]) -> Verdict | None:
+    """Return the first of these runs in which something does not hold, though it does without the defect."""
+    for scenario in scenarios:
+        with mutation.applied():
+            found = find([scenario])
+        if found is not None and find([scenario]) is None:
+            return found
+    return None
 
 
 if __name__ == "__main__":

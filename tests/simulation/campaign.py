@@ -13,15 +13,9 @@ from pathlib import Path
 from kafka_source.error_codes import ErrorCode
 from tests.simulation.checks import Verdict
 from tests.simulation.run import Run, run, shortened
-from tests.simulation.scenario import scenario_of
+from tests.simulation.scenario import Scenario, scenario_of
 
 SEEDS_IN_CI = 300
-# Seeds that have found defects in the code as it was, or in the world: docs/design/simulator.md says which.
-KEPT = (
-    630, 803, 1454, 1486, 1569, 1898, 2799, 2879, 2998, 3111, 3244, 3296, 3923, 4098, 4142, 4152, 8918, 15570, 17214,
-    23486, 23516, 30976, 32630, 37496, 43007, 51079, 62686, 67114, 67558, 68720, 90830, 92558, 101626,
-)  # fmt: skip
-
 # After so many seeds the garbage of their worlds is collected, and what was done so far is saved.
 _COLLECT_AFTER = 25
 _MAX_STORIES = 3
@@ -124,10 +118,10 @@ def run_seeds(first: int, last: int, state: Path | None = None, *, with_tasks: b
     return totals
 
 
-def find(seeds: Iterable[int]) -> Verdict | None:
+def find(scenarios: Iterable[Scenario]) -> Verdict | None:
     """Return the first of these runs in which something does not hold."""
-    for seed in seeds:
-        verdict = run(seed, _QUIET_WITHIN)
+    for scenario in scenarios:
+        verdict = Run(scenario, _QUIET_WITHIN).run()
         if verdict.problems:
             return verdict
     return None

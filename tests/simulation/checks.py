@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from dataclasses import dataclass, field
 
 from kafka_source.error_codes import ErrorCode
@@ -11,21 +11,33 @@ from kafka_source.errors import (
     AbortableError,
     ApplicationRecoverableError,
     BootstrapError,
+    DataLossError,
     FencedError,
     KafkaGroupError,
     LostTransactionsError,
     RetriableError,
 )
+from kafka_source.kafka_client import topic_id_of
+from kafka_source.model.commits import OffsetNote
+from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.sink.two_phase.ledger import Decision, read_decision
+from tests.simulation.brokers.cluster import Range
 from tests.simulation.brokers.group_coordinator import Committed, Group, Key, Watch
 from tests.simulation.brokers.transaction_coordinator import COMPLETE_ABORT, ONGOING, PREPARE_ABORT
 from tests.simulation.clients.jobs import OUTPUT
+from tests.simulation.clients.spark import Query
 from tests.simulation.parts import GROUP_ID, TOPIC, Parts
-from tests.simulation.scenario import LONG_POLL_MS, LOSES_MEMBERS, Scenario
+from tests.simulation.scenario import CONSUMER, LONG_POLL_MS, LOSES_MEMBERS, LOSES_RECORDS, Scenario
 from tests.simulation.world import Process
 
 # The last lines of a story that are shown.
 _SHOWN_LINES = 120
+# The faults after which a task or driver may find that another one has taken its place.
+_FENCES = LOSES_MEMBERS | {"run stage again", "freeze to the end", "move transaction", "read by another"}
+# Virtual seconds: how long a process stands still at most, and how long a fault has consequences.
+_STANDS_STILL, _FAULTS_LAST = 40.0, 130.0
+# Virtual seconds: how long a query may not know that a topic was created again.
+_HEARD_OF = 10.0
 
 
 @dataclass
@@ -71,19 +83,15 @@ class Verdict:
 
 
 class Checks(Watch):
-    """Notes what does not hold, in a verdict.
-
-    Attributes:
-        lost_members: How many members were removed by their groups.
-    """
+    """Notes what does not hold, in a verdict."""
 
     def __init__(self, parts: Parts, verdict: Verdict) -> None:
         self._parts, self._scenario, self._verdict = parts, parts.scenario, verdict
         self._world, self._cluster, self._output = parts.world, parts.cluster, parts.output
-        self.lost_members = 0
+        self._lost_at: list[float] = []
         # The offset from which another application's late commit has set a partition back, until a commit there.
         self._set_back: dict[Key, int] = {}
-        self._has_set_back = False
+        self._set_back_at: list[float] = []
         # The instance ids that a killed process has taken, whose JoinGroup was handled after that of its successor.
         self._taken_late: set[str] = set()
         # The newest decision of each sink, if it fits into one offset.
@@ -93,6 +101,13 @@ class Checks(Watch):
         # The partition that was behind at the last look: the next look, after the next event, begins with it.
         self._behind = 0
         parts.groups.watches.append(self)
+        for query in parts.queries:
+            query.watch_plan = self.planned
+
+    @property
+    def lost_members(self) -> int:
+        """How many members were removed by their groups."""
+        return len(self._lost_at)
 
     # ---- at each step
 
@@ -109,7 +124,7 @@ class Checks(Watch):
             self._taken_late.add(instance_id)
 
     def lost(self, member: str, why: str) -> None:
-        self.lost_members += 1
+        self._lost_at.append(self._world.now)
         self._world.tell("group", f"{member} is removed: {why}")
 
     def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
@@ -123,18 +138,29 @@ class Checks(Watch):
             return
         durable = self._output.durable()
         for tp, entry in entries.items():
+            if tp[0] != TOPIC or not self._is_of_now(tp, entry):
+                continue
             name = f"{tp[0]}-{tp[1]}"
             self._world.tell("group", f"commits {name}@{entry.offset}")
-            # What times out after the decision about it is lost until its batch is replayed; Kafka has no request that
-            # decides and commits at once.
-            written = max(durable.get(tp, 0), self._output.reached.get(tp, 0))
-            if entry.offset > written and not self._lost_transactions:
-                self._verdict.problems.append(
-                    f"at {self._world.now:.3f} {name} is committed up to {entry.offset}, and written up to "
-                    f"{durable.get(tp, 0)} only"
-                )
             before = group.offsets.get(tp)
-            lost_from = self._output.lost_from.get(tp)
+            if OffsetNote.parse(entry.metadata).rewound is not None and self._cluster.client in self._parts.operators:
+                known = str(self._cluster.topics[tp[0]].id), tp[1]
+                end = max(
+                    [
+                        0 if before is None else before.offset,
+                        *(r[4] for r, *_ in self._output.rewound if r[:2] == known),
+                    ]
+                )
+                since = self._world.now, len(self._output.plans)
+                self._output.rewound += [(one, *since) for one in self._cluster.fetch(tp, entry.offset, end)]
+                continue
+            written = durable.get(tp, 0)
+            if entry.offset > max(written, self._cluster.log(tp).lost_up_to) and (
+                # What times out or is overtaken after the decision about it is lost until its batch is replayed; Kafka
+                # has no request that decides and commits at once.
+                entry.offset > self._output.durable(lost=self._lost_transactions).get(tp, 0)
+            ):
+                self._note(f"{name} is committed up to {entry.offset}, and written up to {written} only")
             # A commit without a transaction whose connection was given up may come after the next one, as with all
             # clients of Kafka. The epoch of a transaction refuses it. A query looks, and commits there again; other
             # clients do so when there are new records. The same holds for an attempt of a task that has outlived its
@@ -142,18 +168,64 @@ class Checks(Watch):
             is_late = (self._cluster.handles_late or self._outlives_its_job(self._cluster.client)) and (
                 not self._scenario.transactional or self._cluster.client in self._parts.plain
             )
+            if before is not None and not self._is_of_now(tp, before):
+                before = None
             reached = self._set_back.pop(tp, 0 if before is None else before.offset)
             if before is None or entry.offset >= before.offset:
                 continue
             if is_late:
-                self._has_set_back = True
+                self._set_back_at.append(self._world.now)
                 if self._cluster.client in self._parts.plain:
                     self._set_back[tp] = reached
-            elif lost_from is None or entry.offset < lost_from:
+            elif written >= before.offset and not self._steps_back(
+                str(self._cluster.client), tp, entry.offset, "commit"
+            ):
                 # Else the group follows a query that has found records lost.
-                self._verdict.problems.append(
-                    f"at {self._world.now:.3f} the offset of {name} goes back from {before.offset} to {entry.offset}"
-                )
+                self._note(f"the offset of {name} goes back from {before.offset} to {entry.offset}")
+
+    def _steps_back(self, name: str, tp: Key, offset: int, how: str) -> bool:
+        """Return whether a query steps back to where its log lost records, which it may once after each loss.
+
+        Others of its group may have read on there since.
+        """
+        log, step = self._cluster.log(tp), (name.split(".")[0], how)
+        if offset < log.lost_from or step in log.followed:
+            return False
+        log.followed.add(step)
+        self._set_back_at.append(self._world.now)
+        return True
+
+    def _note(self, problem: str) -> None:
+        self._verdict.problems.append(f"at {self._world.now:.3f} {problem}")
+
+    def _is_of_now(self, tp: Key, entry: Committed) -> bool:
+        """Return whether an offset is about the topic of now: its note names this one, or none."""
+        named = topic_id_of(OffsetNote.parse(entry.metadata).topic)
+        return named in (None, self._cluster.topics[tp[0]].id)
+
+    def planned(self, query: Query, offset: StreamOffset) -> None:
+        """Look at what a query has planned: nothing before what its group has committed, and what its log has.
+
+        A query that was removed while it stood still finds that out with its next request to the group.
+        """
+        process = query.process
+        if self._scenario.strategy == CONSUMER and self._world.now < self._cluster.topics[TOPIC].created_at + _HEARD_OF:
+            # A member reads the new topic's partitions by the names of those that it had, until it hears of the new
+            # assignment. This is an open defect.
+            return
+        if process is None or any(
+            process.froze_at <= at < self._world.now < at + _STANDS_STILL for at in self._lost_at
+        ):
+            return
+        for tp, span in offset.partitions.items():
+            key = tp.topic, tp.partition
+            entry = self._parts.group.offsets.get(key)
+            if entry is None or not span.start < min(span.end, entry.offset) or not self._is_of_now(key, entry):
+                continue
+            if self._output.durable().get(key, 0) > span.start and not self._steps_back(
+                query.name, key, span.start, "plan"
+            ):
+                self._note(f"{query.name} plans {tp} from {span.start}, and the group has {entry.offset}")
 
     def _outlives_its_job(self, client: Process | None) -> bool:
         return client is not None and client.task is not None and not client.task.awaited
@@ -208,13 +280,13 @@ class Checks(Watch):
     def _committed_up_to(self, tp: Key) -> int | None:
         """Return how far a partition is committed, as the members know it; None: not at all, or beyond its end."""
         entry = self._parts.group.offsets.get(tp)
-        if entry is None or (tp in self._output.lost_from and entry.offset > self._cluster.end(tp)):
+        if entry is None or not self._is_of_now(tp, entry) or entry.offset > self._cluster.end(tp):
             return None
         return max(entry.offset, self._set_back.get(tp, 0))
 
     def look_at_end(self) -> None:
         """Note what is missing, twice, out of order or open, now that the world is quiet."""
-        problems = self._verdict.problems
+        problems, exactly_once = self._verdict.problems, self._scenario.sink and self._scenario.exactly_once
         durable = self._output.durable()
         for number, one in enumerate(self._cluster.topics[TOPIC].partitions):
             if durable.get((TOPIC, number), 0) < one.end:
@@ -222,16 +294,17 @@ class Checks(Watch):
             reached = self._committed_up_to((TOPIC, number))
             if one.end and (reached is None or reached < one.end):
                 problems.append(f"{TOPIC}-{number} is committed up to {reached} of {one.end}")
+        if left := self._output.not_read_again():
+            problems.append(f"rewound and not read again: {left[:3]}")
         if opened := self._parts.transactions.open():
             problems.append(f"open transactions: {', '.join(opened)}")
-        kinds = {fault.kind for fault in self._scenario.faults}
         # Members with instance ids of the user's do not leave when their query stops.
         explains = LOSES_MEMBERS | ({"stop query"} if self._scenario.static else set())
-        if self.lost_members and not kinds & explains:
-            problems.append(f"{self.lost_members} members were removed without a fault that explains it")
-        if (twice := self._output.twice()) and not self._may_repeat():
+        if lost := [at for at in self._lost_at if not self._follows_fault(at, explains)]:
+            problems.append(f"members were removed at {lost} without a fault that explains it")
+        if twice := [one for one in self._output.twice(of_one_batch=exactly_once) if not self._may_repeat(one)]:
             problems.append(f"written twice, though no member was lost: {twice[:3]}")
-        if self._scenario.sink and self._scenario.exactly_once:
+        if exactly_once:
             self._check_sink()
         problems.extend(what for _, __, what in self._world.story if what.startswith(("BROKE", "UNHANDLED")))
 
@@ -243,43 +316,59 @@ class Checks(Watch):
             problems.append(f"{opened} transactions are open in the output")
         # What was lost of a decided batch is written again after what other members have read on since.
         again = self._decided_ids & self._lost_transactions
-        if (late := output.out_of_order()) and not again and not self._may_repeat():
+        if not again and (late := [one for one in output.out_of_order() if not self._may_repeat(one)]):
             problems.append(f"out of order in the output: {late[:3]}")
 
-    def _may_repeat(self) -> bool:
-        """Return whether records may have been read twice.
+    def _may_repeat(self, part: Range) -> bool:
+        """Return whether these records may have been read twice: something happened when they were planned, or since.
 
-        A member was lost, or a query has ended, with a batch that was not committed; or a commit without a transaction
-        that came late has set the group back.
+        A member was lost, or a query has ended, with a batch that was not committed, before which it may have stood
+        still; or a commit without a transaction that came late has set the group back.
         """
         if self._scenario.commit == "sink":
             return False
-        if self._scenario.sink and not self._scenario.exactly_once and self._scenario.faults:
-            # An attempt of a task has written before it failed, or beside another one.
-            return True
-        ended = any(query.starts > 1 or query.stops for query in self._parts.queries)
-        ended |= any(other.repeats for other in self._parts.others)
-        return ended or self.lost_members > 0 or self._has_set_back
+        happened = [*self._lost_at, *self._set_back_at]
+        if self._scenario.strategy == CONSUMER:
+            happened.append(self._cluster.topics[TOPIC].created_at)
+        for query in self._parts.queries:
+            happened += query.ended_at
+        for other in self._parts.others:
+            happened += other.repeats_at
+        plans = self._output.planned_at(part)
+        return any(min(plans) - _STANDS_STILL <= at <= max(plans) for at in happened)
 
-    def explains(self, failure: KafkaGroupError, *, of_batch: bool) -> bool:
+    def _follows_fault(self, at: float, kinds: Container[str] | None) -> bool:
+        """Return whether a fault of these kinds may explain what has happened at a point of time; None: any fault."""
+        faults = (fault for fault in self._scenario.faults if kinds is None or fault.kind in kinds)
+        return any(fault.at <= at <= fault.at + _FAULTS_LAST for fault in faults)
+
+    def explains(self, failure: KafkaGroupError, at: float, *, of_batch: bool) -> bool:
         """Return whether the faults explain that a query or a batch has ended with this error."""
         scenario = self._scenario
         if isinstance(failure, BootstrapError):
             return True
+        if at > scenario.seconds + _FAULTS_LAST:
+            return False
+        if isinstance(failure, DataLossError):
+            return scenario.fail_on_loss and self._follows_fault(at, LOSES_RECORDS)
         if failure.code == ErrorCode.FENCED_INSTANCE_ID and any(one in str(failure) for one in self._taken_late):
             return True
         if failure.code == ErrorCode.UNRELEASED_INSTANCE_ID:
             # A killed member's session begins anew with each coordinator, and the query waits for a minute.
             sessions = 1 + sum(what.startswith(f"coordinator of {GROUP_ID} moves") for *_, what in self._world.story)
             return sessions * scenario.session_ms >= 60_000
+        if of_batch and failure.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            # A program that rewinds is in the group, and batches do not offer its protocol.
+            return self._follows_fault(at, ("rewind",))
         if of_batch and isinstance(failure, FencedError):
             # Its slots have left because its tasks came late, or an attempt has committed whose answer nobody has got.
-            return bool(scenario.faults) or scenario.batch_poll_ms < LONG_POLL_MS
+            return self._follows_fault(at, _FENCES) or scenario.batch_poll_ms < LONG_POLL_MS
         if not scenario.runs_tasks and not of_batch:
-            return isinstance(failure, FencedError) and self.lost_members > 0 and scenario.on_lost == "stop"
+            lost = any(one <= at <= one + _FAULTS_LAST for one in self._lost_at)
+            return isinstance(failure, FencedError) and lost and scenario.on_lost == "stop"
         if isinstance(failure, LostTransactionsError) and failure.decided:
             return self._lost_transactions >= set(failure.transactional_ids)
         # Whatever fails a job, the query runs the batch again after its restart.
-        return bool(scenario.faults) and isinstance(
+        return self._follows_fault(at, _FENCES if isinstance(failure, FencedError) else None) and isinstance(
             failure, RetriableError | AbortableError | ApplicationRecoverableError
         )

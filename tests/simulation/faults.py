@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
+from assignors import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import GROUP
 from kafka_source.kafka_client.messages.group import (
     ConsumerGroupHeartbeatRequest,
@@ -24,12 +28,13 @@ from kafka_source.kafka_client.messages.transaction import (
     TxnOffsetCommitRequest,
 )
 from kafka_source.model.stream_offset import StreamOffset
+from kafkagroup.admin import Groups, rewind_running_group
 from tests.simulation.brokers.group_coordinator import Committed, Group, Key, Watch
 from tests.simulation.clients.batches import BatchApplication
 from tests.simulation.clients.spark import Query
 from tests.simulation.parts import GROUP_ID, TOPIC, Parts
 from tests.simulation.scenario import CONSUMER, Fault
-from tests.simulation.world import Process
+from tests.simulation.world import Died, Process
 from tests.support.record_messages import ProduceRequest
 
 # The requests before which a process may stand still or die.
@@ -48,6 +53,17 @@ _DANGEROUS = tuple(
         TxnOffsetCommitRequest,
     )
 )
+# What a user changes before a query starts again.
+_CHANGES = (
+    ("minPartitions", "5"),
+    ("maxRecordsPerPartition", "7"),
+    ("maxOffsetsPerTrigger", "30"),
+    ("group.members", "1"),
+    ("group.members", "3"),
+    ("min.records.per.task", "100"),
+)
+# With these several tasks may read one partition.
+_SPLIT = ("minPartitions", "maxRecordsPerPartition")
 _DANGEROUS_TO_TASKS = tuple(
     one.API_KEY
     for one in (
@@ -185,19 +201,66 @@ class Faults(Watch):
                 self._parts.others[int(fault.which * len(self._parts.others))].freeze(0.5 + how * 30)
             case "truncate":
                 tp = TOPIC, int(fault.which * len(self._cluster.topics[TOPIC].partitions))
-                before = self._cluster.end(tp)
                 self._cluster.truncate(*tp, 1 + int(how * 60))
-                self._parts.output.lose(tp, self._cluster.end(tp), before)
             case "create again":
-                partitions = self._cluster.topics[TOPIC].partitions
-                for number, one in enumerate(partitions):
-                    self._parts.output.lose((TOPIC, number), 0, one.end)
-                self._cluster.create_topic(TOPIC, len(partitions))
+                for operator in self._parts.operators:
+                    operator.kill()
+                self._cluster.create_topic(TOPIC, len(self._cluster.topics[TOPIC].partitions))
                 self._parts.groups.topic_deleted(TOPIC)
+                if how < 0.5:
+                    # Others take its partitions before a query has heard of the new topic.
+                    world.after(how * 8, query.stop if how < 0.25 else functools.partial(query.kill, 20.0))
+            case "rewind":
+                self._rewind((TOPIC, int(fault.which * len(self._cluster.topics[TOPIC].partitions))), how)
+            case "change options":
+                refused: tuple[str, ...] = ("maxOffsetsPerTrigger",) if isinstance(query, BatchApplication) else ()
+                refused += _SPLIT if query.options.get("commit") == "task" else ()
+                name, value = [one for one in _CHANGES if one[0] not in refused][int(how * (6 - len(refused)))]
+                query.options[name] = value
+                if name in _SPLIT:
+                    self._parts.output.unordered.add(query.name)
+                query.kill(1.0)
             case "stop query":
                 query.stop()
             case "start query":
                 query.start()
+
+    def _rewind(self, tp: Key, how: float) -> None:
+        """Let a program rewind the group, which runs, or which is stopped for it (half of the time)."""
+        entry = self._parts.group.offsets.get(tp)
+        if entry is None:
+            return
+        if how >= 0.5:
+            for query in self._parts.queries:
+                query.kill(40.0)
+        offsets = {TopicPartition(*tp): min(self._cluster.end(tp), int(how * 2 % 1 * entry.offset))}
+        settings = Settings(
+            {"bootstrap.servers": self._cluster.bootstrap_servers, "request.timeout.ms": "10000"},
+        )
+        topic = self._cluster.topics[TOPIC]
+        operator = self._world.process(f"operator-{len(self._parts.operators)}")
+        self._parts.operators.append(operator)
+
+        def work() -> None:
+            for _ in range(4):
+                if self._cluster.topics[TOPIC] is not topic:
+                    break
+                try:
+                    if how < 0.5:
+                        rewind_running_group(settings, GROUP_ID, offsets, timeout=20.0)
+                    else:
+                        Groups(settings).rewind(GROUP_ID, offsets)
+                    break
+                except KafkaGroupError as error:
+                    self._world.tell(operator.name, f"cannot rewind: {type(error).__name__}: {error}")
+                self._world.sleep(8.0)
+            operator.kill()
+
+        def main() -> None:
+            with contextlib.suppress(Died):
+                work()
+
+        operator.start(main)
 
     def _dangerous(self, how: float) -> int:
         keys = _DANGEROUS_TO_TASKS if self._scenario.runs_tasks else _DANGEROUS
@@ -309,9 +372,9 @@ class Faults(Watch):
             if span.start < span.end and entry is not None and entry.offset == span.start:
                 end = span.start + 1 + int(how * (span.end - span.start))
                 self._world.tell("somebody", f"reads and commits {tp.topic}-{tp.partition} from {span.start} to {end}")
-                self._parts.output.batches["somebody", len(self._parts.output.batches)] = (
-                    (tp.topic, tp.partition, span.start, end),
-                )
+                output, read = self._parts.output, tuple(self._cluster.fetch(tp, span.start, end))
+                output.batches["somebody", len(output.batches)] = read
+                output.plan(read)
                 group.commit_as_any((tp.topic, tp.partition), end)
                 break
         return True

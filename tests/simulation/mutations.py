@@ -27,7 +27,7 @@ from kafka_source.produce.sender import Sender
 from kafka_source.sink.two_phase import open_transactions, prepare, source_offsets
 from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Ledger, LedgerState
-from kafka_source.source import batch, group_member_owner, position_tracker, positions
+from kafka_source.source import batch, group_member_owner, position_tracker, positions, replay, topic_tracker
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -375,48 +375,17 @@ MUTATIONS = (
         (group_member_owner.GroupMemberOwner, "_repair_set_back"),
         lambda _: lambda self, finished, *, now: None,
     ),
+    Mutation(
+        "follow no mark of a rewind",
+        (positions.Positions, "unfollowed_rewinds"),
+        lambda _: lambda self, committed: {},
+    ),
+    Mutation("ignore the topic in an offset's note", (positions, "is_of_other_topic"), lambda _: lambda *_: False),
+    Mutation(
+        "ignore the ranges of a decision", (replay, "only_decided"), lambda _: lambda planned, decided: list(planned)
+    ),
+    Mutation("compare no topic ids", (topic_tracker, "is_recreated"), lambda _: lambda before, now: False),
     Mutation("keep no slots for the tasks of a batch", (batch, "start_keeper"), lambda _: lambda *_: None),
     Mutation("join again with another instance id", (model.GroupSettings, "instance_id"), _fresh_instance_ids),
     *(Mutation(*one, of_sink=True) for one in _OF_SINK),
 )
-
-FOUND_BY = {
-    "commit before the sink has written": 0,
-    "keep no slots for the tasks of a batch": 91,
-    "fetch offsets that a transaction is about to change": 542,
-    "keep positions of before a rebalance": 1,
-    "set the group back": 3,
-    "do not rejoin when others wait": 31,
-    "take a late InitProducerId for another owner": 710,
-    "take a coordinator that lost a member id for a second process": 158,
-    "ask the coordinator of before for ever": 0,
-    "send an empty assignment in a repeated SyncGroup": 13,
-    "commit as nobody in a transaction": 48,
-    "give up after the first error": 3,
-    "rejoin without a commit of the last batch": 32,
-    "do not look for new partitions": 47,
-    "give partitions up in the middle of a batch": 32,
-    "send heartbeats too seldom": 11,
-    "give a partition to two members": 1,
-    "begin new partitions at their end": 0,
-    "stop without leaving": 0,
-    "commit partitions of other members": 1,
-    "commit the records before the decision": 146,
-    "begin with an empty ledger": 151,
-    "take each decision for finished": 142,
-    "take no batch for a replay": 57,
-    "leave undecided transactions open": 121,
-    "abort without a fence": 2612,
-    "write in a batch that has ended": 884,
-    "take the id of another attempt": 344,
-    "prepare before the flush": 5,
-    "take what comes late for no new data": 1508,
-    "do not commit again after the epoch has risen": 2858,
-    "join again with another instance id": 19,
-    "commit offsets in a transaction before the decision": 146,
-    "decide in a new epoch": 368,
-    "do not look what other members have read": 50,
-    "record as finished what is not visible": 30,
-    "leave a group that a late commit has set back": 746,
-}
-"""A seed that finds each of the mutations that are found; below 300 it is the first one."""

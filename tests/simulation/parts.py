@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from tests.simulation.brokers.cluster import Cluster
 from tests.simulation.brokers.consumer_coordinator import ConsumerCoordinators
 from tests.simulation.brokers.group_coordinator import Group, GroupCoordinators
@@ -10,6 +12,7 @@ from tests.simulation.clients import other_client
 from tests.simulation.clients.batches import BatchApplication
 from tests.simulation.clients.jobs import OUTPUT, OUTPUT_PARTITIONS
 from tests.simulation.clients.other_client import OtherClient
+from tests.simulation.clients.siblings import SimulatedSiblings
 from tests.simulation.clients.spark import Load, Output, Query
 from tests.simulation.scenario import CONSUMER, LONG_POLL_MS, Scenario
 from tests.simulation.world import Process, World
@@ -25,6 +28,7 @@ class Parts:
         queries: The applications that use our source; `batches` are those of them that read batch after batch.
         others: The applications of other clients.
         plain: The processes that never commit in transactions.
+        operators: Those of programs that rewind the group.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -36,6 +40,7 @@ class Parts:
         self.consumers = ConsumerCoordinators(self.cluster, self.groups, scenario.session_ms / 1000, 2000)
         self.transactions = TransactionCoordinators(self.cluster, self.groups)
         self.transactions.max_epoch = scenario.max_epoch
+        self.cluster.names_only = scenario.names_only
         self.cluster.transaction_version = scenario.transaction_version
         self.transactions.slow_markers = scenario.slow_markers
         self.cluster.create_topic(TOPIC, scenario.partitions)
@@ -60,8 +65,13 @@ class Parts:
             )
             for number in range(scenario.batches)
         ]
+        if scenario.siblings:
+            family: list[SimulatedSiblings] = []
+            for query in self.queries:
+                query.siblings = functools.partial(SimulatedSiblings, reads=family)
         self.queries += self.batches
         self.plain: list[Process] = []
+        self.operators: list[Process] = []
         self.others = [self._other(f"other-{number}") for number in range(scenario.others)]
 
     @property
@@ -89,7 +99,7 @@ class Parts:
             "commit.transactional": str(scenario.transactional).lower(),
             "maxOffsetsPerTrigger": "200",
             "group.on.lost": scenario.on_lost,
-            "failOnDataLoss": str(not scenario.loses_records).lower(),
+            "failOnDataLoss": str(scenario.fail_on_loss).lower(),
         }
         if scenario.static:
             options["kafka.group.instance.id"] = f"instance-{query}"

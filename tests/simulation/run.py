@@ -38,7 +38,7 @@ class Run:
         before = logging.root.manager.disable
         logging.disable(logging.CRITICAL)
         try:
-            with world.installed(), simulated_engine(world):
+            with world.installed(), simulated_engine(world, self.cluster):
                 self._go()
         except Stuck as error:
             verdict.problems.append(str(error))
@@ -49,10 +49,10 @@ class Run:
         verdict.requests, verdict.errors = self.cluster.requests, self.cluster.errors
         verdict.records = sum(one.end for one in self.cluster.topics[TOPIC].partitions)
         for query in self.parts.queries:
-            for failure in query.errors:
+            for at, failure in query.errors:
                 verdict.failures[type(failure).__name__] += 1
-                if not self.checks.explains(failure, of_batch=isinstance(query, BatchApplication)):
-                    verdict.problems.append(f"{query.name} has ended with {type(failure).__name__}: {failure}")
+                if not self.checks.explains(failure, at, of_batch=isinstance(query, BatchApplication)):
+                    verdict.problems.append(f"{query.name} ended at {at:.3f} with {type(failure).__name__}: {failure}")
         return verdict
 
     def _go(self) -> None:

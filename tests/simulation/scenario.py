@@ -18,22 +18,7 @@ LONG_POLL_MS = 60_000
 
 # Virtual seconds: how long faults happen.
 _FAULTS_UNTIL, _FAULTS_AROUND_TASKS_UNTIL = 60.0, 30.0
-# Which part of the seeds runs tasks.
-_SHARE_WITH_TASKS = 0.25
-# In which part of the seeds without tasks records of the source are lost.
-_SHARE_OF_LOSSES = 0.15
-# In which part of those whose strategy other applications may have they are in the group.
-_SHARE_OF_OTHERS = 0.3
-# Which part of the sinks whose source commits itself writes at least once.
-_SHARE_OF_AT_LEAST_ONCE = 0.4
-# Which part of the queries has instance ids of the user's.
-_SHARE_OF_STATIC = 0.3
-# In which part of the seeds no fault explains that a member is lost.
-_SHARE_OF_HARMLESS = 0.1
-# In every sixth seed something happens at a moment in which chance seldom has it. The other seeds stay as they are.
-_AIMED_EACH, _FIRST_AIMED = 6, 2
-# In every twelfth seed whose tasks do not run applications read the group in batches whose tasks commit.
-_BATCHES_EACH, _FIRST_WITH_BATCHES = 12, 7
+_STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "copartition", CONSUMER, CONSUMER, CONSUMER)
 
 LOSES_MEMBERS = {
     "kill",
@@ -53,57 +38,35 @@ LOSES_MEMBERS = {
     "publish late",
     "return in rebalance",
     "run stage twice",
+    "rewind",
+    "create again",
+    "change options",
 }
 """The faults that may cost a member its place."""
 _CHANGES_VERSION = "change transactions"
-# The faults after which records of the source are gone.
-_LOSES_RECORDS = ("truncate", "create again")
-_STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "copartition", CONSUMER, CONSUMER, CONSUMER)
-_KINDS: Sequence[str] = (
-    "kill",
-    "kill",
-    "freeze",
-    "stop broker",
-    "freeze broker",
-    "cut",
-    "cut",
-    "slow broker",
-    "move group",
-    "move in rebalance",
-    "move in rebalance",
-    "move transaction",
-    "add partitions",
-    "stop query",
-    "start query",
-    "lose answers",
-    "lose answers",
-    "freeze before",
-    "freeze before",
-)
-_KINDS_WITH_TASKS: Sequence[str] = (
-    "kill",
-    "freeze",
-    "stop broker",
-    "freeze broker",
-    "cut",
-    "cut",
-    "slow broker",
-    "move group",
-    "move in rebalance",
-    "move transaction",
-    "move transaction",
-    "lose answers",
-    "lose answers",
-    "freeze before",
-    "freeze before",
-    "freeze before",
-    "kill before",
-    "kill before",
-    "kill before",
-    "replace",
-    "run stage again",
-)
-_KINDS_WITH_BATCHES = ("add partitions", *(kind for kind in _KINDS_WITH_TASKS if kind != "replace"))
+LOSES_RECORDS = ("truncate", "create again")
+"""The faults after which records of the source are gone."""
+# What happens every day, how often in worlds whose tasks do not run, and in others.
+_EVERYDAY = {
+    "kill": (2, 1),
+    "freeze": (1, 1),
+    "stop broker": (1, 1),
+    "freeze broker": (1, 1),
+    "cut": (2, 2),
+    "slow broker": (1, 1),
+    "move group": (1, 1),
+    "move in rebalance": (2, 1),
+    "move transaction": (1, 2),
+    "add partitions": (1, 1),
+    "stop query": (1, 1),
+    "start query": (1, 2),
+    "lose answers": (2, 2),
+    "freeze before": (2, 3),
+    "kill before": (0, 3),
+    "replace": (0, 1),
+    "run stage again": (0, 1),
+    "change options": (1, 1),
+}
 
 
 @dataclass(frozen=True)
@@ -139,6 +102,9 @@ class Scenario:
         transaction_version: The feature `transaction.version` at the beginning: 2 for KIP-890's second protocol.
         max_epoch: The highest epoch of a producer id.
         slow_markers: Whether the markers of some transactions are written late.
+        names_only: Whether brokers commit and fetch offsets by the names of topics only.
+        siblings: Whether the queries are reads of one application.
+        fail_on_loss: `failOnDataLoss` of queries, until one has ended with the error.
     """
 
     seed: int
@@ -163,16 +129,9 @@ class Scenario:
     transaction_version: int = 1
     max_epoch: int = 32_767
     slow_markers: bool = False
-
-    @property
-    def loses_records(self) -> bool:
-        """Whether logs of the source are truncated, or its topic is created again."""
-        return any(fault.kind in _LOSES_RECORDS for fault in self.faults)
-
-    @property
-    def always_second_protocol(self) -> bool:
-        """Whether transactions of the source are of KIP-890's second protocol from the beginning to the end."""
-        return self.transaction_version == 2 and not any(fault.kind == _CHANGES_VERSION for fault in self.faults)
+    names_only: bool = False
+    fail_on_loss: bool = True
+    siblings: bool = False
 
     @property
     def may_lose_transactions(self) -> bool:
@@ -191,132 +150,76 @@ class Scenario:
 
 
 def scenario_of(seed: int) -> Scenario:
-    """Return the scenario of a seed."""
+    """Return the scenario of a seed: what its world is, and then what happens to it."""
     rng = random.Random(f"scenario {seed}")
-    brokers = rng.choice((1, 3, 3))
-    faults = _faults(rng, _KINDS, brokers, _FAULTS_UNTIL)
-    strategy = rng.choice(_STRATEGIES)
-    scenario = Scenario(
+    runs_tasks, reads_batches = rng.random() < 0.35, rng.random() < 0.1
+    strategy = rng.choice([one for one in _STRATEGIES if not reads_batches or one != CONSUMER])
+    # Epochs rise while tasks run, so the connector refuses `commit=task` in the consumer protocol.
+    commits = ["batch", "batch", "sink", "sink", "sink", *(["task"] * 2 if strategy != CONSUMER else [])]
+    commit = rng.choice(commits) if runs_tasks and not reads_batches else "batch"
+    runs_tasks = runs_tasks and not reads_batches
+    has_others = strategy in other_client.STRATEGIES and not runs_tasks and rng.random() < 0.3
+    made = Scenario(
         seed=seed,
         strategy=strategy,
-        queries=rng.choice((1, 2, 2, 3)),
+        # What tasks do takes many requests, so their worlds are smaller.
+        queries=rng.choice((0, 1, 1) if reads_batches else (1, 1, 2, 2) if runs_tasks else (1, 2, 2, 3)),
         slots=rng.choice((1, 2, 2, 3)),
-        partitions=rng.choice((1, 4, 6, 9)),
-        brokers=brokers,
+        partitions=rng.choice((1, 3, 4) if runs_tasks else (1, 4, 6, 9)),
+        brokers=rng.choice((1, 3, 3)),
         transactional=rng.random() < 0.7,
         session_ms=rng.choice((6_000, 10_000, 20_000)),
         share_of_long=rng.choice((0.0, 0.1, 0.4)),
         on_lost=rng.choice(("rejoin", "rejoin", "stop")),
-        static=rng.random() < _SHARE_OF_STATIC,
-        faults=faults,
-    )
-    rng = random.Random(f"tasks {seed}")
-    if rng.random() < _SHARE_WITH_TASKS:
-        return _aimed(_with_transactions(_with_tasks(scenario, rng)))
-    if seed % _BATCHES_EACH == _FIRST_WITH_BATCHES:
-        return _with_transactions(_with_batches(scenario))
-    return _aimed(_with_others(_with_losses(_with_transactions(scenario))))
-
-
-def _with_batches(scenario: Scenario) -> Scenario:
-    """Return a scenario with batches, and perhaps a stream, in the group."""
-    rng = random.Random(f"batches {scenario.seed}")
-    strategy = scenario.strategy if scenario.strategy != CONSUMER else "cooperative-sticky"
-    return replace(
-        scenario,
-        strategy=strategy,
-        queries=rng.choice((0, 1, 1)),
-        batches=rng.choice((1, 1, 2)),
-        batch_poll_ms=rng.choice((5_000, LONG_POLL_MS)),
-        faults=_faults(rng, _KINDS_WITH_BATCHES, scenario.brokers, _FAULTS_UNTIL),
-    )
-
-
-def _aimed(scenario: Scenario) -> Scenario:
-    """Return a scenario with faults that come at a moment in which chance seldom has them, or the same one."""
-    if scenario.seed % _AIMED_EACH != _FIRST_AIMED:
-        return scenario
-    rng = random.Random(f"aimed {scenario.seed}")
-    kinds = []
-    if scenario.sink and scenario.exactly_once:
-        kinds += ["freeze to the end", "run stage twice"]
-    if scenario.sink and scenario.commit == "sink":
-        kinds += ["publish late", "read by another"]
-    if not scenario.runs_tasks and scenario.brokers > 1:
-        kinds += ["lose once"]
-        if scenario.static and scenario.strategy != CONSUMER:
-            kinds += ["return in rebalance"]
-    made = _some_faults(rng, kinds, rng.choice((1, 2, 4)), scenario.seconds) if kinds else ()
-    return replace(scenario, faults=_in_order(*scenario.faults, *made), slow_markers=True)
-
-
-def _with_others(scenario: Scenario) -> Scenario:
-    """Return a scenario with other applications in the group, or the same one."""
-    rng = random.Random(f"others {scenario.seed}")
-    fits = scenario.strategy in other_client.STRATEGIES and not scenario.loses_records
-    if not fits or rng.random() >= _SHARE_OF_OTHERS:
-        return scenario
-    made = _some_faults(rng, ("kill other", "freeze other"), rng.choice((0, 3)))
-    return replace(scenario, others=rng.choice((1, 2)), faults=_in_order(*scenario.faults, *made))
-
-
-def _with_losses(scenario: Scenario) -> Scenario:
-    """Return a scenario in which records are lost, or the same one."""
-    rng = random.Random(f"losses {scenario.seed}")
-    if rng.random() >= _SHARE_OF_LOSSES:
-        return scenario
-    # In the first protocol of transactions commits name topics by their names, so the last one of the topic before
-    # counts for the new one where its driver does not know that yet. The simulated coordinator of the consumer protocol
-    # assigns by name.
-    by_id = scenario.strategy != CONSUMER and (not scenario.transactional or scenario.always_second_protocol)
-    kinds = _LOSES_RECORDS if by_id else _LOSES_RECORDS[:1]
-    return replace(scenario, faults=_in_order(*scenario.faults, *_some_faults(rng, kinds, 3)))
-
-
-def _with_transactions(scenario: Scenario) -> Scenario:
-    """Return a scenario with a version of transactions; in some it changes, or producer ids are used up soon."""
-    rng = random.Random(f"transactions {scenario.seed}")
-    changes = _some_faults(rng, (_CHANGES_VERSION,), rng.choice((0, 0, 0, 1, 2, 4)), scenario.seconds)
-    return replace(
-        scenario,
-        faults=_in_order(*scenario.faults, *changes),
-        transaction_version=rng.choice((1, 2)),
-        max_epoch=rng.choice((32_767, 32_767, 32_767 if scenario.commit == "sink" else 6)),
-    )
-
-
-def _with_tasks(scenario: Scenario, rng: random.Random) -> Scenario:
-    """Return a scenario whose tasks run: smaller, because each micro-batch takes many requests."""
-    commit = rng.choice(("batch", "batch", "sink", "sink", "sink", "task"))
-    if commit == "task" and scenario.strategy == CONSUMER:
-        # Epochs rise while tasks run, so the connector refuses this.
-        commit = "sink"
-    return replace(
-        scenario,
-        queries=rng.choice((1, 1, 2)),
-        slots=rng.choice((1, 2, 3)),
-        partitions=rng.choice((1, 3, 4)),
-        faults=_faults(rng, _KINDS_WITH_TASKS, scenario.brokers, _FAULTS_AROUND_TASKS_UNTIL),
+        static=rng.random() < 0.3,
+        faults=(),
         commit=commit,
-        sink=commit != "task",
+        sink=runs_tasks and commit != "task",
+        exactly_once=commit != "batch" or rng.random() < 0.6,
+        others=rng.choice((1, 2)) if has_others else 0,
+        batches=rng.choice((1, 1, 2)) if reads_batches else 0,
+        batch_poll_ms=rng.choice((5_000, LONG_POLL_MS)),
         timeout_ms=rng.choice((20_000, 600_000, 600_000)),
-        exactly_once=commit != "batch" or rng.random() >= _SHARE_OF_AT_LEAST_ONCE,
+        transaction_version=rng.choice((1, 2)),
+        max_epoch=rng.choice((32_767, 32_767, 32_767 if commit == "sink" else 6)),
+        slow_markers=rng.random() < 0.2,
+        names_only=rng.random() < 0.2,
+        fail_on_loss=rng.random() < 0.5,
+        siblings=rng.random() < 0.2,
     )
+    return replace(made, faults=tuple(sorted(_faults(rng, made), key=lambda fault: fault.at)))
 
 
-def _faults(rng: random.Random, all_kinds: Sequence[str], brokers: int, until: float) -> tuple[Fault, ...]:
-    kinds = [kind for kind in all_kinds if rng.random() < 0.6] or ["cut"]
-    if rng.random() < _SHARE_OF_HARMLESS:
-        kinds = [kind for kind in all_kinds if kind not in LOSES_MEMBERS]
-    if brokers == 1:
-        kinds = [kind for kind in kinds if not kind.startswith("move")] or ["cut"]
-    count = rng.choice((0, 2, 5, 10, 20))
-    return _in_order(*_some_faults(rng, kinds, count, until))
-
-
-def _some_faults(rng: random.Random, kinds: Sequence[str], count: int, until: float = _FAULTS_UNTIL) -> Iterator[Fault]:
-    return (Fault(rng.uniform(1.0, until), rng.choice(kinds), rng.random(), rng.random()) for _ in range(count))
-
-
-def _in_order(*faults: Fault) -> tuple[Fault, ...]:
-    return tuple(sorted(faults, key=lambda fault: fault.at))
+def _faults(rng: random.Random, made: Scenario) -> Iterator[Fault]:
+    """Yield what happens: every day, and in a part of the worlds what is drawn for it alone."""
+    everyday = [
+        kind for kind, weights in _EVERYDAY.items() for _ in range(weights[made.runs_tasks or made.batches > 0])
+    ]
+    chosen = {kind for kind in _EVERYDAY if rng.random() < 0.6}
+    if rng.random() < 0.1:
+        chosen = set(_EVERYDAY) - LOSES_MEMBERS
+    if made.batches:
+        chosen.discard("replace")
+    aimed = []
+    if made.sink and made.exactly_once:
+        aimed += ["freeze to the end", "run stage twice"]
+    if made.commit == "sink":
+        aimed += ["publish late", "read by another"]
+    if not made.runs_tasks and made.brokers > 1:
+        aimed += ["lose once"]
+        if made.static and made.strategy != CONSUMER:
+            aimed += ["return in rebalance"]
+    draws: Sequence[tuple[Sequence[str], Sequence[int]]] = (
+        ([kind for kind in everyday if kind in chosen] or ["cut"], (0, 2, 5, 10, 20)),
+        ((_CHANGES_VERSION,), (0, 0, 0, 1, 2, 4)),
+        (LOSES_RECORDS, (0, 0, 0, 1, 2)),
+        (("rewind",), (0, 0, 0, 0, 1, 2)),
+        (aimed, (0, 0, 0, 0, 1, 2)),
+        (("kill other", "freeze other") if made.others else (), (0, 3)),
+    )
+    for kinds, counts in draws:
+        count = rng.choice(counts)
+        for _ in range(count if kinds else 0):
+            kind = rng.choice(kinds)
+            if made.brokers > 1 or not kind.startswith("move"):
+                yield Fault(rng.uniform(1.0, made.seconds), kind, rng.random(), rng.random())

@@ -18,6 +18,7 @@ import contextvars
 import heapq
 import importlib
 import itertools
+import math
 import os
 import pickle
 import random
@@ -395,6 +396,7 @@ class Process:
         message: What it was started with, pickled.
         alive: It has not been killed, and has not ended.
         frozen: It stands still (SIGSTOP, or a long pause of its virtual machine).
+        froze_at: When it last began to stand still.
         backlog: Its events that came due while it stood still.
         calls: What runs in it for other processes.
         cached: What it has cached, such as its clients.
@@ -405,7 +407,7 @@ class Process:
         self.world, self.name, self.pid = world, name, pid
         self.driver = self if driver is None else driver
         self.message = b""
-        self.alive, self.frozen = True, False
+        self.alive, self.frozen, self.froze_at = True, False, math.inf
         self.backlog: list[Event] = []
         self.cached: dict[Hashable, Any] = {}
         self.task: Task | None = None
@@ -445,7 +447,7 @@ class Process:
 
     def freeze(self, seconds: float | None) -> None:
         """Stand still for so many seconds; None: until somebody thaws it."""
-        self.frozen = True
+        self.frozen, self.froze_at = True, self.world.now
         if seconds is not None:
             self.world.after(seconds, self.thaw)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import sys
 import uuid
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -83,6 +84,8 @@ _NEWEST: dict[Any, int] = {
     DescribeTransactionsRequest: 0,
     ListTransactionsRequest: 2,
 }
+# The requests whose newest version has topic ids in the place of names.
+_HAVE_IDS = (OffsetCommitRequest, OffsetFetchRequest, TxnOffsetCommitRequest)
 _BY_KEY = {cls.API_KEY: cls for cls in _NEWEST}
 _NAMES = {cls.API_KEY: cls.name.removesuffix("Request") for cls in _NEWEST}
 
@@ -95,6 +98,12 @@ class Message(Protocol):
 
 
 Reply = Callable[[Message], None]
+Range = tuple[str, int, int, int, int]
+"""A topic's id, a partition, the epoch of its leader, the first offset, and the next offset after the last one.
+
+So records are equal only if their contents are: others have their offsets after an unclean election, or in a topic that
+was created again.
+"""
 
 # The part of the requests that are handled although their connection has ended meanwhile.
 _HANDLED_LATE = 0.5
@@ -106,10 +115,16 @@ class Partition:
 
     Attributes:
         began: Where the epochs of the log have begun.
+        lost_up_to: The highest end that the log had before it lost records; 0: it has lost none.
+        lost_from: The lowest offset from which it lost some.
+        followed: What queries have done that follows the last loss: their names, and what it was.
     """
 
     leader: int
     end: int = 0
+    lost_up_to: int = 0
+    lost_from: int = sys.maxsize
+    followed: set[tuple[str, str]] = field(default_factory=set)
     epoch: int = 0
     began: dict[int, int] = field(default_factory=lambda: {0: 0})
     log: Log = field(default_factory=Log)
@@ -124,12 +139,17 @@ class Partition:
         """Return where the records of an epoch and those before it end."""
         return min((start for later, start in self.began.items() if later > epoch), default=self.end)
 
+    def of_epoch(self, epoch: int, start: int, end: int) -> tuple[int, int]:
+        """Return what the log has of an epoch's records between two offsets; if nothing, the second is not higher."""
+        return max(start, self.began.get(epoch, self.end)), min(end, self.end_of(epoch))
+
 
 @dataclass
 class Topic:
-    """A topic with its partitions."""
+    """A topic with its partitions, and when it was created."""
 
     id: uuid.UUID
+    created_at: float
     partitions: list[Partition] = field(default_factory=list)
 
 
@@ -330,10 +350,12 @@ class Cluster:
         handlers: What answers each kind of request.
         requests: How many requests of each kind have come.
         decoded: The requests so far, by API key, version and bytes.
+        names: The names of all topics, also of those that do not exist any more.
         handles_late: Whether the connection of the request that is handled now has ended.
         client: Who has sent that request.
         version: Its version.
         transaction_version: The feature `transaction.version`: 2 for KIP-890's second protocol.
+        names_only: Whether offsets are committed and fetched by the names of topics only, as before Kafka 4.1.
         errors: How often each error code was answered, by the name of the API.
     """
 
@@ -342,12 +364,14 @@ class Cluster:
         self.cluster_id = "simulated"
         self.brokers = {node: Broker(self, node) for node in range(1, brokers + 1)}
         self.topics: dict[str, Topic] = {}
+        self.names: dict[uuid.UUID, str] = {}
         self.requests: Counter[str] = Counter()
         self.decoded: dict[tuple[int, int, bytes], Any] = {}
         self.handles_late = False
         self.client: Process | None = None
         self.version = 0
         self.transaction_version = 1
+        self.names_only = False
         self.errors: Counter[tuple[str, int]] = Counter()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._loading: dict[tuple[int, str], float] = {}
@@ -371,7 +395,8 @@ class Cluster:
     # ---- topics
 
     def create_topic(self, name: str, partitions: int) -> None:
-        self.topics[name] = Topic(uuid.UUID(int=self.world.random.getrandbits(128), version=4))
+        topic = self.topics[name] = Topic(uuid.UUID(int=self.world.random.getrandbits(128), version=4), self.world.now)
+        self.names[topic.id] = name
         self.add_partitions(name, partitions)
 
     def add_partitions(self, name: str, count: int) -> None:
@@ -382,12 +407,35 @@ class Cluster:
 
     def end(self, tp: tuple[str, int]) -> int:
         """Return the end of a partition's log."""
-        return self.topics[tp[0]].partitions[tp[1]].end
+        return self.log(tp).end
+
+    def log(self, tp: tuple[str, int]) -> Partition:
+        """Return a partition."""
+        return self.topics[tp[0]].partitions[tp[1]]
+
+    def fetch(
+        self, tp: tuple[str, int], start: int, end: int, topic_id: uuid.UUID | None = None, epoch: int = -1
+    ) -> Iterator[Range]:
+        """Yield the records of a partition between two offsets; none of another topic than that of the id.
+
+        They end where the records of the epoch end with whose leader they were planned; -1: it is not known.
+        """
+        topic = self.topics[tp[0]]
+        if topic_id in (None, topic.id):
+            log = topic.partitions[tp[1]]
+            end = min(end, log.end if epoch < 0 else log.end_of(epoch))
+            for known in sorted(log.began):
+                first, stop = log.of_epoch(known, start, end)
+                if first < stop:
+                    yield str(topic.id), tp[1], known, first, stop
 
     def truncate(self, name: str, number: int, records: int) -> None:
         """Let a broker lead that does not have the last records (an unclean election)."""
         partition = self.topics[name].partitions[number]
+        partition.lost_up_to = max(partition.lost_up_to, partition.end)
         partition.end = max(0, partition.end - records)
+        partition.lost_from = min(partition.lost_from, partition.end)
+        partition.followed.clear()
         partition.began = {epoch: start for epoch, start in partition.began.items() if start <= partition.end}
         partition.elect(self.world.random.choice([node for node, one in self.brokers.items() if one.up] or [1]))
         self.world.tell("cluster", f"{name}-{number} is truncated to {partition.end}")
@@ -519,7 +567,9 @@ class Cluster:
 
     def _api_versions(self, _: Broker, __: ApiVersionsRequest, reply: Reply) -> None:
         version = ApiVersionsResponse.ApiVersion
-        keys = [version(cls.API_KEY, 0, newest) for cls, newest in _NEWEST.items()]
+        keys = [
+            version(cls.API_KEY, 0, newest - (self.names_only and cls in _HAVE_IDS)) for cls, newest in _NEWEST.items()
+        ]
         level = self.transaction_version
         features = [ApiVersionsResponse.FinalizedFeatureKey("transaction.version", level, level)]
         reply(ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0, finalized_features=features))

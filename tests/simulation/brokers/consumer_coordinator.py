@@ -28,7 +28,8 @@ from tests.simulation.world import Event
 
 LEAVE, LEAVE_AND_COME_BACK = -1, -2
 
-Place = tuple[str, int]
+Place = tuple[uuid.UUID, int]
+"""A topic's id, and a partition."""
 _Assignment = ConsumerGroupDescribeResponse.DescribedGroup.Member.Assignment
 
 
@@ -176,8 +177,7 @@ class ConsumerCoordinators:
     def _owned(self, request: ConsumerGroupHeartbeatRequest) -> frozenset[Place] | None:
         if request.topic_partitions is None:
             return None
-        names = {topic.id: name for name, topic in self._cluster.topics.items()}
-        return frozenset((names[one.topic_id], n) for one in request.topic_partitions for n in one.partitions)
+        return frozenset((one.topic_id, n) for one in request.topic_partitions for n in one.partitions)
 
     def _reconcile(self, group: ConsumerGroup, member: Member, owned: frozenset[Place] | None) -> None:
         target = group.target[member.member_id]
@@ -216,10 +216,10 @@ class ConsumerCoordinators:
         """Begin an epoch with a new target assignment if members, their topics or the topics' partitions changed."""
         names = {name for member in group.members.values() for name in member.topics}
         present = frozenset(
-            (name, number)
+            (topic.id, number)
             for name in names
-            if name in self._cluster.topics
-            for number in range(len(self._cluster.topics[name].partitions))
+            if (topic := self._cluster.topics.get(name)) is not None
+            for number in range(len(topic.partitions))
         )
         if not changed and present == group.seen:
             return
@@ -260,10 +260,10 @@ class ConsumerCoordinators:
     # ---- descriptions
 
     def _by_topic(self, places: frozenset[Place]) -> list[tuple[uuid.UUID, str, list[int]]]:
-        topics: dict[str, list[int]] = {}
-        for name, number in sorted(places):
-            topics.setdefault(name, []).append(number)
-        return [(self._cluster.topics[name].id, name, numbers) for name, numbers in topics.items()]
+        topics: dict[uuid.UUID, list[int]] = {}
+        for topic_id, number in sorted(places):
+            topics.setdefault(topic_id, []).append(number)
+        return [(topic_id, self._cluster.names[topic_id], numbers) for topic_id, numbers in topics.items()]
 
     def _assignment(self, places: frozenset[Place]) -> _Assignment:
         return _Assignment(

@@ -729,6 +729,9 @@ class GroupCoordinators:
         for name in request.groups:
             code = self._refusal(broker, name, "DescribeGroups")
             group = self.groups.get(name)
+            if group is not None and group.refuses_commit is not None:
+                # It is one of the consumer protocol, which this request does not know.
+                group = None
             stable = group is not None and group.state == STABLE
             groups.append(
                 described(

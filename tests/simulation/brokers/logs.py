@@ -44,10 +44,12 @@ class Appended:
 
     Attributes:
         state: What has become of its transaction; committed if it has none.
+        transactional_id: That of its producer; empty: it has none.
     """
 
     producer_id: int
     values: list[bytes]
+    transactional_id: str = ""
     state: str = OPEN
 
 
@@ -71,11 +73,12 @@ class Log:
         self.batches: list[Appended] = []
         self._producers: dict[int, _Producer] = {}
 
-    def append(self, data: bytes, verify: Callable[[int, int], int]) -> int:
+    def append(self, data: bytes, name: str, verify: Callable[[int, int], int]) -> int:
         """Append a record batch; return the error code.
 
         Args:
             data: The record batch.
+            name: The transactional id of the producer; empty: it has none.
             verify: Asks the coordinator whether the partition is in the transaction, by producer id and epoch; in the
                 second protocol it adds the partition.
         """
@@ -97,7 +100,7 @@ class Log:
         known.next_sequence += count
         known.recent = [*known.recent, sequence][-_REMEMBERED:]
         state = OPEN if transactional else COMMITTED
-        self.batches.append(Appended(producer_id, _VALUE.findall(data, _HEADER_BYTES), state))
+        self.batches.append(Appended(producer_id, _VALUE.findall(data, _HEADER_BYTES), name, state))
         return 0
 
     def open_batches(self, producer_id: int) -> list[Appended]:
@@ -161,6 +164,7 @@ class Logs:
             name_of_producer = request.transactional_id or ""
             code = log.append(
                 records,
+                name_of_producer,
                 lambda producer_id, epoch: self.verify(name_of_producer, producer_id, epoch, (name, index)),
             )
             if code:

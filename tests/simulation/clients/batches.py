@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from typing import TypeVar
 
-from kafka_source.errors import KafkaGroupError
+from kafka_source.errors import DataLossError, KafkaGroupError
 from kafka_source.options import Where
 from kafka_source.source.batch import BatchReader
 from kafka_source.source.read_task import Query as ReadQuery
@@ -68,18 +68,20 @@ class BatchApplication(Query):
         try:
             inputs = self._plan(process, lambda: BatchReader(self.options, SCHEMA).partitions())
             tasks = [one for one in inputs if isinstance(one, ReadTask)]
-            ranges, losses = tuple(output.readable(tasks)), output.losses
-            output.in_flight[name] = ranges
+            output.in_flight[name] = ranges = tuple(output.readable(tasks))
+            output.plan(ranges)
             # Tasks wait for executors, and others want the partitions meanwhile.
             self.work()
             bundles = [TaskBundle((task,)) for task in tasks]
             jobs.batch(self.planned, bundles, ReadQuery.of(self.options, SCHEMA, Where.BATCH, None))
             self.pause()
-            output.write(*name, ranges, since=losses)
+            output.batches[name] = ranges
         except (KafkaGroupError, Lost) as error:
             self.world.tell(self.name, f"batch {self.planned} fails: {type(error).__name__}: {error}")
             if isinstance(error, KafkaGroupError):
-                self.errors.append(error)
+                self.errors.append((self.world.now, error))
+            if isinstance(error, DataLossError):
+                self.options["failOnDataLoss"] = "false"
 
     def _plan(self, driver: Process, work: Callable[[], _T]) -> _T:
         self._planner = planner = self.world.process(f"{driver.name}.planner-{self.planned}", driver)

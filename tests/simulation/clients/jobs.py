@@ -20,12 +20,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import BinaryType, IntegerType, StructType
 
-from kafka_source.errors import KafkaGroupError
+from kafka_source.errors import DataLossError, KafkaGroupError
 from kafka_source.fetch.engine import FetchRequest
+from kafka_source.kafka_client import topic_id_of
 from kafka_source.sink.writer import stream_writer
 from kafka_source.source import read_task
 from kafka_source.source.read_task import Query as ReadQuery
 from kafka_source.source.read_task import TaskBundle, read_bundle
+from tests.simulation.brokers.cluster import Cluster
 from tests.simulation.world import Call, Process, Task, Waiting, World
 
 _T = TypeVar("_T")
@@ -275,10 +277,10 @@ class _TaskRun:
 
 
 class _Engine:
-    """The engine that reads in tasks: a row for each half of a range."""
+    """The engine that reads in tasks: a row for each half of a range, and each epoch in it."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, cluster: Cluster) -> None:
+        self._world, self._cluster = world, cluster
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
         assert [column.name for column in request.columns] == SCHEMA.names
@@ -288,11 +290,15 @@ class _Engine:
             for start, end in ((one.start, middle), (middle, one.end)):
                 if start < end:
                     self._world.sleep(self._world.random.uniform(0, _ROW_SECONDS))
-                    value = json.dumps([tp.topic, tp.partition, start, end]).encode()
+                known, read = topic_id_of(request.topics.get(tp.topic)), start
+                for part in self._cluster.fetch(tp, start, end, known, one.epoch):
+                    read, value = part[-1], json.dumps(part).encode()
                     columns = [pa.array([value], pa.binary()), pa.array([tp.partition], pa.int32())]
                     yield pa.record_batch(columns, SCHEMA.names)
+                if read < end and request.fail_on_data_loss:
+                    raise DataLossError(topic=tp.topic, partition=tp.partition, planned=read)
 
 
-def simulated_engine(world: World) -> Any:
+def simulated_engine(world: World, cluster: Cluster) -> Any:
     """Return a context in which tasks read simulated records."""
-    return mock.patch.object(read_task, "engine_for", lambda *_: _Engine(world))
+    return mock.patch.object(read_task, "engine_for", lambda *_: _Engine(world, cluster))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from assignors import (
     ClusterMetadata,
@@ -23,7 +24,7 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group.generic_member import GenericMember, MemberState
 from kafka_source.group.member import MemberSettings
-from kafka_source.group.requests import commit_offsets, fetch_committed
+from kafka_source.group.requests import commit_offsets, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
@@ -45,8 +46,10 @@ class _Reading:
     """What it reads in a generation: the next offset of each partition, and what is written and not committed yet."""
 
     state: MemberState
+    topic_id: UUID
     positions: dict[TopicPartition, int]
     uncommitted: dict[TopicPartition, CommitOffset] = field(default_factory=dict)
+    read: dict[TopicPartition, CommitOffset] = field(default_factory=dict)
 
 
 class OtherClient:
@@ -57,7 +60,7 @@ class OtherClient:
 
     Attributes:
         process: Where it runs; None: it has not started yet.
-        repeats: Whether it may have written something that it has not committed.
+        repeats_at: When it may have written something that it has not committed.
     """
 
     def __init__(
@@ -79,7 +82,7 @@ class OtherClient:
         self._written = 0
         # Of how many partitions its last assignment as the leader was.
         self._led: int | None = None
-        self.repeats = False
+        self.repeats_at: list[float] = []
         self.process: Process | None = None
 
     def start(self) -> None:
@@ -92,14 +95,14 @@ class OtherClient:
     def kill(self, pause: float) -> None:
         """Kill it, and start it again after a pause."""
         if self.process is not None and self.process.alive:
-            self.repeats = True
+            self.repeats_at.append(self._world.now)
             self.process.kill()
             self._world.after(pause, self.start)
 
     def freeze(self, seconds: float) -> None:
         """Let it stand still."""
         if self.process is not None and self.process.alive and not self.process.frozen:
-            self.repeats = True
+            self.repeats_at.append(self._world.now)
             self.process.freeze(seconds)
 
     def _main(self) -> None:
@@ -123,18 +126,24 @@ class OtherClient:
                     try:
                         if state is None:
                             continue
-                        if reading is None or reading.state.generation != state.generation:
+                        if (
+                            reading is None
+                            or reading.state.generation != state.generation
+                            or reading.topic_id != self._cluster.topics[self._topic].id
+                        ):
+                            if reading is not None and reading.uncommitted:
+                                self.repeats_at.append(self._world.now)
                             reading = self._begin(client, state)
                         self._look(client, reading)
                     except FencedError:
-                        self.repeats = True
+                        self.repeats_at.append(self._world.now)
                     except KafkaGroupError:
                         pass
         except Died:
             return
         except KafkaGroupError as error:
             self._world.tell(self._name, f"fails: {type(error).__name__}: {error}")
-        self.repeats = True
+        self.repeats_at.append(self._world.now)
         process.kill()
         self._world.after(3.0, self.start)
 
@@ -150,21 +159,36 @@ class OtherClient:
 
     def _begin(self, client: KafkaClient, state: MemberState) -> _Reading:
         owned = decode_assignment(state.state).partitions if state.state else ()
-        found = client.run(fetch_committed(client, self._member.group, owned, Deadline(_PATIENCE)))
-        return _Reading(state, {tp: found[tp] or 0 for tp in owned})
+        topic_id = self._cluster.topics[self._topic].id
+        found = client.run(fetch_entries(client, self._member.group, owned, Deadline(_PATIENCE)))
+        return _Reading(state, topic_id, {tp: self._in_log(tp, found[tp]) if tp in found else 0 for tp in owned})
+
+    def _in_log(self, tp: TopicPartition, entry: CommitOffset) -> int:
+        """Return where it continues after an offset: no further than the log is the one that it was committed of.
+
+        A Java consumer takes an offset of the topic before for one of the new topic. Here whoever runs it resets it.
+        """
+        log = self._cluster.log(tp)
+        if entry.leader_epoch < 0:
+            return min(entry.offset, self._output.durable().get(tp, 0))
+        return min(entry.offset, log.end_of(entry.leader_epoch))
 
     def _look(self, client: KafkaClient, reading: _Reading) -> None:
         new = {}
         for tp, at in reading.positions.items():
-            end = self._cluster.end(tp)
-            if end > at:
+            if tp in reading.read:
+                at = self._in_log(tp, reading.read[tp])
+            if (end := self._cluster.end(tp)) > at:
                 new[tp] = at, end
         if new:
-            ranges = tuple((*tp, start, end) for tp, (start, end) in new.items())
+            ranges = tuple(one for tp, (start, end) in new.items() for one in self._cluster.fetch(tp, start, end))
+            self._output.plan(ranges)
             self._output.batches[self._name, self._written] = ranges
             self._written += 1
             reading.positions |= {tp: end for tp, (_, end) in new.items()}
-            reading.uncommitted |= {tp: CommitOffset(end) for tp, (_, end) in new.items()}
+            read = {tp: CommitOffset(end, self._cluster.log(tp).epoch) for tp, (_, end) in new.items()}
+            reading.uncommitted |= read
+            reading.read |= read
             self._world.sleep(self._world.random.uniform(0, _LOOK_SECONDS / 2))
         if reading.uncommitted:
             state, member = reading.state, self._member

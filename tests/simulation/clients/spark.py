@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_source.errors import KafkaGroupError
+from kafka_source.errors import DataLossError, KafkaGroupError
+from kafka_source.group.background import Siblings
 from kafka_source.kafka_client import topic_id_of
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
@@ -21,13 +22,10 @@ from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query as ReadQuery
 from kafka_source.source.read_task import ReadTask
-from tests.simulation.brokers.cluster import Cluster, Partition
+from tests.simulation.brokers.cluster import Cluster, Partition, Range
 from tests.simulation.brokers.logs import ABORTED, COMMITTED
 from tests.simulation.clients.jobs import OUTPUT, SCHEMA, Jobs, JobsWatch, Lost
 from tests.simulation.world import Died, Event, Process, World
-
-Range = tuple[str, int, int, int]
-"""A topic, a partition, the first offset, and the next offset after the last one."""
 
 
 @dataclass
@@ -36,6 +34,11 @@ class Checkpoint:
 
     offsets: list[dict[str, Any]] = field(default_factory=list)
     finished: int = 0
+
+    @property
+    def newest(self) -> StreamOffset:
+        """The end of the newest batch."""
+        return StreamOffset.from_json(self.offsets[-1])
 
     @property
     def in_flight(self) -> bool:
@@ -48,80 +51,112 @@ class Output:
 
     Attributes:
         in_flight: The batches whose tasks commit their offsets when they have read them (`commit=task`).
-        losses: How often records of the source were lost.
-        lost_from: The lowest offset from which records of a partition were lost.
-        reached: Where the logs of these partitions ended before that.
+        plans: What was planned to be read, by whoever, and when.
+        rewound: The records that are to be read again, with the time, and the number of the plans before that.
+        unordered: The queries of which several tasks may read one partition.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.batches: dict[tuple[str, int], tuple[Range, ...]] = {}
         self.in_flight: dict[tuple[str, int], tuple[Range, ...]] = {}
-        self.losses = 0
-        self.lost_from: dict[tuple[str, int], int] = {}
-        self.reached: dict[tuple[str, int], int] = {}
-        self._lost: list[tuple[tuple[str, int], int]] = []
+        self.plans: list[tuple[float, Range]] = []
+        self.rewound: list[tuple[Range, float, int]] = []
+        self.unordered: set[str] = set()
 
-    def lose(self, tp: tuple[str, int], end: int, before: int) -> None:
-        """Forget the records of a partition from an offset on: its log has lost them, and will have others there."""
-        self.reached[tp] = max(self.reached.get(tp, 0), before)
-        self.lost_from[tp] = min(end, self.lost_from.get(tp, end))
-        self.losses += 1
-        self._lost.append((tp, end))
-        self.batches = {batch: tuple(_cut(ranges, tp, end)) for batch, ranges in self.batches.items()}
+    def plan(self, ranges: Iterable[Range]) -> None:
+        """Note what is planned now."""
+        self.plans += ((self._cluster.world.now, one) for one in ranges)
+
+    def planned_at(self, part: Range) -> list[float]:
+        """Return when records of a range were planned to be read."""
+        return [at for at, one in self.plans if one[:3] == part[:3] and one[3] < part[4] and part[3] < one[4]]
 
     def readable(self, tasks: Iterable[ReadTask]) -> Iterable[Range]:
-        """Yield what tasks would read now: what the logs have of it, and nothing of a topic that was created again.
-
-        A task ends where the records of the epoch end with whose leader it was planned.
-        """
+        """Yield what tasks would read now."""
         for task in tasks:
             for r in task.ranges:
-                name, number = r.topic_partition
-                known, topic = topic_id_of(task.topics.get(name)), self._cluster.topics[name]
-                if known in (None, topic.id):
-                    log = topic.partitions[number]
-                    yield name, number, r.start, min(r.end, log.end if r.epoch < 0 else log.end_of(r.epoch))
+                topic_id = topic_id_of(task.topics.get(r.topic_partition.topic))
+                yield from self._cluster.fetch(r.topic_partition, r.start, r.end, topic_id, r.epoch)
 
-    def write(self, query: str, number: int, ranges: tuple[Range, ...], *, since: int) -> None:
-        """Keep what a batch has read that was planned after so many losses."""
-        for tp, end in self._lost[since:]:
-            ranges = tuple(_cut(ranges, tp, end))
-        self.batches[query, number] = ranges
+    def durable(self, *, lost: Container[str] = ()) -> dict[tuple[str, int], int]:
+        """Return for each partition the offset before which everything in its log was written.
 
-    def durable(self) -> dict[tuple[str, int], int]:
-        """Return for each partition the offset before which everything was written, also by open transactions."""
-        reached: dict[tuple[str, int], int] = {}
-        for tp, found in self._ranges(visible=False).items():
+        What open transactions have written counts, too, and what those of some transactional ids had written.
+        """
+        return self._covered(one for _, one in self._written(visible=False, lost=lost))
+
+    def not_read_again(self) -> list[Range]:
+        """Return the records that nobody has planned to read since the last rewind of their partition."""
+        found = []
+        newest = {one[:2]: when for one, when, _ in self.rewound}
+        for one, when, since in self.rewound:
+            if when < newest[one[:2]]:
+                continue
+            topic_id, number, epoch, at, end = one
+            logs = [topic.partitions[number] for topic in self._cluster.topics.values() if str(topic.id) == topic_id]
+            end = logs[0].of_epoch(epoch, at, end)[1] if logs else at
+            for start, stop in sorted(r[3:] for _, r in self.plans[since:] if r[:3] == one[:3]):
+                at = max(at, stop) if start <= at else at
+            if at < end:
+                found.append((*one[:3], at, end))
+        return found
+
+    def _covered(self, ranges: Iterable[Range]) -> dict[tuple[str, int], int]:
+        names = {str(topic.id): name for name, topic in self._cluster.topics.items()}
+        found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for topic_id, number, epoch, start, end in ranges:
+            if topic_id in names:
+                tp = names[topic_id], number
+                found.setdefault(tp, []).append(
+                    self._cluster.topics[tp[0]].partitions[number].of_epoch(epoch, start, end)
+                )
+        reached = {}
+        for tp, parts in found.items():
             at = 0
-            for start, end in sorted(found):
-                if start > at:
-                    break
-                at = max(at, end)
+            for start, end in sorted(parts):
+                if start <= at < end:
+                    at = end
             reached[tp] = at
         return reached
 
-    def twice(self) -> list[Range]:
-        """Return the ranges that were written more than once."""
+    def twice(self, *, of_one_batch: bool) -> list[Range]:
+        """Return the records that were written more than once, without those that were rewound.
+
+        Args:
+            of_one_batch: Whether those count that the same batch has written again.
+        """
         found = []
-        for (topic, number), parts in self._ranges(visible=True).items():
-            at = 0
-            for start, end in sorted(parts):
-                if start < at:
-                    found.append((topic, number, start, min(at, end)))
-                at = max(at, end)
+        written: dict[tuple[str, int, int], list[tuple[int, int, str]]] = {}
+        for batch, (topic_id, number, epoch, start, end) in self._written(visible=True):
+            written.setdefault((topic_id, number, epoch), []).append((start, end, batch))
+        for log, parts in written.items():
+            at, last = 0, ""
+            for start, end, batch in sorted(parts):
+                both = (*log, start, min(at, end))
+                if start < at and (of_one_batch or batch != last) and not self._is_rewound(both):
+                    found.append(both)
+                at, last = max((at, last), (end, batch))
         return found
 
     def out_of_order(self) -> list[Range]:
-        """Return the ranges of records in Kafka that come after later ones of their partition."""
+        """Return the ranges of records in Kafka that come after later ones of their partition, and were not rewound.
+
+        Where tasks have parts of a partition, they write beside each other.
+        """
         found = []
-        reached: dict[tuple[str, int], int] = {}
-        for _, (topic, number, start, end) in self._records(visible=True):
-            at = reached.get((topic, number), 0)
-            if start < end and start < at:
-                found.append((topic, number, start, end))
-            reached[topic, number] = max(at, end)
+        reached: dict[tuple[str, int], tuple[int, int]] = {}
+        for batch, one in self._records(visible=True):
+            topic_id, number, epoch, start, end = one
+            at = reached.get((topic_id, number), (-1, 0))
+            again = topic_id, number, epoch, start, min(end, at[1]) if epoch == at[0] else end
+            if (epoch, start) < at and not self._is_rewound(again) and batch.split()[0] not in self.unordered:
+                found.append(one)
+            reached[topic_id, number] = max(at, (epoch, end))
         return found
+
+    def _is_rewound(self, part: Range) -> bool:
+        return any(one[:3] == part[:3] and one[3] <= part[3] and part[4] <= one[4] for one, *_ in self.rewound)
 
     def batches_written_twice(self) -> list[str]:
         """Return the records in Kafka, each with its batch, that are visible more than once."""
@@ -143,31 +178,24 @@ class Output:
         topic = self._cluster.topics.get(OUTPUT)
         return [] if topic is None else topic.partitions
 
-    def _records(self, *, visible: bool) -> Iterable[tuple[str, Range]]:
-        """Yield the records in Kafka in the order of their logs: batch and range."""
+    def _records(self, *, visible: bool, lost: Container[str] = ()) -> Iterable[tuple[str, Range]]:
+        """Yield the records in Kafka in the order of their logs: batch and range.
+
+        Those of a committed transaction that a sink takes for lost do not count as visible where it writes them again.
+        """
         for appended in (appended for partition in self._in_kafka for appended in partition.log.batches):
-            if appended.state == COMMITTED or not (visible or appended.state == ABORTED):
+            if appended.state == COMMITTED or not (
+                visible or (appended.state == ABORTED and appended.transactional_id not in lost)
+            ):
                 for value in appended.values:
-                    batch, *part = json.loads(value)
-                    yield batch, tuple(part)
+                    batch, topic_id, number, epoch, start, end = json.loads(value)
+                    yield batch, (topic_id, number, epoch, start, end)
 
-    def _ranges(self, *, visible: bool) -> dict[tuple[str, int], list[tuple[int, int]]]:
-        ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
-        batches = self.batches if visible else {**self.in_flight, **self.batches}
-        written = (one for batch in batches.values() for one in batch)
-        records = (one for _, one in self._records(visible=visible))
-        for topic, number, start, end in (*written, *records):
-            if start < end:
-                ranges.setdefault((topic, number), []).append((start, end))
-        return ranges
-
-
-def _cut(ranges: Iterable[Range], tp: tuple[str, int], end: int) -> Iterable[Range]:
-    for topic, number, start, stop in ranges:
-        if (topic, number) != tp:
-            yield topic, number, start, stop
-        elif start < end:
-            yield topic, number, start, min(stop, end)
+    def _written(self, *, visible: bool, lost: Container[str] = ()) -> Iterable[tuple[str, Range]]:
+        for (query, number), ranges in (self.batches if visible else {**self.in_flight, **self.batches}).items():
+            for one in ranges:
+                yield f"{query} {number}", one
+        yield from self._records(visible=visible, lost=lost)
 
 
 @dataclass(frozen=True)
@@ -191,8 +219,11 @@ class Query:
         process: The driver of now; None: it does not run.
         jobs: What the driver of now runs in other processes.
         watch: Looks at the batches.
+        watch_plan: Looks at what a driver has planned.
+        siblings: Returns its place among the reads of its group in one application; None: there are no others.
         armed: What happens to the next attempts of its tasks; see `Jobs`.
-        errors: The errors with which drivers have ended.
+        errors: The errors with which drivers have ended, and when.
+        ended_at: When drivers have ended, or their places were taken.
     """
 
     def __init__(
@@ -209,12 +240,15 @@ class Query:
         self.world, self.name, self.options, self.output, self.load = world, name, dict(options), output, load
         self.runs_tasks, self.sink = runs_tasks, sink
         self.watch = JobsWatch()
+        self.watch_plan: Callable[[Query, StreamOffset], None] = lambda *_: None
+        self.siblings: Callable[[Process], Siblings | None] = lambda _: None
         self.armed: list[Callable[[Process, int], bool]] = []
         self.jobs: Jobs | None = None
         self.checkpoint = Checkpoint()
         self.process: Process | None = None
-        self.errors: list[KafkaGroupError] = []
+        self.errors: list[tuple[float, KafkaGroupError]] = []
         self.starts = self.stops = 0
+        self.ended_at: list[float] = []
         self.wanted = False
         self._restart: Event | None = None
 
@@ -244,10 +278,12 @@ class Query:
             if process is not None and process.alive and not process.frozen:
                 process.freeze(seconds)
         self.process = None
+        self.ended_at.append(self.world.now)
         self.start()
 
     def _end(self, process: Process, jobs: Jobs | None) -> None:
         process.kill()
+        self.ended_at.append(self.world.now)
         if jobs is not None:
             jobs.kill()
             self.watch.ended(jobs.run)
@@ -270,7 +306,7 @@ class Query:
         try:
             schema = source_schema(headers=False) if jobs is None else SCHEMA
             read = ReadQuery.of(self.options, schema, Where.STREAM, None)
-            planner = MicroBatches(read)
+            planner = MicroBatches(read, self.siblings(process))
             self._run(planner, _Batch(self, process, jobs, read))
             planner.close()
             self.stops += 1
@@ -284,7 +320,10 @@ class Query:
             self.world.tell(self.name, f"fails: {type(error).__name__}: {error}")
             if process is self.process:
                 if isinstance(error, KafkaGroupError):
-                    self.errors.append(error)
+                    self.errors.append((self.world.now, error))
+                if isinstance(error, DataLossError):
+                    # As the error says.
+                    self.options["failOnDataLoss"] = "false"
                 self._restart_after(3.0)
             self._close(planner)
         except Exception:
@@ -317,6 +356,7 @@ class Query:
             if end is start:
                 self.world.sleep(1.0)
                 continue
+            self.watch_plan(self, end)
             self.pause()
             batch.check_not_replaced()
             log.offsets.append(end.to_json())
@@ -353,14 +393,15 @@ class _Batch:
         query, world, load = self._query, self._query.world, self._query.load
         number = len(query.checkpoint.offsets) - 1
         tasks = planner.tasks(start, end)
-        ranges, losses = tuple(query.output.readable(one for task in tasks for one in task.tasks)), query.output.losses
+        ranges = tuple(query.output.readable(one for task in tasks for one in task.tasks))
+        query.output.plan(ranges)
         if self._jobs is not None:
             if query.sink is None:
                 query.output.in_flight[query.name, number] = ranges
             self._jobs.batch(number, tasks, self._read)
         query.work()
         if query.sink is None:
-            query.output.write(query.name, number, ranges, since=losses)
+            query.output.batches[query.name, number] = ranges
         query.pause()
         self.check_not_replaced()
         query.checkpoint.finished = len(query.checkpoint.offsets)
