@@ -91,13 +91,14 @@ class Load:
 
     def decoder(self) -> AvroDecoder | JsonDecoder | ProtobufDecoder:
         """Return a decoder that knows the writer schemas."""
+        wanted = None if self.fields is None else pa.struct([COLUMN.field(name) for name in self.fields])
         if self.is_protobuf:
-            protobuf = ProtobufDecoder(PROTO, fields=self.fields)
+            protobuf = ProtobufDecoder(PROTO, wanted=wanted)
             protobuf.add_writer_schema(0, PROTO)
             return protobuf
         if not self.writers:
-            return JsonDecoder(pa.struct([COLUMN.field(name) for name in self.fields or COLUMN.names]))
-        decoder = AvroDecoder(json.dumps(READER), fields=self.fields)
+            return JsonDecoder(wanted or COLUMN)
+        decoder = AvroDecoder(json.dumps(READER), wanted=wanted)
         for number, writer in enumerate(self.writers):
             decoder.add_writer_schema(number, json.dumps(writer))
         return decoder

@@ -402,21 +402,24 @@ class AvroDecoder:
         cls,
         reader_schema: str,
         *,
-        fields: Sequence[str] | None = None,
+        wanted: _ArrowType | None = None,
         framing: str = "confluent",
         recursive_depth: int = 0,
+        max_decoded_bytes: int = 67108864,
     ) -> AvroDecoder:
         """Make a decoder without writer schemas.
 
         Args:
             reader_schema: The schema of the column, as JSON.
-            fields: The fields of the record that are decoded, in this order; None: all. Others are checked and skipped.
+            wanted: A type whose structs name the fields that are decoded, at any depth and in this order; None: all. Others
+                are checked and skipped. All else about it is of no interest.
             framing: What precedes a datum. `confluent`: a zero byte and the schema id of 4 bytes. `apicurio`: a zero byte
                 and the id of 8 bytes. `single-object`: C3 01 and the CRC-64-AVRO fingerprint of the schema, which is its
                 id. `glue`: a byte 3, the compression (0, or 5 for zlib) and a UUID of 16 bytes; `none`: nothing; in both
                 the id of the writer schema is 0. Ids are unsigned.
             recursive_depth: How often a record may contain itself, from 1 to 15, as Spark's `recursiveFieldMaxDepth`;
-                fields below are left out. With less, a recursive schema is refused.
+                fields below are left out. With less, a record in itself is a string with its JSON.
+            max_decoded_bytes: What a record may take when it is decoded, below 2^30. A larger one is bad.
 
         Raises:
             ValueError: The schema is not valid or cannot be a column, there is no such field, or no such framing.
@@ -433,15 +436,18 @@ class AvroDecoder:
                 only some values cannot, such as those of a branch of a union, these are bad records.
         """
 
-    def missing_ids(self, values: _ArrowArray) -> list[int]:
+    def missing_ids(self, values: _ArrowArray) -> tuple[list[int], int]:
         """Return the ids of the values without a writer schema, each once, in ascending order.
+
+        The 500 schemas that were met last are kept. The second number says how many of the values, from the first one
+        on, have no more schemas than that: decode these before the others are looked at.
 
         Raises:
             ValueError: `values` is not an array of binary or large_binary.
         """
 
-    def decode(self, values: _ArrowArray) -> DecodedValues:
-        """Decode all values; the rows of the result are in the same order.
+    def decode(self, values: _ArrowArray, *, batch_bytes: int = 1073741823) -> DecodedValues:
+        """Decode values, one at least, until they take `batch_bytes`; the rows of the result are in the same order.
 
         A null value, and a value that cannot be decoded, is null. Bytes after a datum are ignored, as in Java.
 
@@ -475,9 +481,10 @@ class ProtobufDecoder:
         *,
         imports: Mapping[str, str] | None = None,
         message: str | None = None,
-        fields: Sequence[str] | None = None,
+        wanted: _ArrowType | None = None,
         framing: str = "confluent",
         recursive_depth: int = 0,
+        max_decoded_bytes: int = 67108864,
     ) -> ProtobufDecoder:
         """Make a decoder without writer schemas.
 
@@ -486,11 +493,11 @@ class ProtobufDecoder:
             imports: The texts of the files that the text imports, by name. Those that Confluent's
                 registry knows need none: `google/protobuf/…`, `google/type/…`, `confluent/…`. Custom options are ignored.
             message: The full name of the message; None: the first one of the schema.
-            fields: The fields of the message that are decoded, in this order; None: all.
+            wanted: A type whose structs name the fields that are decoded, as in `AvroDecoder`.
             framing: What precedes a message, as in `AvroDecoder`. After an id come the message indexes of Confluent's
                 framing.
-            recursive_depth: How often a message may contain itself, from 1 to 15; fields below are left out. With less,
-                such a message is refused.
+            recursive_depth: As in `AvroDecoder`.
+            max_decoded_bytes: As in `AvroDecoder`.
 
         Raises:
             ValueError: The schema is not valid or cannot be a column, there is no such message or field, or no such
@@ -509,15 +516,18 @@ class ProtobufDecoder:
             ValueError: The text is not valid, or has no message with the name of the column's.
         """
 
-    def missing_ids(self, values: _ArrowArray) -> list[int]:
+    def missing_ids(self, values: _ArrowArray) -> tuple[list[int], int]:
         """Return the ids of the values without a writer schema, each once, in ascending order.
+
+        The 500 schemas that were met last are kept. The second number says how many of the values, from the first one
+        on, have no more schemas than that: decode these before the others are looked at.
 
         Raises:
             ValueError: `values` is not an array of binary or large_binary.
         """
 
-    def decode(self, values: _ArrowArray) -> DecodedValues:
-        """Decode all values; the rows of the result are in the same order.
+    def decode(self, values: _ArrowArray, *, batch_bytes: int = 1073741823) -> DecodedValues:
+        """Decode values, one at least, until they take `batch_bytes`; the rows of the result are in the same order.
 
         A null value, and a value that cannot be decoded, is null.
 
@@ -539,12 +549,13 @@ class JsonDecoder:
     Threads may share a decoder.
     """
 
-    def __new__(cls, kind: _ArrowType, *, framing: str = "none") -> JsonDecoder:
+    def __new__(cls, kind: _ArrowType, *, framing: str = "none", max_decoded_bytes: int = 67108864) -> JsonDecoder:
         """Make a decoder.
 
         Args:
             kind: The type of the array.
             framing: What precedes the text of each value; see `AvroDecoder`.
+            max_decoded_bytes: As in `AvroDecoder`.
 
         Raises:
             ValueError: JSON cannot be read as this type; the message has the path. Or the framing is not known.
@@ -560,8 +571,8 @@ class JsonDecoder:
     def __arrow_c_schema__(self) -> CapsuleType:
         """Export the type of the decoded array (Arrow PyCapsule interface), in which all may be null."""
 
-    def decode(self, values: _ArrowArray) -> DecodedValues:
-        """Decode all values; the rows of the result are in the same order.
+    def decode(self, values: _ArrowArray, *, batch_bytes: int = 1073741823) -> DecodedValues:
+        """Decode values, one at least, until they take `batch_bytes`; the rows of the result are in the same order.
 
         A null value, a JSON null, and a value that cannot be decoded, is null.
 

@@ -80,6 +80,13 @@ class ReadOptions(ValueOptions):
         default="none",
         where=Where.STREAM,
     )
+    recursive_field_max_depth: int | None = option(
+        "recursiveFieldMaxDepth",
+        kinds.RECURSION,
+        "How often an Avro record or a Protobuf message may contain itself, as in Spark's `from_avro`: 1 leaves the "
+        "inner one out, 2 has it once.",
+        default_text="the inner one is a string with its JSON",
+    )
     mode: Mode = option(
         "mode",
         kinds.MODE,
@@ -396,6 +403,14 @@ class ReadOptions(ValueOptions):
         default=256 * MIB,
         units="bytes",
         formerly="maxUnpackedBytes",
+    )
+    max_decoded_bytes: int = option(
+        "max.decoded.bytes",
+        kinds.DECODED_BYTES,
+        "Maximum size of one decoded Avro, Protobuf or JSON value, as Arrow has it; a larger one is bad (`mode`). It "
+        "protects executors from values that are many times their size when they are decoded.",
+        default=kinds.DEFAULT_DECODED_BYTES,
+        units="bytes",
     )
     kafka_consumer_poll_timeout_ms: int = option(
         "kafkaConsumer.pollTimeoutMs",

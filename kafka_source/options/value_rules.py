@@ -46,6 +46,9 @@ def check_decoding(options: ReadOptions, given: Mapping[str, str]) -> None:
         )
         raise OptionError("avroSchemaEvolutionMode", "restart", problem=problem)
     _check_mode(options, columns)
+    if options.recursive_field_max_depth is not None and all(one.format == "json" for one in options.decoded):
+        problem = "Remove recursiveFieldMaxDepth: it is for values and keys of Avro and Protobuf"
+        raise OptionError("recursiveFieldMaxDepth", str(options.recursive_field_max_depth), problem=problem)
     if not options.decoded:
         return
     if options.mode != "PERMISSIVE" and "columnnameofcorruptrecord" in names:

@@ -89,7 +89,11 @@ def requested(
         found = kind = reader.column_type()
         for field in fields:
             if field.name == one.column:
-                kind = _as_requested(found, field.dataType, reader)
+                shown = relabelled(found, field.dataType)
+                if shown is None:
+                    takes = f"{reader.column} {spark_type(found).simpleString()} ({reader}), or some of its fields"
+                    raise OptionError("schema", f"{reader.column} {field.dataType.simpleString()}", takes)
+                kind = shown
                 made[field.name] = Column(field.name, nullable=field.nullable, made=kind)
                 continue
             if field.dataType != BinaryType():
@@ -97,35 +101,33 @@ def requested(
             made[field.name] = Column(field.name, nullable=field.nullable, made=pa.binary())
         corrupt_name = options.corrupt_column(one.column)
         ends_at_newer = options.avro_schema_evolution_mode == "restart" and one.follows_subject
-        decodings.append(ColumnDecoding(reader, kind, one.framing, corrupt_name, options.registry, ends_at_newer))
+        decodings.append(
+            ColumnDecoding(
+                reader,
+                kind,
+                one.framing,
+                corrupt_name,
+                options.registry,
+                ends_at_newer,
+                batch_bytes=options.batch_bytes,
+                max_decoded_bytes=options.max_decoded_bytes,
+            )
+        )
     fetched = {column.name: column for column in columns_of(others)}
     columns = tuple(made.get(name) or fetched[name] for name in schema.names)
     return columns, Decoding(tuple(decodings), options.mode) if decodings else None
 
 
-def _as_requested(found: pa.DataType, wanted: DataType, reader: ReaderSchema) -> pa.DataType:
-    """Return the type of the column: fields of the record, in any order, as the schema says them."""
-    part = found
-    if pa.types.is_struct(found) and isinstance(wanted, StructType):
-        indexes = [found.get_field_index(field.name) for field in wanted.fields]
-        if wanted.fields and min(indexes) >= 0:
-            part = pa.struct([found.field(index) for index in indexes])
-    kind = relabelled(part, wanted)
-    if kind is None:
-        takes = f"{reader.column} {spark_type(found).simpleString()} ({reader}), or some of its fields"
-        raise OptionError("schema", f"{reader.column} {wanted.simpleString()}", takes)
-    return kind
-
-
 def relabelled(kind: pa.DataType, wanted: DataType) -> pa.DataType | None:
-    """Return a type with the nullability that a Spark type says; None if values of the type cannot be shown so.
+    """Return a type with the fields and the nullability that a Spark type says; None if values cannot be shown so.
 
-    What can be null must be nullable in the Spark type; all else has to be the same.
+    A struct may have some of the fields, in any order. What can be null must be nullable in the Spark type; all else
+    has to be the same.
     """
     if pa.types.is_struct(kind) and isinstance(wanted, StructType):
-        if [field.name for field in kind] != wanted.fieldNames():
+        if not wanted.fields or any(kind.get_field_index(name) < 0 for name in wanted.fieldNames()):
             return None
-        pairs = zip(kind, wanted.fields, strict=True)
+        pairs = [(kind.field(one.name), one) for one in wanted.fields]
         children = [_child(field, field.name, one.dataType, one.nullable) for field, one in pairs]
         known = [child for child in children if child is not None]
         return pa.struct(known) if len(known) == len(children) else None

@@ -170,7 +170,8 @@ class MicroBatches(StreamPlanner):
             return now
         from kafka_source.values.reader_schema import registered
 
-        return registered(self._options.registry, then, column=now.column)
+        found = registered(self._options.registry, then, column=now.column)
+        return replace(found, recursive_depth=now.recursive_depth)
 
     def _planned_by_spark(self, start: StreamOffset, end: StreamOffset) -> StreamOffset:
         start = self._without_lost_topics(start)

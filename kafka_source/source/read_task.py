@@ -402,16 +402,16 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer, readers: Readers | None
         columns = columns_to_fetch(query.columns, query.decoding, dead_letters=has_dead_letters)
         request = FetchRequest.of(options, ranges, columns, cluster=task.cluster, topics=task.topics, pacer=pacer)
         for batch in engine_for(query.engine, query.settings).read(request):
-            rows = rows_of(
+            for rows in rows_of(
                 batch,
                 query.columns,
                 replica=replica,
                 decoding=query.decoding,
                 readers=readers,
                 on_bad=partial(_on_bad, query, pacer, replica),
-            )
-            if rows.num_rows:
-                yield rows
+            ):
+                if rows.num_rows:
+                    yield rows
 
 
 def _on_bad(query: Query, pacer: Pacer, replica: int, records: pa.RecordBatch, reasons: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ and what is decoded (`value.format`, `key.format`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -58,8 +58,8 @@ def rows_of(
     decoding: Decoding | None = None,
     readers: Readers | None = None,
     on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None = None,
-) -> pa.RecordBatch:
-    """Return the rows of fetched records, with exactly the requested columns.
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of fetched records, with exactly the requested columns: in one batch, or as `decode` cuts it.
 
     Args:
         batch: The columns of `columns_to_fetch`.
@@ -72,15 +72,16 @@ def rows_of(
     Raises:
         KafkaGroupError: See `decode`.
     """
-    made: dict[str, pa.Array] = {}
+    batches: Iterable[tuple[pa.RecordBatch, dict[str, pa.Array]]] = [(batch, {})]
     if decoding is not None:
         # Only tasks that decode load this.
         from kafka_source.values.decoding import decode
 
-        batch, made = decode(batch, decoding, readers, on_bad)
-    if any(column.name == REPLICA for column in columns):
-        made[REPLICA] = pa.repeat(pa.scalar(replica, pa.int32()), batch.num_rows)
-    return _with(made, batch, columns) if made else batch
+        batches = decode(batch, decoding, readers, on_bad)
+    for rows, made in batches:
+        if any(column.name == REPLICA for column in columns):
+            made[REPLICA] = pa.repeat(pa.scalar(replica, pa.int32()), rows.num_rows)
+        yield _with(made, rows, columns) if made else rows
 
 
 def _with(made: Mapping[str, pa.Array], batch: pa.RecordBatch, columns: tuple[Column, ...]) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -23,7 +23,13 @@ from kafkagroup_native import AvroDecoder, DecodedValues, JsonDecoder, ProtobufD
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError, UnreadableRecordError
 from kafka_source.model.record_columns import TOO_LARGE
-from kafka_source.options.kinds import FRAMINGS_WITHOUT_REGISTRY, DecodedColumn, Mode, ValueFraming
+from kafka_source.options.kinds import (
+    DEFAULT_DECODED_BYTES,
+    FRAMINGS_WITHOUT_REGISTRY,
+    DecodedColumn,
+    Mode,
+    ValueFraming,
+)
 from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.values.fingerprint import fingerprint
 from kafka_source.values.header_ids import HeaderIds
@@ -51,6 +57,8 @@ class ColumnDecoding:
         corrupt: The column with the bytes of bad values, with `mode=PERMISSIVE`.
         registry: The settings of the registry's client.
         ends_at_newer: Whether the query ends when the subject of the column has a newer schema.
+        batch_bytes: The decoded bytes after which a batch ends.
+        max_decoded_bytes: What a record may take.
     """
 
     reader: ReaderSchema
@@ -59,16 +67,13 @@ class ColumnDecoding:
     corrupt: str
     registry: Settings
     ends_at_newer: bool = False
+    batch_bytes: int = 2 << 20
+    max_decoded_bytes: int = DEFAULT_DECODED_BYTES
 
     @property
     def has_ids_in_headers(self) -> bool:
         """Whether the headers are needed to decode the column."""
         return self.framing == "confluent-header"
-
-    @property
-    def fields(self) -> tuple[str, ...] | None:
-        """The fields of the record that the column has; None: it is no record."""
-        return tuple(field.name for field in self.type) if pa.types.is_struct(self.type) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +116,16 @@ def decode(
     decoding: Decoding,
     planned: Mapping[DecodedColumn, ReaderSchema] | None = None,
     on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None = None,
-) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
-    """Return the rows that the mode keeps, and the columns that are made.
+) -> Iterator[tuple[pa.RecordBatch, dict[str, pa.Array]]]:
+    """Yield the rows that the mode keeps, and the columns that are made, in batches that `batch_bytes` bounds.
 
     Args:
         batch: Raw records, with the columns to decode, `topic`, `partition` and `offset`; they may have others.
         decoding: How to decode.
         planned: The reader's schemas when the batch was planned. Where one is another than now, values are resolved to
             it first.
-        on_bad: Called with the raw records that have a bad value, and what is wrong with each, before the rows are
-            returned; not if there are none, or the first one is an error.
+        on_bad: Called with the raw records that have a bad value, and what is wrong with each, before their batch is
+            yielded; not if there are none, or the first one is an error.
 
     Raises:
         UnreadableRecordError: A value is bad, with `mode=FAILFAST`.
@@ -129,6 +134,21 @@ def decode(
         ApplicationRecoverableError: The query is to start again with a newer schema.
         RetriableError: The registry does not answer.
     """
+    start, most = 0, batch.num_rows
+    while start < batch.num_rows or start == 0:
+        taken, rows, made = _first_rows(batch.slice(start, most), decoding, planned, on_bad)
+        yield rows, made
+        # Each call looks at all rows that it gets.
+        start, most = start + max(taken, 1), 4 * taken
+
+
+def _first_rows(
+    batch: pa.RecordBatch,
+    decoding: Decoding,
+    planned: Mapping[DecodedColumn, ReaderSchema] | None,
+    on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None,
+) -> tuple[int, pa.RecordBatch, dict[str, pa.Array]]:
+    """Return how many rows could be decoded before one of the columns was full, and `decode`'s result for these."""
     made: dict[str, pa.Array] = {}
     reasons: dict[int, list[str]] = {}
     for column in decoding.columns:
@@ -138,18 +158,21 @@ def decode(
         headers = batch.column("headers") if column.has_ids_in_headers else None
         patience = _FAILFAST_SECONDS if decoding.mode == "FAILFAST" else None
         made[name], bad = _decoders.of((replace(column, reader=then), now)).decode(raw, headers, patience)
+        batch = batch.slice(0, len(made[name]))
         for one in bad:
             reasons.setdefault(one.row, []).append(one.reason(name))
         if decoding.mode == "PERMISSIVE":
-            none = pa.nulls(batch.num_rows, raw.type)
+            raw, none = batch.column(name), pa.nulls(batch.num_rows, raw.type)
             made[column.corrupt] = pc.if_else(_is_one_of([one.row for one in bad], batch), raw, none) if bad else none
+    taken = batch.num_rows
+    made = {name: column.slice(0, taken) for name, column in made.items()}
     if decoding.mode != "FAILFAST":
         batch, late = _without_too_large_times(batch)
         for row in late:
             reasons.setdefault(row, []).append("its timestamp is too large for microseconds")
-    if not reasons:
-        return batch, made
-    rows = sorted(reasons)
+    rows = sorted(row for row in reasons if row < taken)
+    if not rows:
+        return taken, batch, made
     told = ["; ".join(reasons[row]) for row in rows]
     first = _error(batch, rows[0], told[0])
     if decoding.mode == "FAILFAST":
@@ -159,9 +182,9 @@ def decode(
     if on_bad is not None:
         on_bad(batch.filter(is_bad), told)
     if decoding.mode == "PERMISSIVE":
-        return batch, made
+        return taken, batch, made
     kept = pc.invert(is_bad)
-    return batch.filter(kept), {name: column.filter(kept) for name, column in made.items()}
+    return taken, batch.filter(kept), {name: column.filter(kept) for name, column in made.items()}
 
 
 def _without_too_large_times(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[int]]:
@@ -201,19 +224,21 @@ class _Decoder:
     def __init__(self, key: tuple[ColumnDecoding, ReaderSchema | None]) -> None:
         decoding, now = key
         self._decoding, self._type = decoding, decoding.type
-        fields = decoding.fields if now is None else None
+        wanted = decoding.type if now is None and pa.types.is_struct(decoding.type) else None
         self._header_ids: HeaderIds | None = None
         if decoding.has_ids_in_headers:
             self._header_ids = HeaderIds(decoding.reader.column, has_indexes=decoding.reader.format == "protobuf")
         framing = "confluent" if decoding.has_ids_in_headers else decoding.framing
-        self._kernel = decoding.reader.decoder(framing=framing, fields=fields)
+        self._kernel = decoding.reader.decoder(
+            framing=framing, wanted=wanted, max_decoded_bytes=decoding.max_decoded_bytes
+        )
         # The ids of JSON values that were met, if a newer one ends the query.
         self._met = set[int]()
         # Why the writer schemas with these ids cannot be used, which does not change.
         self._unreadable: dict[int, str] = {}
         self._into_now: Callable[[pa.Array], pa.Array] | None = None
         if now is not None:
-            self._into_now = column_of_now(decoding.reader, now, decoding.fields)
+            self._into_now = column_of_now(decoding.reader, now, decoding.type)
         if decoding.framing in FRAMINGS_WITHOUT_REGISTRY and isinstance(self._kernel, AvroDecoder):
             text = decoding.reader.text
             number = fingerprint(text) if decoding.framing == "single-object" else _UNNAMED
@@ -224,20 +249,26 @@ class _Decoder:
     def decode(
         self, raw: pa.Array, headers: pa.Array | None = None, patience: float | None = None
     ) -> tuple[pa.Array, list[_Bad]]:
-        """Return the column, and its bad values; for `patience` see `Registry.by_ids`."""
+        """Return the column, of the first rows if it is full before the last, and its bad values.
+
+        For `patience` see `Registry.by_ids`.
+        """
         with self._lock:
             if self._header_ids is not None and headers is not None:
                 raw = self._header_ids.framed(raw, headers)
-            problems = self._learn(raw, patience)
-            decoded = self._kernel.decode(raw)
+            problems, rows = self._learn(raw, patience)
+            decoded = self._kernel.decode(raw.slice(0, rows), batch_bytes=self._decoding.batch_bytes)
         bad = [self._bad(row, n, (n is not None and problems.get(n)) or why) for row, n, why in decoded.bad]
         if self._into_now is None:
             return pa.array(_Typed(decoded, self._type)), bad
         column = self._into_now(pa.array(decoded))
         return pa.array(_Typed(column, self._type)), bad
 
-    def _learn(self, raw: pa.Array, patience: float | None) -> dict[int, str]:
-        """Add the writer schemas that the kernel does not know; return why those cannot be used that cannot.
+    def _learn(self, raw: pa.Array, patience: float | None) -> tuple[dict[int, str], int]:
+        """Add the writer schemas that the kernel does not know.
+
+        Returns:
+            Why those cannot be used that cannot, and how many rows have no more schemas than the kernel keeps.
 
         Raises:
             ApplicationRecoverableError: See `_check_newest`.
@@ -247,8 +278,9 @@ class _Decoder:
             # A JSON Schema does not say how a value is read, so those of records are not asked for.
             if self._decoding.ends_at_newer:
                 self._met |= self._check_newest(set(kernel.schema_ids(raw)) - self._met)
-            return problems
-        missing = [number for number in kernel.missing_ids(raw) if number not in self._unreadable]
+            return problems, len(raw)
+        unknown, rows = kernel.missing_ids(raw)
+        missing = [number for number in unknown if number not in self._unreadable]
         writers = self._find(missing, patience)
         self._check_newest({number for number, found in writers.items() if isinstance(found, RegisteredSchema)})
         for number, found in writers.items():
@@ -258,7 +290,7 @@ class _Decoder:
                     self._unreadable[number] = problem
             else:
                 problems[number] = found.reason
-        return problems | self._unreadable
+        return problems | self._unreadable, rows
 
     def _add(self, kernel: AvroDecoder | ProtobufDecoder, number: int, writer: RegisteredSchema) -> str | None:
         """Add a writer schema to the kernel; return why it cannot be used, if it cannot."""

@@ -8,7 +8,6 @@ It is fixed when a query is loaded, in the driver. The tasks resolve all values 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from kafka_source.client_config import Settings
 from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
-from kafka_source.options.kinds import DecodedColumn, ValueFormat
+from kafka_source.options.kinds import DEFAULT_DECODED_BYTES, DecodedColumn, ValueFormat
 from kafka_source.options.value_rules import subjects_of
 from kafka_source.options.values import ColumnOptions
 from kafka_source.values.json_schema import SchemaError, json_schema_type
@@ -57,6 +56,7 @@ class ReaderSchema:
         protobuf: The message of the schema, if the values are Protobuf.
         column: The column.
         newest: The subjects whose newest schemas it has, and the ids of these; empty: it is given or pinned.
+        recursive_depth: How often a type may contain itself; 0: the type in itself is a text of JSON.
     """
 
     text: str
@@ -65,6 +65,7 @@ class ReaderSchema:
     protobuf: ProtobufMessage | None = None
     column: DecodedColumn = "value"
     newest: tuple[tuple[str, int], ...] = ()
+    recursive_depth: int = 0
 
     def __str__(self) -> str:
         if len(self.newest) > 1:
@@ -79,9 +80,14 @@ class ReaderSchema:
         return "json" if self.json is not None else "avro" if self.protobuf is None else "protobuf"
 
     def decoder(
-        self, *, framing: str, fields: Sequence[str] | None = None
+        self, *, framing: str, wanted: pa.DataType | None = None, max_decoded_bytes: int = DEFAULT_DECODED_BYTES
     ) -> AvroDecoder | ProtobufDecoder | JsonDecoder:
         """Return a decoder of the kernel.
+
+        Args:
+            framing: What precedes a value.
+            wanted: A type whose structs name the fields that are decoded, at any depth; None: all.
+            max_decoded_bytes: What a record may take.
 
         Raises:
             InvalidConfigurationError: The schema is not valid, or cannot be a column.
@@ -91,22 +97,34 @@ class ReaderSchema:
         message = self.protobuf
         try:
             if self.json is not None:
-                kind = self.json if fields is None else pa.struct([self.json.field(name) for name in fields])
-                return JsonDecoder(kind, framing=framing)
+                return JsonDecoder(
+                    self.json if wanted is None else wanted, framing=framing, max_decoded_bytes=max_decoded_bytes
+                )
             if message is None:
-                return AvroDecoder(self.text, fields=fields, framing=framing)
-            schema = self.text if message.descriptors is None else message.descriptors
-            imports = dict(message.imports)
-            return ProtobufDecoder(schema, imports=imports, message=message.name, fields=fields, framing=framing)
+                return AvroDecoder(
+                    self.text,
+                    wanted=wanted,
+                    framing=framing,
+                    recursive_depth=self.recursive_depth,
+                    max_decoded_bytes=max_decoded_bytes,
+                )
+            return ProtobufDecoder(
+                self.text if message.descriptors is None else message.descriptors,
+                imports=dict(message.imports),
+                message=message.name,
+                wanted=wanted,
+                framing=framing,
+                recursive_depth=self.recursive_depth,
+                max_decoded_bytes=max_decoded_bytes,
+            )
         except ValueError as problem:
             raise InvalidConfigurationError(f"The column {self.column} cannot have {self}: {problem}.") from None
 
-    def column_type(self, fields: Sequence[str] | None = None) -> pa.DataType:
-        """Return the type of a column with these fields of the record, or with all; raises as `decoder`."""
+    def column_type(self, wanted: pa.DataType | None = None) -> pa.DataType:
+        """Return the type of a column with these fields, or with all; for `wanted` and errors see `decoder`."""
         if self.json is not None:
             return self.json
-        decoder = self.decoder(framing="none", fields=fields)
-        return pa.array(decoder.decode(pa.array([], pa.binary()))).type
+        return pa.field(self.decoder(framing="none", wanted=wanted)).type
 
 
 def reader_schema(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
@@ -118,6 +136,10 @@ def reader_schema(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.
     """
+    return replace(_schema_of(options, column), recursive_depth=options.recursive_field_max_depth or 0)
+
+
+def _schema_of(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
     name = column.column
     check_value_kernel(f"{name}.format={column.format}")
     message = ProtobufMessage(column.message_name) if column.format == "protobuf" else None

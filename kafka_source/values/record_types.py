@@ -7,14 +7,15 @@ with one schema that is a union.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any
 
-from kafka_source.values.references import inline_references
+log = logging.getLogger(__name__)
 
 
 def union_of(schemas: Mapping[str, str]) -> str:
-    """Return the union of Avro records as one schema. A type that several define is that of the first one.
+    """Return the union of Avro records as one schema, in which each record has its own types.
 
     Args:
         schemas: The schema of each record as JSON, by its subject.
@@ -22,17 +23,16 @@ def union_of(schemas: Mapping[str, str]) -> str:
     Raises:
         ValueError: A schema is no record, or two are of the same record.
     """
-    types: dict[str, str] = {}
+    types: dict[str, Any] = {}
     for subject, text in schemas.items():
         schema = _parsed(text)
         if not _is_record(schema):
             raise ValueError(f"the schema of subject {subject} is no record")
-        name, namespace = str(schema["name"]), str(schema.get("namespace") or "")
-        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        full = _full(schema, schema["name"])
         if full in types:
             raise ValueError(f"the schema of subject {subject} is a record {full}, as another subject's is")
-        types[full] = text
-    return inline_references(json.dumps(list(types)), types.values())
+        types[full] = schema
+    return json.dumps(list(types.values()))
 
 
 def other_record(writer: str, reader: str) -> str | None:
@@ -51,7 +51,13 @@ def other_record(writer: str, reader: str) -> str | None:
         return None
     known = {_simple(name): None for one in records for name in (one["name"], *one.get("aliases", ()))}
     name = _simple(written["name"])
-    return None if name in known else f"the record is a {name}, and the column {' or '.join(known)}"
+    if name not in known:
+        return f"the record is a {name}, and the column {' or '.join(known)}"
+    full = _full(written, written["name"])
+    names = [_full(one, other) for one in records for other in (one["name"], *one.get("aliases", ()))]
+    if full not in names:
+        log.warning("Records %s are read as %s, which has another namespace.", full, " or ".join(names))
+    return None
 
 
 def record_of(text: str) -> dict[str, Any] | None:
@@ -82,6 +88,11 @@ def _unwrapped(schema: Any) -> Any:
 
 def _is_record(schema: Any) -> bool:
     return isinstance(schema, dict) and schema.get("type") == "record" and "name" in schema
+
+
+def _full(record: dict[str, Any], name: object) -> str:
+    namespace = str(record["name"]).rpartition(".")[0] or str(record.get("namespace") or "")
+    return f"{namespace}.{name}" if namespace and "." not in str(name) else str(name)
 
 
 def _simple(name: object) -> str:

@@ -7,7 +7,7 @@ schema of now: a field that has come since has its default, so that all runs of 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -24,22 +24,23 @@ _WIDER = {
 }
 
 
-def column_of_now(
-    then: ReaderSchema, now: ReaderSchema, fields: Sequence[str] | None
-) -> Callable[[pa.Array], pa.Array]:
+def column_of_now(then: ReaderSchema, now: ReaderSchema, kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
     """Return what makes the column of now from one of then.
 
     Args:
         then: The schema with which the batch was planned.
         now: The schema of the query.
-        fields: The fields of the column of now; None: it is no record.
+        kind: The type of the column of now.
 
     Raises:
         InvalidConfigurationError: The schema of now cannot read what was resolved to the one of then.
     """
-    found, wanted = then.column_type(), now.column_type(fields)
+    found, wanted = then.column_type(), kind
+    if pa.types.is_struct(kind):
+        # The fields as the schema has them, of which the column may have a part.
+        wanted = now.column_type(pa.struct([(field.name, pa.null()) for field in kind]))
     if found == wanted:
-        return lambda column: column
+        return lambda column: _part(column, kind)
     record = record_of(now.text)
     if not (pa.types.is_struct(found) and pa.types.is_struct(wanted) and record is not None):
         raise _not_readable(then, now, f"it was {found} and is {wanted}")
@@ -47,9 +48,24 @@ def column_of_now(
 
     def make(column: pa.Array) -> pa.Array:
         children = [maker(column) for maker in makers]
-        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=column.is_null())
+        return _part(pa.StructArray.from_arrays(children, fields=list(wanted), mask=column.is_null()), kind)
 
     return make
+
+
+def _part(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the fields of an array's structs that a type has."""
+    if pa.types.is_struct(kind):
+        children = [_part(array.field(field.name), field.type) for field in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    if pa.types.is_list(kind):
+        children = [_part(array.values, kind.value_type)]
+    elif pa.types.is_map(kind):
+        entries = pa.struct([kind.key_field, kind.item_field])
+        children = [pa.StructArray.from_arrays([array.keys, _part(array.items, kind.item_type)], fields=list(entries))]
+    else:
+        return array
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], offset=array.offset, children=children)
 
 
 def _field(
@@ -79,7 +95,7 @@ def _default(field: pa.Field, record: dict[str, Any], then: ReaderSchema, now: R
     from kafkagroup_native import AvroDecoder
 
     # The whole schema: the field's type may be one that a field before it defines.
-    decoder = AvroDecoder(now.text, framing="none", fields=[field.name])
+    decoder = AvroDecoder(now.text, framing="none", wanted=pa.struct([(field.name, pa.null())]))
     try:
         decoder.add_writer_schema(0, json.dumps({**record, "fields": []}))
     except ValueError:

@@ -26,8 +26,11 @@ def decode_values(
     message: str | None = None,
     mode: Mode = "FAILFAST",
     column: DecodedColumn = "value",
+    max_decoded_bytes: int = kinds.DEFAULT_DECODED_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches with `value` as a column of the schema's type: Avro, Protobuf or JSON, as the registry says.
+
+    A batch that is large when it is decoded comes in parts.
 
     Args:
         batches: Records of Kafka with `value` as binary, and `topic`, `partition` and `offset` for errors. If they have
@@ -40,6 +43,7 @@ def decode_values(
             `DROPMALFORMED`: its row is left out.
         column: `key` decodes the keys instead. Call it twice for both. The bytes of bad keys are in
             `_corrupt_record_key`.
+        max_decoded_bytes: What a value may take when it is decoded; a larger one is bad.
 
     Raises:
         OptionError: A setting or an argument is wrong.
@@ -60,7 +64,11 @@ def decode_values(
         raise OptionError("column", column, " or ".join(_CORRUPT))
     settings = Settings({name: text_of(name, value) for name, value in registry.items()})
     reader = registered(settings, schema_id, message, column)
-    in_front = ColumnDecoding(reader, reader.column_type(), "confluent", _CORRUPT[column], settings)
+    if not 1 <= max_decoded_bytes < 1 << 30:
+        raise OptionError("max_decoded_bytes", str(max_decoded_bytes), kinds.DECODED_BYTES.takes)
+    in_front = ColumnDecoding(
+        reader, reader.column_type(), "confluent", _CORRUPT[column], settings, max_decoded_bytes=max_decoded_bytes
+    )
     in_headers = replace(in_front, framing="confluent-header")
     for batch in batches:
         if missing := [name for name in (column, *_PLACE) if name not in batch.schema.names]:
@@ -68,6 +76,6 @@ def decode_values(
                 f"Values are decoded beside topic, partition and offset: {missing[0]} is no column of the batch."
             )
         how = in_headers if "headers" in batch.schema.names else in_front
-        rows, made = decode(batch, Decoding((how,), mode))
-        names = [*rows.schema.names, *(name for name in made if name not in rows.schema.names)]
-        yield pa.record_batch([made[name] if name in made else rows.column(name) for name in names], names)
+        for rows, made in decode(batch, Decoding((how,), mode)):
+            names = [*rows.schema.names, *(name for name in made if name not in rows.schema.names)]
+            yield pa.record_batch([made[name] if name in made else rows.column(name) for name in names], names)

@@ -12,7 +12,7 @@ use kafkagroup_native::avro::decoder::Decoder;
 use kafkagroup_native::avro::schema::{Id, Kind, Schema};
 use kafkagroup_native::values::framing::Framing;
 use kafkagroup_native::varint::put;
-use mutated_values::Subject;
+use mutated_values::{LIMITS, Subject};
 
 /// Reader schemas, each with its writer schemas.
 const SCHEMAS: [(&str, &[&str]); 5] = [
@@ -74,7 +74,7 @@ fn subjects() -> Vec<Subject> {
         }
         let writers: Vec<Schema> = texts.iter().map(|text| Schema::parse(text).unwrap()).collect();
         Subject {
-            decode: Box::new(move |values| decoder.decode(values)),
+            decode: Box::new(move |values| decoder.decode(values, LIMITS)),
             value: Box::new(move |rng| value(&writers, rng)),
         }
     };

@@ -13,7 +13,7 @@ use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use changes::Rng;
 use kafkagroup_native::json::decoder::Decoder;
 use kafkagroup_native::values::framing::Framing;
-use mutated_values::Subject;
+use mutated_values::{LIMITS, Subject};
 
 fn list(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new("element", item, true)))
@@ -134,7 +134,7 @@ fn subjects() -> Vec<Subject> {
     let subject = |kind: DataType| {
         let decoder = Decoder::new(&kind, Framing::None).unwrap();
         Subject {
-            decode: Box::new(move |values| decoder.decode(values)),
+            decode: Box::new(move |values| decoder.decode(values, LIMITS)),
             value: Box::new(move |rng| {
                 let mut text = vec![];
                 write(&kind, rng, 0, &mut text);

@@ -13,7 +13,7 @@ use changes::Rng;
 use kafkagroup_native::protobuf::decoder::Decoder;
 use kafkagroup_native::protobuf::descriptors::Source;
 use kafkagroup_native::values::framing::Framing;
-use mutated_values::Subject;
+use mutated_values::{LIMITS, Subject};
 use protox::Compiler;
 use protox::file::{File, FileResolver, GoogleFileResolver};
 use protox::prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
@@ -135,7 +135,7 @@ fn subjects() -> Vec<Subject> {
         let pool = compiler.open_file("m.proto").unwrap().descriptor_pool();
         let message = pool.get_message_by_name("M").unwrap();
         Subject {
-            decode: Box::new(move |values| decoder.decode(values)),
+            decode: Box::new(move |values| decoder.decode(values, LIMITS)),
             value: Box::new(move |rng| {
                 let mut bytes = vec![];
                 write(&message, rng, 0, &mut bytes);

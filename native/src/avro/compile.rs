@@ -1,12 +1,12 @@
 //! Compiles a writer schema and the reader schema into a plan, or says why they do not match.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::defaults;
 use super::matching::Pair;
 use super::plan::{Action, Default, Items, Op, Plan, Record, Step};
-use super::run;
-use super::schema::{Id, Kind, Schema};
+use super::schema::{Id, Kind, Logical, Schema, Unit};
 use super::shape::{Choice, choice};
 use super::skip::{Skip, Skips};
 use crate::values::column::MISMATCH;
@@ -20,11 +20,10 @@ const MAX_OPS: usize = 500_000;
 ///
 /// Fails with the path if no value of the writer schema can be read.
 pub fn compile(writer: &Schema, reader: &Schema, slot: &Slot) -> Result<Plan, Fault> {
-    let mut compiler = Compiler { pair: Pair { writer, reader }, skips: Skips::default(), steps: MAX_OPS };
-    let op = compiler.compile(writer.root, reader.root, slot)?;
-    match certain_error(&op) {
+    let plan = Compiler::new(Pair { writer, reader }, MAX_OPS).plan(writer.root, reader.root, slot)?.0;
+    match certain_error(&plan.op) {
         Some(fault) => Err(fault),
-        None => Ok(Plan { op, skips: compiler.skips }),
+        None => Ok(plan),
     }
 }
 
@@ -54,9 +53,21 @@ struct Compiler<'a> {
     pair: Pair<'a>,
     skips: Skips,
     steps: usize,
+    has_json: bool,
 }
 
-impl Compiler<'_> {
+impl<'a> Compiler<'a> {
+    fn new(pair: Pair<'a>, steps: usize) -> Self {
+        Self { pair, skips: Skips::default(), steps, has_json: false }
+    }
+
+    /// Returns the plan, and the steps that are left.
+    fn plan(mut self, w: Id, r: Id, slot: &Slot) -> Result<(Plan, usize), Fault> {
+        let op = self.compile(w, r, slot)?;
+        let writer = self.has_json.then(|| self.pair.writer.clone());
+        Ok((Plan { op, skips: self.skips, writer }, self.steps))
+    }
+
     fn compile(&mut self, w: Id, r: Id, slot: &Slot) -> Result<Op, Fault> {
         self.steps = self.steps.saturating_sub(1);
         if self.steps == 0 {
@@ -77,6 +88,11 @@ impl Compiler<'_> {
             },
             _ if !self.pair.fits(w, r) => Ok(self.mismatch(w, r)),
             (Kind::Null, _) => Ok(Op::Null),
+            (Kind::Int | Kind::Long | Kind::Bytes | Kind::Fixed(_) | Kind::String, _)
+                if reader.get(r).logical.is_some() =>
+            {
+                Ok(self.logical(w, r, slot).unwrap_or_else(|| self.mismatch(w, r)))
+            }
             (Kind::Boolean, _) => Ok(Op::Boolean),
             (Kind::Int, Kind::Float) => Ok(Op::IntAsFloat),
             (Kind::Int, _) => Ok(Op::Int),
@@ -92,19 +108,64 @@ impl Compiler<'_> {
                 Ok(Op::Enum(symbols.iter().map(known).collect()))
             }
             (&Kind::Array(w), &Kind::Array(r)) => match &slot.shape {
-                Shape::List(item) => Ok(Op::Array(Box::new(self.items(w, r, item)?))),
+                Shape::List(item) => Ok(Op::Array(Box::new(self.items(w, r, item, item.bits_of_item())?))),
                 _ => Err(Fault::new(MISMATCH)),
             },
             (&Kind::Map(w), &Kind::Map(r)) => match &slot.shape {
-                Shape::Map(entry) => Ok(Op::Map(Box::new(self.items(w, r, &entry.value)?))),
+                Shape::Map(entry) => Ok(Op::Map(Box::new(self.items(w, r, &entry.value, entry.bits())?))),
                 _ => Err(Fault::new(MISMATCH)),
             },
             (Kind::Record(_), _) => match &slot.shape {
                 Shape::Struct(parts) => self.record(w, r, parts),
+                Shape::Json => {
+                    self.has_json = true;
+                    Ok(Op::Json(w))
+                }
                 _ => Err(Fault::new(MISMATCH)),
             },
             (Kind::Enum { .. } | Kind::Array(_) | Kind::Map(_), _) => Err(Fault::new(MISMATCH)),
         }
+    }
+
+    /// Returns how a value is read as what the reader's logical type means; None: it has another meaning. One without a
+    /// logical type has the reader's.
+    fn logical(&self, w: Id, r: Id, slot: &Slot) -> Option<Op> {
+        const NANOS_OF_DAY: i64 = 86_400_000_000_000;
+        let (writer, reader) = (self.pair.writer.get(w), self.pair.reader.get(r));
+        let is_int = matches!(writer.kind, Kind::Int);
+        let plain = || match &writer.kind {
+            Kind::Int => Op::Int,
+            Kind::Long => Op::Long,
+            Kind::Fixed(size) => Op::Fixed(*size),
+            _ => Op::Bytes,
+        };
+        let wanted = reader.logical.as_ref()?;
+        let nanos = match (writer.logical.as_ref().unwrap_or(wanted), wanted) {
+            (Logical::Other(_), Logical::Other(_)) => return Some(plain()),
+            (Logical::Date, Logical::Date) => return Some(plain()),
+            (Logical::Decimal { scale, .. }, Logical::Decimal { .. }) => {
+                let Shape::Decimal { scale: of_column, .. } = slot.shape else { return None };
+                let size = if let Kind::Fixed(size) = writer.kind { Some(size) } else { None };
+                let shift = i32::from(of_column).checked_sub(i32::try_from(*scale).ok()?)?;
+                // The bytes of a text are no number.
+                return (!matches!(writer.kind, Kind::String)).then_some(Op::Decimal { size, shift });
+            }
+            (Logical::Date, Logical::Timestamp { .. }) => NANOS_OF_DAY,
+            (Logical::Time(unit), Logical::Time(_)) => unit.nanos(),
+            (Logical::Timestamp { unit, utc }, Logical::Timestamp { utc: wanted, .. }) if utc == wanted => unit.nanos(),
+            _ => return None,
+        };
+        let own = match (&slot.shape, wanted) {
+            (Shape::Timestamp { .. }, _) => Unit::Micros,
+            (_, Logical::Time(unit) | Logical::Timestamp { unit, .. }) => *unit,
+            _ => return None,
+        };
+        Some(match (nanos / own.nanos(), is_int) {
+            (1, _) => plain(),
+            (0, _) => Op::LongParts(own.nanos() / nanos),
+            (units, true) => Op::IntTimes(units),
+            (units, false) => Op::LongTimes(units),
+        })
     }
 
     fn mismatch(&self, w: Id, r: Id) -> Op {
@@ -122,7 +183,7 @@ impl Compiler<'_> {
         let Choice::Members(branches) = choice(reader, read) else { return self.compile(w, r, slot) };
         let Shape::Struct(parts) = &slot.shape else { return Err(Fault::new(MISMATCH)) };
         let source = branches.iter().position(|&branch| branch == r);
-        let skip = self.skips.of_type(self.pair.writer, w);
+        let skip = self.skips.of_type(self.pair.writer, w)?;
         match parts.iter().position(|part| Some(part.source) == source).and_then(|i| Some((i, parts.get(i)?))) {
             Some((i, part)) => {
                 let op = Box::new(self.compile(w, r, &part.slot)?);
@@ -132,10 +193,8 @@ impl Compiler<'_> {
         }
     }
 
-    fn items(&mut self, w: Id, r: Id, slot: &Slot) -> Result<Items, Fault> {
-        let op = self.compile(w, r, slot)?;
-        let charge = slot.width() + schema_bytes(&op);
-        Ok(Items { op, charge })
+    fn items(&mut self, w: Id, r: Id, slot: &Slot, bits: u64) -> Result<Items, Fault> {
+        Ok(Items { op: self.compile(w, r, slot)?, bits })
     }
 
     fn record(&mut self, w: Id, r: Id, parts: &[Part]) -> Result<Op, Fault> {
@@ -143,15 +202,16 @@ impl Compiler<'_> {
         let (Kind::Record(written), Kind::Record(read)) = (writer.kind(w), reader.kind(r)) else {
             return Err(Fault::new(MISMATCH));
         };
+        let shown = parts.iter().enumerate().filter_map(|(i, part)| Some((&read.get(part.source)?.name, (i, part))));
+        let shown: HashMap<_, _> = shown.collect();
         let mut steps = vec![];
         for field in written {
-            let part = parts.iter().position(|part| read.get(part.source).is_some_and(|read| read.name == field.name));
-            let action = match part.and_then(|i| Some((i, parts.get(i)?))) {
-                Some((i, part)) => {
+            let action = match shown.get(&field.name) {
+                Some(&(i, part)) => {
                     let Some(read) = read.get(part.source) else { continue };
                     Action::Read { part: i, op: self.compile(field.kind, read.kind, &part.slot)? }
                 }
-                None => match self.skips.of_type(writer, field.kind) {
+                None => match self.skips.of_type(writer, field.kind)? {
                     // So each step takes a byte or adds a value, which bounds the time for an item.
                     Skip::Bytes(0) => continue,
                     skip => Action::Skip(skip),
@@ -159,46 +219,28 @@ impl Compiler<'_> {
             };
             steps.push(Step { name: field.name.clone(), action });
         }
+        let names: HashSet<_> = written.iter().map(|field| &field.name).collect();
         let mut missing = vec![];
         for (i, part) in parts.iter().enumerate() {
             let Some(field) = read.get(part.source) else { continue };
-            if written.iter().any(|other| other.name == field.name) {
+            if names.contains(&field.name) {
                 continue;
             }
             let Some(json) = &field.default else {
                 let reason = "the writer schema does not have the field, and the reader schema has no default for it";
                 return Ok(Op::Error(Fault::new(reason).within(&field.name)));
             };
-            let mut same =
-                Compiler { pair: Pair { writer: reader, reader }, skips: Skips::default(), steps: self.steps };
-            let (bytes, op) = match defaults::encode(reader, field.kind, json) {
-                Ok(bytes) => (bytes, same.compile(field.kind, field.kind, &part.slot)?),
-                Err(fault) => (vec![], Op::Error(fault)),
+            let same = Compiler::new(Pair { writer: reader, reader }, self.steps);
+            let (bytes, plan) = match defaults::encode(reader, field.kind, json) {
+                Ok(bytes) => {
+                    let (plan, steps) = same.plan(field.kind, field.kind, &part.slot)?;
+                    self.steps = steps;
+                    (bytes, plan)
+                }
+                Err(fault) => (vec![], Plan { op: Op::Error(fault), skips: Skips::default(), writer: None }),
             };
-            self.steps = same.steps;
-            let plan = Plan { op, skips: same.skips };
-            let charge = bytes.len() + schema_bytes(&plan.op) + run::charge_of(&plan, &part.slot, &bytes);
-            missing.push(Default { name: field.name.clone(), part: i, bytes, plan, charge });
+            missing.push(Default { name: field.name.clone(), part: i, bytes, plan });
         }
         Ok(Op::Record(Box::new(Record { steps, defaults: missing })))
-    }
-}
-
-/// Returns how many bytes of a value come from the schemas at most: those of defaults and of an enum's symbols. Items of
-/// arrays and maps are not counted.
-fn schema_bytes(op: &Op) -> usize {
-    match op {
-        Op::Record(record) => {
-            let read = record.steps.iter().map(|step| match &step.action {
-                Action::Read { op, .. } => schema_bytes(op),
-                Action::Skip(_) => 0,
-            });
-            let defaults = record.defaults.iter().map(|default| default.charge);
-            read.chain(defaults).fold(0, usize::saturating_add)
-        }
-        Op::Enum(symbols) => symbols.iter().flatten().map(|symbol| symbol.len()).max().unwrap_or(0),
-        Op::Union(branches) => branches.iter().map(schema_bytes).max().unwrap_or(0),
-        Op::Member { op, .. } => schema_bytes(op),
-        _ => 0,
     }
 }

@@ -9,7 +9,7 @@ use super::run::Run;
 use super::schema::Schema;
 use crate::values::fault::Fault;
 use crate::values::framing::Framing;
-use crate::values::rows::{Decoded, Failure, Values, Writers, rows_of_texts};
+use crate::values::rows::{Decoded, Failure, Limits, Values, Writers, rows_of_texts};
 use crate::values::slot::Slot;
 
 /// Decodes values into columns of the reader schema.
@@ -23,13 +23,10 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Makes a decoder without writer schemas. `recursion`: see [`Slot::of_schema`].
-    pub fn new(reader: &str, fields: Option<&[String]>, framing: Framing, recursion: i64) -> Result<Self, Fault> {
+    /// Makes a decoder without writer schemas. `wanted`, `recursion`: see [`Slot::of_schema`].
+    pub fn new(reader: &str, wanted: Option<&DataType>, framing: Framing, recursion: i64) -> Result<Self, Fault> {
         let schema = Schema::parse(reader)?;
-        let mut slot = Slot::of_schema(&schema, recursion)?;
-        if let Some(fields) = fields {
-            slot.project(fields)?;
-        }
+        let mut slot = Slot::of_schema(&schema, wanted, recursion)?;
         // The row of a tombstone or a bad record is null.
         slot.nullable = true;
         let kind = slot.data_type();
@@ -52,17 +49,18 @@ impl Decoder {
         Ok(())
     }
 
-    /// Returns the ids of the values that have no writer schema here, each once.
-    pub fn missing(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
+    /// See [`Writers::missing`].
+    pub fn missing(&mut self, values: &impl Values) -> Result<(Vec<u64>, usize), Failure> {
         self.plans.missing(values, self.framing)
     }
 
-    /// Decodes all values. A null value, and one that cannot be decoded, becomes a null row.
-    pub fn decode(&self, values: &impl Values) -> Result<Decoded, Failure> {
-        let rows = rows_of_texts(values, &self.slot, self.framing, |id, datum, column, check_texts| {
-            let plan = self.plans.get(id)?;
-            Run::new(plan, datum.len(), check_texts).decode(&plan.op, column, &mut &*datum)
-        })?;
+    /// Decodes values until the batch is full. A null value, and one that cannot be decoded, becomes a null row.
+    pub fn decode(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure> {
+        let rows =
+            rows_of_texts(values, &self.slot, self.framing, limits, |id, datum, column, budget, check_texts| {
+                let plan = self.plans.get(id)?;
+                Run::new(plan, budget, check_texts).decode(&plan.op, column, &mut &*datum)
+            })?;
         rows.finish(&self.kind)
     }
 }
@@ -72,6 +70,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::values::budget::MOST;
+
+    const LIMITS: Limits = Limits { record: 1 << 20, batch: MOST };
 
     const READER: &str = r#"{"type": "record", "name": "R", "fields": [
         {"name": "s", "type": "string"}, {"name": "z", "type": "boolean"}]}"#;
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn halves_of_a_character_in_two_rows_are_bad_though_together_they_are_utf8() {
-        let decoded = decoder().decode(&[&b"\x04a\xc3\0"[..], b"\x04\xa9b\0", b"\x04\xc3\xa9\x01"]).unwrap();
+        let decoded = decoder().decode(&[&b"\x04a\xc3\0"[..], b"\x04\xa9b\0", b"\x04\xc3\xa9\x01"], LIMITS).unwrap();
         assert_eq!(decoded.bad.iter().map(|bad| bad.row).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(decoded.messages, [Arc::from("field s: the string is not UTF-8")]);
         assert_eq!(texts(&decoded), [None, None, Some("é".as_bytes())]);
@@ -101,7 +102,7 @@ mod tests {
     fn a_bad_record_has_the_message_of_its_first_fault_whatever_the_others_are() {
         let (both, good) = (&b"\x02\xff\x07"[..], &b"\x02a\x01"[..]);
         for values in [[both, good], [both, b"\x02\xff\0"]] {
-            let decoded = decoder().decode(&values).unwrap();
+            let decoded = decoder().decode(&values, LIMITS).unwrap();
             assert_eq!(decoded.messages, [Arc::from("field s: the string is not UTF-8")]);
         }
     }
@@ -114,7 +115,7 @@ mod tests {
             crate::varint::put(&mut value, len as i64);
             value.extend_from_slice(text.as_bytes());
             value.push(1);
-            let decoded = decoder().decode(&[&value[..], &value]).unwrap();
+            let decoded = decoder().decode(&[&value[..], &value], LIMITS).unwrap();
             assert_eq!(texts(&decoded), [Some(text.as_bytes()), Some(text.as_bytes())]);
         }
     }

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 
 use super::schema::{Id, Kind, Schema, simple};
 
+/// Types that are nested deeper are not compared: a column has 64 levels, and a union or a record is one.
+const MAX_NESTING: usize = 128;
+
 /// A writer schema, whose aliases are applied, and the reader schema.
 pub struct Pair<'a> {
     pub writer: &'a Schema,
@@ -37,6 +40,10 @@ impl Pair<'_> {
     /// Returns the branch of the reader's union `branches` that reads `w`, by the rules of Java's
     /// `ReaderUnion.firstMatchingBranch`, which are softer than those of the specification.
     pub fn branch(&self, w: Id, branches: &[Id], steps: &mut usize) -> Option<usize> {
+        self.branch_within(w, branches, steps, 0)
+    }
+
+    fn branch_within(&self, w: Id, branches: &[Id], steps: &mut usize, nesting: usize) -> Option<usize> {
         let written = self.writer.get(w);
         let mut alike = None;
         for (i, &r) in branches.iter().enumerate() {
@@ -48,7 +55,7 @@ impl Pair<'_> {
                 return Some(i);
             }
             let better = || alike.is_none() || self.named_alike(w, r);
-            if matches!(read.kind, Kind::Record(_)) && better() && self.structure_fits(w, r, steps) {
+            if matches!(read.kind, Kind::Record(_)) && better() && self.structure_fits(w, r, steps, nesting + 1) {
                 alike = Some(i);
             }
         }
@@ -68,25 +75,25 @@ impl Pair<'_> {
 
     /// Returns whether each field of record `r` is read from a field of `w` or has a default. Nested fields are not
     /// compared.
-    fn structure_fits(&self, w: Id, r: Id, steps: &mut usize) -> bool {
+    fn structure_fits(&self, w: Id, r: Id, steps: &mut usize, nesting: usize) -> bool {
         let (Kind::Record(written), Kind::Record(read)) = (self.writer.kind(w), self.reader.kind(r)) else {
             return false;
         };
         read.iter().all(|field| match written.iter().find(|other| other.name == field.name) {
             None => field.default.is_some(),
-            Some(other) => self.field_fits(other.kind, field.kind, steps),
+            Some(other) => self.field_fits(other.kind, field.kind, steps, nesting),
         })
     }
 
     /// Returns whether Java's resolution of a field is not an error as a whole.
-    fn field_fits(&self, w: Id, r: Id, steps: &mut usize) -> bool {
+    fn field_fits(&self, w: Id, r: Id, steps: &mut usize, nesting: usize) -> bool {
         *steps = steps.saturating_sub(1);
-        if *steps == 0 {
+        if *steps == 0 || nesting > MAX_NESTING {
             return false;
         }
         match (self.writer.kind(w), self.reader.kind(r)) {
             (Kind::Union(_), _) => true,
-            (_, Kind::Union(branches)) => self.branch(w, branches, steps).is_some(),
+            (_, Kind::Union(branches)) => self.branch_within(w, branches, steps, nesting).is_some(),
             (Kind::Record(written), Kind::Record(read)) => {
                 read.iter().all(|field| field.default.is_some() || written.iter().any(|other| other.name == field.name))
             }
@@ -96,16 +103,21 @@ impl Pair<'_> {
 
     /// Returns whether two unions have equivalent branches in the same order; each is then read as its counterpart.
     pub fn equivalent(&self, w: Id, r: Id) -> bool {
-        self.equivalent_types(w, r, &mut HashMap::new())
+        self.equivalent_types(w, r, &mut HashMap::new(), 0)
     }
 
-    fn equivalent_types(&self, w: Id, r: Id, seen: &mut HashMap<(Id, Id), bool>) -> bool {
+    fn equivalent_types(&self, w: Id, r: Id, seen: &mut HashMap<(Id, Id), bool>, nesting: usize) -> bool {
+        if nesting > MAX_NESTING {
+            return false;
+        }
         match (self.writer.kind(w), self.reader.kind(r)) {
             (Kind::Union(written), Kind::Union(read)) => {
                 written.len() == read.len()
-                    && written.iter().zip(read).all(|(&w, &r)| self.equivalent_types(w, r, seen))
+                    && written.iter().zip(read).all(|(&w, &r)| self.equivalent_types(w, r, seen, nesting + 1))
             }
-            (&Kind::Array(w), &Kind::Array(r)) | (&Kind::Map(w), &Kind::Map(r)) => self.equivalent_types(w, r, seen),
+            (&Kind::Array(w), &Kind::Array(r)) | (&Kind::Map(w), &Kind::Map(r)) => {
+                self.equivalent_types(w, r, seen, nesting + 1)
+            }
             (Kind::Fixed(written), Kind::Fixed(read)) => written == read && self.named_alike(w, r),
             (Kind::Enum { symbols: written, .. }, Kind::Enum { symbols: read, .. }) => {
                 written == read && self.named_alike(w, r)
@@ -120,7 +132,7 @@ impl Pair<'_> {
                 seen.insert((w, r), true);
                 let same = written.len() == read.len()
                     && written.iter().zip(read).all(|(written, read)| {
-                        written.name == read.name && self.equivalent_types(written.kind, read.kind, seen)
+                        written.name == read.name && self.equivalent_types(written.kind, read.kind, seen, nesting + 1)
                     });
                 seen.insert((w, r), same);
                 same

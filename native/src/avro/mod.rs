@@ -18,4 +18,5 @@ pub mod run;
 pub mod schema;
 pub mod shape;
 mod skip;
+mod text;
 pub mod write;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::schema::{Id, Schema};
 use super::skip::{Skip, Skips};
 use crate::values::fault::Fault;
 
@@ -12,6 +13,11 @@ pub enum Op {
     Boolean,
     Int,
     Long,
+    /// A date or time that the column counts in smaller units, so many of them in each.
+    IntTimes(i64),
+    LongTimes(i64),
+    /// And in larger ones: it is bad if it has a part of one.
+    LongParts(i64),
     /// An int or long that the reader's schema has as float, which may lose digits, also in a double column.
     IntAsFloat,
     LongAsFloat,
@@ -20,6 +26,11 @@ pub enum Op {
     /// Bytes or a string.
     Bytes,
     Fixed(usize),
+    /// A decimal: the size of its fixed type, and how many digits more the column has after the point.
+    Decimal {
+        size: Option<usize>,
+        shift: i32,
+    },
     /// The reader's symbol for each of the writer's; None: there is none, and no default.
     Enum(Vec<Option<Arc<str>>>),
     Record(Box<Record>),
@@ -33,6 +44,8 @@ pub enum Op {
         op: Box<Op>,
         skip: Skip,
     },
+    /// A value of the writer's type that becomes a text of JSON.
+    Json(Id),
     /// What cannot be resolved. It is an error only if a value has it.
     Error(Fault),
 }
@@ -64,15 +77,13 @@ pub struct Default {
     pub bytes: Vec<u8>,
     /// How the bytes, which the reader schema wrote, are decoded.
     pub plan: Plan,
-    /// How many bytes of memory the default takes.
-    pub charge: usize,
 }
 
 #[derive(Debug)]
 pub struct Items {
     pub op: Op,
-    /// How many bytes of memory an item may take, without the bytes of its own texts and the items in it.
-    pub charge: usize,
+    /// How many bits an item takes, without its texts and the items in it.
+    pub bits: u64,
 }
 
 /// How values of one writer schema are decoded.
@@ -80,4 +91,6 @@ pub struct Items {
 pub struct Plan {
     pub op: Op,
     pub skips: Skips,
+    /// The schema of the values, if a part of them becomes JSON.
+    pub writer: Option<Schema>,
 }

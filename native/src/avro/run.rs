@@ -2,37 +2,25 @@
 
 use super::input::{block, choose, length, prefixed};
 use super::plan::{Action, Items, Op, Plan, Record};
-use super::skip::Skips;
-use crate::values::column::{Column, Data, MISMATCH, TOO_MANY_ITEMS, allowance, end};
+use super::text;
+use crate::values::budget::Budget;
+use crate::values::column::{Bytes, Column, Data, MISMATCH, end};
 use crate::values::fault::{ENTRY, Fault, ITEM};
-use crate::values::slot::Slot;
-use crate::varint::{Parsed, array, take, varint, varlong};
+use crate::varint::{array, take, varint, varlong};
 
-/// Returns what the items of the arrays and maps of a default take in memory.
-pub fn charge_of(plan: &Plan, slot: &Slot, mut default: &[u8]) -> usize {
-    let mut run = Run::unlimited(plan);
-    // A default that cannot be decoded is an error of each record that has it.
-    drop(run.decode(&plan.op, &mut Column::new(slot), &mut default));
-    usize::MAX - run.allowance
-}
+const TOO_LARGE: &str = "the time is too large for its unit in the column";
 
 /// The decoding of one record.
 pub struct Run<'a> {
-    skips: &'a Skips,
-    allowance: usize,
+    plan: &'a Plan,
+    budget: &'a mut Budget,
     /// Whether a text that is not UTF-8 is an error here; else the caller checks the column.
     check_texts: bool,
 }
 
 impl<'a> Run<'a> {
-    pub fn new(plan: &'a Plan, bytes: usize, check_texts: bool) -> Self {
-        Self { skips: &plan.skips, allowance: allowance(bytes), check_texts }
-    }
-
-    /// For a default: its size is the schema's, and [`Items::charge`] has it where it is repeated.
-    fn unlimited(plan: &'a Plan) -> Self {
-        // The text of a schema is UTF-8.
-        Self { skips: &plan.skips, allowance: usize::MAX, check_texts: false }
+    pub fn new(plan: &'a Plan, budget: &'a mut Budget, check_texts: bool) -> Self {
+        Self { plan, budget, check_texts }
     }
 
     /// Adds one row to `column`. After an error, the parts of the column may have different numbers of rows.
@@ -52,12 +40,20 @@ impl<'a> Run<'a> {
         match (op, column.row()) {
             (Op::Int, Data::Int(values)) => values.push(varint(input)?),
             (Op::Int, Data::Long(values)) => values.push(varint(input)?.into()),
-            (Op::Int, Data::Millis(values)) => values.push(i64::from(varint(input)?) * 1000),
             (Op::Int, Data::Double(values)) => values.push(varint(input)?.into()),
             (Op::Long, Data::Long(values)) => values.push(varlong(input)?),
-            (Op::Long, Data::Millis(values)) => {
-                let micros = varlong(input)?.checked_mul(1000);
-                values.push(micros.ok_or("the timestamp is too large for microseconds")?);
+            (Op::LongTimes(units), Data::Long(values)) => {
+                values.push(varlong(input)?.checked_mul(*units).ok_or(TOO_LARGE)?);
+            }
+            (Op::IntTimes(units), Data::Long(values)) => {
+                values.push(i64::from(varint(input)?).checked_mul(*units).ok_or(TOO_LARGE)?);
+            }
+            (Op::LongParts(units), Data::Long(values)) => {
+                let value = varlong(input)?;
+                if value % units != 0 {
+                    return Err("the time has a part of its unit in the column".into());
+                }
+                values.push(value / units);
             }
             (Op::Long, Data::Double(values)) => values.push(varlong(input)? as f64),
             (Op::IntAsFloat, Data::Float(values)) => values.push(varint(input)? as f32),
@@ -73,31 +69,42 @@ impl<'a> Run<'a> {
             },
             (Op::Bytes, Data::Bytes(bytes)) => {
                 let len = length(input)?;
-                bytes.push(input, len, self.check_texts)?;
+                self.text(bytes, len, input)?;
             }
-            (Op::Bytes, Data::Decimal { limit, values }) => Data::push_decimal(*limit, values, prefixed(input)?)?,
-            (Op::Fixed(size), Data::Bytes(bytes)) => bytes.push(input, *size, self.check_texts)?,
-            (Op::Fixed(size), Data::Decimal { limit, values }) => {
-                Data::push_decimal(*limit, values, take(input, *size)?)?
+            (Op::Fixed(size), Data::Bytes(bytes)) => self.text(bytes, *size, input)?,
+            (Op::Decimal { size, shift }, Data::Decimal { limit, values }) => {
+                let bytes = match size {
+                    Some(size) => take(input, *size)?,
+                    None => prefixed(input)?,
+                };
+                Data::push_decimal(*limit, values, bytes, *shift)?;
             }
             (Op::Enum(symbols), Data::Bytes(bytes)) => {
                 let symbol = usize::try_from(varint(input)?).ok().and_then(|i| symbols.get(i));
                 let symbol = symbol.ok_or("the enum has no symbol with this number")?;
                 let symbol = symbol.as_ref().ok_or("the reader schema does not have the symbol of the enum")?;
+                self.budget.take_text(symbol.len())?;
                 bytes.push(&mut symbol.as_bytes(), symbol.len(), false)?;
             }
-            (Op::Record(record), Data::Struct { rows, parts }) => {
-                self.record(record, parts, input)?;
-                *rows += 1;
+            (Op::Json(id), Data::Bytes(bytes)) => {
+                let (schema, mut out) = (self.plan.writer.as_ref().ok_or(MISMATCH)?, vec![]);
+                text::write(schema, *id, input, &mut out, self.budget)?;
+                self.budget.take_text(out.len())?;
+                bytes.push(&mut out.as_slice(), out.len(), false)?;
             }
-            (Op::Member { part, op, skip }, Data::Struct { rows, parts }) => {
+            (Op::Record(record), Data::Struct(columns)) => {
+                self.record(record, columns.open().1, input)?;
+                columns.close();
+            }
+            (Op::Member { part, op, skip }, Data::Struct(columns)) => {
+                let (_, parts) = columns.open();
                 match part.and_then(|i| parts.get_mut(i)) {
                     Some(column) => self.decode(op, column, input)?,
-                    None => self.skips.run(skip, input)?,
+                    None => self.plan.skips.run(skip, input)?,
                 }
                 let others = parts.iter_mut().enumerate().filter(|(i, _)| Some(*i) != *part);
                 others.for_each(|(_, column)| column.push_null());
-                *rows += 1;
+                columns.close();
             }
             (Op::Array(items), Data::List { ends, item }) => {
                 self.array(items, item, input)?;
@@ -123,7 +130,7 @@ impl<'a> Run<'a> {
                     Some(column) => self.decode(op, column, input),
                     None => Err(MISMATCH.into()),
                 },
-                Action::Skip(skip) => self.skips.run(skip, input),
+                Action::Skip(skip) => self.plan.skips.run(skip, input),
             };
             if let Err(fault) = done {
                 return Err(fault.within(&step.name));
@@ -131,17 +138,18 @@ impl<'a> Run<'a> {
         }
         for default in &record.defaults {
             let column = parts.get_mut(default.part).ok_or(MISMATCH)?;
-            let done = Run::unlimited(&default.plan).decode(&default.plan.op, column, &mut &default.bytes[..]);
+            // The text of a schema is UTF-8.
+            let mut run = Run::new(&default.plan, self.budget, false);
+            let done = run.decode(&default.plan.op, column, &mut &default.bytes[..]);
             done.map_err(|fault| fault.within(&default.name))?;
         }
         Ok(())
     }
 
-    /// Takes what `count` items may need from the record's allowance.
-    fn charge(&mut self, items: &Items, count: usize) -> Parsed<()> {
-        let left = items.charge.checked_mul(count).and_then(|charge| self.allowance.checked_sub(charge));
-        self.allowance = left.ok_or(TOO_MANY_ITEMS)?;
-        Ok(())
+    #[inline(always)]
+    fn text(&mut self, bytes: &mut Bytes, len: usize, input: &mut &[u8]) -> Result<(), Fault> {
+        self.budget.take_text(len)?;
+        Ok(bytes.push(input, len, self.check_texts)?)
     }
 
     fn array(&mut self, items: &Items, column: &mut Column, input: &mut &[u8]) -> Result<(), Fault> {
@@ -150,8 +158,14 @@ impl<'a> Run<'a> {
             if count == 0 {
                 return Ok(());
             }
-            self.charge(items, count)?;
+            self.budget.check(items.bits, count)?;
+            if matches!(items.op, Op::Null) {
+                self.budget.take(items.bits * count as u64)?;
+                column.push_nulls(count);
+                continue;
+            }
             for _ in 0..count {
+                self.budget.take(items.bits)?;
                 self.decode(&items.op, column, input).map_err(|fault| fault.within(&ITEM))?;
             }
         }
@@ -164,10 +178,11 @@ impl<'a> Run<'a> {
             if count == 0 {
                 return Ok(());
             }
-            self.charge(items, count)?;
+            self.budget.check(items.bits, count)?;
             for _ in 0..count {
+                self.budget.take(items.bits)?;
                 let len = length(input)?;
-                keys.push(input, len, self.check_texts)?;
+                self.text(keys, len, input)?;
                 self.decode(&items.op, values, input).map_err(|fault| fault.within(&ENTRY))?;
             }
         }

@@ -1,6 +1,7 @@
 //! An Avro schema, parsed from its JSON.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -21,8 +22,6 @@ pub struct Schema {
 pub struct Type {
     pub kind: Kind,
     pub logical: Option<Logical>,
-    /// Whether it has a logical type that is none of [`Logical`] or does not fit.
-    pub ignores_logical: bool,
     /// The full name; None for types without a name.
     pub name: Option<Arc<str>>,
     /// Full names.
@@ -55,45 +54,92 @@ pub struct Field {
     pub default: Option<Value>,
 }
 
-/// The logical types that have a column type of their own. Spark reads all others as their physical type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a value means.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Logical {
     Date,
-    TimestampMillis,
-    TimestampMicros,
-    LocalTimestampMillis,
-    LocalTimestampMicros,
+    Time(Unit),
+    /// `utc`: an instant, not a local time.
+    Timestamp {
+        unit: Unit,
+        utc: bool,
+    },
     Decimal {
-        precision: u8,
-        scale: i8,
+        precision: u32,
+        scale: u32,
     },
-    /// A decimal with more digits than a column can have.
-    LargeDecimal {
-        precision: usize,
-    },
+    /// One that is not known, or does not fit its type.
+    Other(Arc<str>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Millis,
+    Micros,
+    Nanos,
+}
+
+impl Unit {
+    pub fn nanos(self) -> i64 {
+        match self {
+            Self::Millis => 1_000_000,
+            Self::Micros => 1000,
+            Self::Nanos => 1,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Millis => "millis",
+            Self::Micros => "micros",
+            Self::Nanos => "nanos",
+        }
+    }
+}
+
+impl fmt::Display for Logical {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Date => f.write_str("date"),
+            Self::Time(unit) => write!(f, "time-{}", unit.name()),
+            Self::Timestamp { unit, utc } => {
+                write!(f, "{}timestamp-{}", if *utc { "" } else { "local-" }, unit.name())
+            }
+            Self::Decimal { precision, scale } => write!(f, "decimal({precision},{scale})"),
+            Self::Other(name) => f.write_str(name),
+        }
+    }
 }
 
 impl Type {
     /// A type with the logical type that its object in the schema says.
     fn without_name(kind: Kind, object: &Map<String, Value>) -> Self {
-        let logical = logical(&kind, object);
-        let ignores_logical = logical.is_none() && object.contains_key("logicalType");
-        Self { kind, logical, ignores_logical, ..NULL.clone() }
+        let name = object.get("logicalType").and_then(Value::as_str);
+        let logical = name.map(|name| logical(name, &kind, object).unwrap_or_else(|| Logical::Other(name.into())));
+        Self { kind, logical, ..NULL.clone() }
     }
 }
 
-static NULL: Type = Type { kind: Kind::Null, logical: None, ignores_logical: false, name: None, aliases: vec![] };
-/// The digits of the largest decimal of Spark and of Arrow's decimal128.
-const DECIMAL_DIGITS: usize = 38;
+static NULL: Type = Type { kind: Kind::Null, logical: None, name: None, aliases: vec![] };
 /// Lengths of the binary format that we accept for a fixed type.
 const FIXED_LIMIT: u64 = 1 << 30;
 
 impl Schema {
+    /// Parses a schema. The branches of a union at its root may be schemas of their own, which define a name differently.
     pub fn parse(text: &str) -> Result<Self, Fault> {
-        let json: Value =
-            serde_json::from_str(text).map_err(|error| Fault::new(format!("the schema is not valid JSON: {error}")))?;
+        let json = parsed(text)?;
         let mut parser = Parser::default();
-        let root = parser.parse(&json, "")?;
+        let root = match &json {
+            Value::Array(branches) => {
+                let mut ids = vec![];
+                for branch in branches {
+                    parser.defined.clear();
+                    ids.push(parser.parse(branch, "")?);
+                }
+                parser.union(ids)?
+            }
+            other => parser.parse(other, "")?,
+        };
         let types = parser.types.into_iter().map(|kind| kind.unwrap_or_else(|| NULL.clone())).collect();
         Ok(Self { types, root })
     }
@@ -117,7 +163,7 @@ impl Schema {
     /// Returns the name of a type for messages.
     pub fn describe(&self, id: Id) -> String {
         let kind = self.get(id);
-        match (&kind.kind, &kind.name) {
+        let physical = match (&kind.kind, &kind.name) {
             (Kind::Null, _) => "null".into(),
             (Kind::Boolean, _) => "boolean".into(),
             (Kind::Int, _) => "int".into(),
@@ -135,7 +181,39 @@ impl Schema {
                 let names: Vec<_> = branches.iter().map(|&branch| self.describe(branch)).collect();
                 format!("union of {}", names.join(", "))
             }
+        };
+        match &kind.logical {
+            Some(logical) => format!("{physical} ({logical})"),
+            None => physical,
         }
+    }
+}
+
+/// So deep may a schema be as JSON: a nullable record in a record is four levels of it, and a column has 64 levels.
+const MAX_DEPTH: usize = 260;
+
+fn parsed(text: &str) -> Result<Value, Fault> {
+    let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => depth += 1,
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Err(Fault::new(format!("the schema is nested more than {MAX_DEPTH} deep")));
+        }
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    reader.disable_recursion_limit();
+    let mut values = reader.into_iter::<Value>();
+    match (values.next(), values.next()) {
+        (Some(Ok(value)), None) => Ok(value),
+        (Some(Err(error)), _) => Err(Fault::new(format!("the schema is not valid JSON: {error}"))),
+        _ => Err(Fault::new("the schema is not valid JSON: it is no single value")),
     }
 }
 
@@ -161,14 +239,20 @@ fn qualified(name: &str, space: &str) -> Arc<str> {
 struct Parser {
     /// None: a named type whose definition is not finished.
     types: Vec<Option<Type>>,
+    /// The last type of each name.
     names: HashMap<Arc<str>, Id>,
+    /// The names that the schema has defined.
+    defined: HashSet<Arc<str>>,
 }
 
 impl Parser {
     fn parse(&mut self, json: &Value, space: &str) -> Result<Id, Fault> {
         match json {
             Value::String(name) => self.reference(name, space),
-            Value::Array(branches) => self.union(branches, space),
+            Value::Array(branches) => {
+                let ids = branches.iter().map(|branch| self.parse(branch, space)).collect::<Result<_, _>>()?;
+                self.union(ids)
+            }
             Value::Object(object) => self.object(object, space),
             _ => Err(Fault::new("a type of the schema is neither a name, an object nor a list")),
         }
@@ -187,12 +271,8 @@ impl Parser {
         known.copied().ok_or_else(|| Fault::new(format!("the schema has no type {name}")))
     }
 
-    fn union(&mut self, branches: &[Value], space: &str) -> Result<Id, Fault> {
-        let mut ids: Vec<Id> = vec![];
-        for branch in branches {
-            ids.push(self.parse(branch, space)?);
-        }
-        let mut seen = std::collections::HashSet::new();
+    fn union(&mut self, ids: Vec<Id>) -> Result<Id, Fault> {
+        let mut seen = HashSet::new();
         for &id in &ids {
             let Some(Some(branch)) = self.types.get(id) else { continue };
             let same =
@@ -242,7 +322,8 @@ impl Parser {
         let aliases = texts(object, "aliases").map(|alias| qualified(alias, &space)).collect();
         let id = self.types.len();
         self.types.push(None);
-        if primitive(&name).is_some() || self.names.insert(name.clone(), id).is_some() {
+        self.names.insert(name.clone(), id);
+        if primitive(&name).is_some() || !self.defined.insert(name.clone()) {
             return Err(Fault::new(format!("the schema defines {name} twice")));
         }
         let kind = match kind {
@@ -271,7 +352,7 @@ impl Parser {
             return Err(Fault::new(format!("record {record} of the schema has no fields")));
         };
         let mut fields: Vec<Field> = vec![];
-        let mut names = std::collections::HashSet::new();
+        let mut names = HashSet::new();
         for field in list {
             let name = field.get("name").and_then(Value::as_str);
             let name: Arc<str> =
@@ -311,33 +392,32 @@ fn texts<'a>(object: &'a Map<String, Value>, name: &str) -> impl Iterator<Item =
     object.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Returns the logical type; None if it is not known or does not fit, as Java's `LogicalTypes.fromSchemaIgnoreInvalid`.
-fn logical(kind: &Kind, object: &Map<String, Value>) -> Option<Logical> {
-    match (object.get("logicalType")?.as_str()?, kind) {
+/// Returns the logical type with a name; None if it is not known or does not fit, as Java's
+/// `LogicalTypes.fromSchemaIgnoreInvalid`.
+fn logical(name: &str, kind: &Kind, object: &Map<String, Value>) -> Option<Logical> {
+    let timestamp = |unit, utc| Some(Logical::Timestamp { unit, utc });
+    match (name, kind) {
         ("date", Kind::Int) => Some(Logical::Date),
-        ("timestamp-millis", Kind::Long) => Some(Logical::TimestampMillis),
-        ("timestamp-micros", Kind::Long) => Some(Logical::TimestampMicros),
-        ("local-timestamp-millis", Kind::Long) => Some(Logical::LocalTimestampMillis),
-        ("local-timestamp-micros", Kind::Long) => Some(Logical::LocalTimestampMicros),
+        ("time-millis", Kind::Int) => Some(Logical::Time(Unit::Millis)),
+        ("time-micros", Kind::Long) => Some(Logical::Time(Unit::Micros)),
+        ("timestamp-millis", Kind::Long) => timestamp(Unit::Millis, true),
+        ("timestamp-micros", Kind::Long) => timestamp(Unit::Micros, true),
+        ("timestamp-nanos", Kind::Long) => timestamp(Unit::Nanos, true),
+        ("local-timestamp-millis", Kind::Long) => timestamp(Unit::Millis, false),
+        ("local-timestamp-micros", Kind::Long) => timestamp(Unit::Micros, false),
+        ("local-timestamp-nanos", Kind::Long) => timestamp(Unit::Nanos, false),
         ("decimal", Kind::Bytes | Kind::Fixed(_)) => {
-            let precision = object.get("precision")?.as_u64().and_then(|digits| usize::try_from(digits).ok())?;
+            let precision = u32::try_from(object.get("precision")?.as_u64()?).ok()?;
             let scale = match object.get("scale") {
-                Some(scale) => usize::try_from(scale.as_u64()?).ok()?,
+                Some(scale) => u32::try_from(scale.as_u64()?).ok()?,
                 None => 0,
             };
             let most = match kind {
                 Kind::Fixed(size) => (std::f64::consts::LOG10_2 * (8.0 * *size as f64 - 1.0)).floor(),
                 _ => f64::MAX,
             };
-            if precision == 0 || scale > precision || precision as f64 > most {
-                return None;
-            }
-            match (u8::try_from(precision), i8::try_from(scale)) {
-                (Ok(precision), Ok(scale)) if usize::from(precision) <= DECIMAL_DIGITS => {
-                    Some(Logical::Decimal { precision, scale })
-                }
-                _ => Some(Logical::LargeDecimal { precision }),
-            }
+            let fits = precision > 0 && scale <= precision && f64::from(precision) <= most;
+            fits.then_some(Logical::Decimal { precision, scale })
         }
         _ => None,
     }
@@ -390,19 +470,23 @@ mod tests {
     fn a_logical_type_that_does_not_fit_is_ignored() {
         let logical = |text: &str| {
             let schema = parse(text);
-            schema.get(schema.root).logical
+            schema.get(schema.root).logical.clone()
         };
         let decimal = |precision, scale| Some(Logical::Decimal { precision, scale });
+        let ignored = |name: &str| Some(Logical::Other(name.into()));
         assert_eq!(
             logical(r#"{"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}"#),
             decimal(9, 2)
         );
-        assert_eq!(logical(r#"{"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 9}"#), None);
+        assert_eq!(
+            logical(r#"{"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 9}"#),
+            ignored("decimal")
+        );
         let fixed = |precision| {
             let head = r#"{"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": "#;
             logical(&format!("{head}{precision}}}"))
         };
-        assert_eq!((fixed(9), fixed(10)), (decimal(9, 0), None));
-        assert_eq!(logical(r#"{"type": "long", "logicalType": "date"}"#), None);
+        assert_eq!((fixed(9), fixed(10)), (decimal(9, 0), ignored("decimal")));
+        assert_eq!(logical(r#"{"type": "long", "logicalType": "date"}"#), ignored("date"));
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::schema::{Id, Kind, Logical, Schema};
+use arrow_schema::DataType;
+
+use super::schema::{Id, Kind, Logical, Schema, Unit};
 use crate::values::fault::Fault;
-use crate::values::slot::{Entry, MAX_COLUMNS, MAX_NESTING, Part, Shape, Slot, check_recursion};
+use crate::values::slot::{self, Entry, MAX_COLUMNS, MAX_NESTING, Part, Shape, Slot, check_recursion};
 
 /// How a union without its null branch becomes a column.
 pub enum Choice {
@@ -18,35 +20,20 @@ pub enum Choice {
 }
 
 impl Slot {
-    /// Returns the column type of a schema.
+    /// Returns the column type of a schema, with the fields that the structs of `wanted` have, in their order, or with all.
     ///
     /// `recursion` is Spark's `recursiveFieldMaxDepth`: how often a record may contain itself, from 1 on; the fields
-    /// below are left out. With less, a recursive schema is refused.
-    pub fn of_schema(schema: &Schema, recursion: i64) -> Result<Self, Fault> {
+    /// below are left out. With less, a record in itself is a text of JSON.
+    pub fn of_schema(schema: &Schema, wanted: Option<&DataType>, recursion: i64) -> Result<Self, Fault> {
         check_recursion(recursion)?;
         let mut shapes = Shapes { schema, recursion, columns: 0, nesting: 0, open: HashMap::new() };
-        let slot = shapes.slot(schema.root)?;
+        let slot = shapes.slot(schema.root, wanted)?;
         slot.ok_or_else(|| Fault::new("the schema has no fields down to the recursion depth"))
     }
-
-    /// Keeps these fields of a record, or members of a union, only, in this order.
-    pub fn project(&mut self, fields: &[String]) -> Result<(), Fault> {
-        let Shape::Struct(parts) = &mut self.shape else {
-            return Err(Fault::new("fields can be chosen of a record only"));
-        };
-        let mut chosen: Vec<Part> = vec![];
-        for name in fields {
-            let part = parts.iter().find(|part| *part.name == **name);
-            let part = part.ok_or_else(|| Fault::new(format!("the schema has no field {name}")))?;
-            if chosen.iter().any(|other| other.source == part.source) {
-                return Err(Fault::new(format!("the field {name} is chosen twice")));
-            }
-            chosen.push(part.clone());
-        }
-        *parts = chosen;
-        Ok(())
-    }
 }
+
+/// The digits of the largest decimal of Spark and of Arrow's decimal128. One of a schema may have more.
+pub const DECIMAL_DIGITS: u32 = 38;
 
 /// Returns how the union of `branches` becomes a column.
 pub fn choice(schema: &Schema, branches: &[Id]) -> Choice {
@@ -71,7 +58,7 @@ struct Shapes<'a> {
 
 impl Shapes<'_> {
     /// Returns the column of a type; None if it is left out because of the recursion depth.
-    fn slot(&mut self, id: Id) -> Result<Option<Slot>, Fault> {
+    fn slot(&mut self, id: Id, wanted: Option<&DataType>) -> Result<Option<Slot>, Fault> {
         self.columns += 1;
         self.nesting += 1;
         if self.columns > MAX_COLUMNS {
@@ -85,60 +72,68 @@ impl Shapes<'_> {
             Kind::Union(branches) => branches.iter().any(|&id| matches!(self.schema.kind(id), Kind::Null)),
             _ => false,
         };
-        let slot = match (self.schema.kind(id), self.schema.get(id).logical) {
+        let slot = match (self.schema.kind(id), &self.schema.get(id).logical) {
             (Kind::Union(branches), _) => match choice(self.schema, branches) {
-                Choice::One(id) => self.slot(id)?.map(|slot| slot.shape),
+                Choice::One(id) => {
+                    // It is the same column.
+                    (self.columns, self.nesting) = (self.columns - 1, self.nesting - 1);
+                    let slot = self.slot(id, wanted)?;
+                    self.nesting += 1;
+                    slot.map(|slot| slot.shape)
+                }
                 Choice::Wide(shape) => Some(shape),
                 Choice::Members(branches) => {
                     let branches = branches.iter().enumerate();
                     let named = branches.map(|(i, &id)| (format!("member{i}").into(), id, true));
-                    Some(self.parts(named)?)
+                    Some(self.parts(named, wanted)?)
                 }
             },
-            (Kind::Record(_), _) => return self.record(id),
-            (&Kind::Array(item), _) => self.item("[]", item)?.map(Shape::List),
+            (Kind::Record(_), _) => return self.record(id, wanted),
+            (&Kind::Array(item), _) => self.item("[]", item, slot::item_of(wanted))?.map(Shape::List),
             (&Kind::Map(value), _) => {
                 // The values of a map are in the structs of its entries.
                 self.nesting += 1;
-                let value = self.item("{}", value)?;
+                let value = self.item("{}", value, slot::value_of(wanted))?;
                 self.nesting -= 1;
                 value.map(|value| Shape::Map(Entry::of_text(*value)))
             }
-            (kind, logical) => Some(scalar(kind, logical)?),
+            (kind, logical) => Some(scalar(kind, logical.as_ref())),
         };
         self.nesting -= 1;
         Ok(slot.map(|shape| Slot { shape, nullable }))
     }
 
-    fn item(&mut self, name: &str, id: Id) -> Result<Option<Box<Slot>>, Fault> {
-        Ok(self.slot(id).map_err(|fault| fault.within(&name.into()))?.map(Box::new))
+    fn item(&mut self, name: &str, id: Id, wanted: Option<&DataType>) -> Result<Option<Box<Slot>>, Fault> {
+        Ok(self.slot(id, wanted).map_err(|fault| fault.within(&name.into()))?.map(Box::new))
     }
 
-    fn record(&mut self, id: Id) -> Result<Option<Slot>, Fault> {
+    fn record(&mut self, id: Id, wanted: Option<&DataType>) -> Result<Option<Slot>, Fault> {
         let Kind::Record(fields) = self.schema.kind(id) else { return Ok(None) };
         let open = self.open.get(&id).copied().unwrap_or(0);
-        if open > 0 && self.recursion <= 0 {
-            let name = self.schema.describe(id);
-            let reason = format!("{name} contains itself; set a recursion depth, at which its fields are left out");
-            return Err(Fault::new(reason));
-        }
         self.nesting -= 1;
+        if open > 0 && self.recursion <= 0 {
+            return Ok(Some(Slot { shape: Shape::Json, nullable: false }));
+        }
         if open > 0 && open >= self.recursion {
             return Ok(None);
         }
         self.open.insert(id, open + 1);
         self.nesting += 1;
-        let shape = self.parts(fields.iter().map(|field| (field.name.clone(), field.kind, false)))?;
+        let shape = self.parts(fields.iter().map(|field| (field.name.clone(), field.kind, false)), wanted)?;
         self.nesting -= 1;
         self.open.insert(id, open);
         Ok(Some(Slot { shape, nullable: false }))
     }
 
     /// Returns the struct of these columns: name, type, whether it is null in some rows by another reason.
-    fn parts(&mut self, columns: impl Iterator<Item = (Arc<str>, Id, bool)>) -> Result<Shape, Fault> {
+    fn parts(
+        &mut self,
+        columns: impl Iterator<Item = (Arc<str>, Id, bool)>,
+        wanted: Option<&DataType>,
+    ) -> Result<Shape, Fault> {
         let mut parts = vec![];
-        for (source, (name, id, optional)) in columns.enumerate() {
-            if let Some(mut slot) = self.slot(id).map_err(|fault| fault.within(&name))? {
+        for (source, name, (id, optional), wanted) in slot::chosen(columns.map(|(a, b, c)| (a, (b, c))), wanted)? {
+            if let Some(mut slot) = self.slot(id, wanted).map_err(|fault| fault.within(&name))? {
                 slot.nullable |= optional;
                 parts.push(Part { name, slot, source });
             }
@@ -147,27 +142,24 @@ impl Shapes<'_> {
     }
 }
 
-fn scalar(kind: &Kind, logical: Option<Logical>) -> Result<Shape, Fault> {
-    Ok(match (kind, logical) {
+fn scalar(kind: &Kind, logical: Option<&Logical>) -> Shape {
+    match (kind, logical) {
         (_, Some(Logical::Date)) => Shape::Date,
-        (_, Some(Logical::TimestampMillis)) => Shape::Timestamp { millis: true, utc: true },
-        (_, Some(Logical::TimestampMicros)) => Shape::Timestamp { millis: false, utc: true },
-        (_, Some(Logical::LocalTimestampMillis)) => Shape::Timestamp { millis: true, utc: false },
-        (_, Some(Logical::LocalTimestampMicros)) => Shape::Timestamp { millis: false, utc: false },
-        (_, Some(Logical::Decimal { precision, scale })) => Shape::Decimal { precision, scale },
-        (_, Some(Logical::LargeDecimal { precision })) => {
-            return Err(Fault::new(format!("a decimal of {precision} digits; a column has 38 at most")));
+        (_, Some(Logical::Timestamp { unit: Unit::Millis | Unit::Micros, utc })) => Shape::Timestamp { utc: *utc },
+        (_, Some(Logical::Decimal { precision, scale })) => {
+            let digits = |count: &u32| (*count).min(DECIMAL_DIGITS) as u8;
+            Shape::Decimal { precision: digits(precision), scale: digits(scale) as i8 }
         }
-        (Kind::Boolean, None) => Shape::Boolean,
-        (Kind::Int, None) => Shape::Int,
-        (Kind::Long, None) => Shape::Long,
-        (Kind::Float, None) => Shape::Float,
-        (Kind::Double, None) => Shape::Double,
-        (Kind::Bytes | Kind::Fixed(_), None) => Shape::Binary,
-        (Kind::String | Kind::Enum { .. }, None) => Shape::Text,
+        (Kind::Boolean, _) => Shape::Boolean,
+        (Kind::Int, _) => Shape::Int,
+        (Kind::Long, _) => Shape::Long,
+        (Kind::Float, _) => Shape::Float,
+        (Kind::Double, _) => Shape::Double,
+        (Kind::Bytes | Kind::Fixed(_), _) => Shape::Binary,
+        (Kind::String | Kind::Enum { .. }, _) => Shape::Text,
         // The others are not scalar.
         _ => Shape::Null,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -176,7 +168,9 @@ mod tests {
 
     fn kind(text: &str, recursion: i64) -> Result<String, String> {
         let schema = Schema::parse(text).map_err(|fault| fault.to_string())?;
-        Slot::of_schema(&schema, recursion).map(|slot| slot.data_type().to_string()).map_err(|fault| fault.to_string())
+        Slot::of_schema(&schema, None, recursion)
+            .map(|slot| slot.data_type().to_string())
+            .map_err(|fault| fault.to_string())
     }
 
     #[test]
@@ -192,9 +186,9 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_contains_itself_needs_a_depth() {
+    fn a_record_that_contains_itself_is_a_text_or_has_a_depth() {
         let list = r#"{"type": "record", "name": "R", "fields": [{"name": "v", "type": "int"}, {"name": "n", "type": ["null", "R"]}]}"#;
-        assert!(kind(list, -1).unwrap_err().starts_with("field n: record R contains itself"));
+        assert!(kind(list, -1).unwrap().contains("\"n\": Utf8"), "{}", kind(list, -1).unwrap());
         let depth = |recursion| kind(list, recursion).unwrap().matches("Int32").count();
         assert_eq!([depth(1), depth(2), depth(15)], [1, 2, 15]);
         assert!(kind(list, 16).is_err());

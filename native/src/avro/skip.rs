@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::input;
 use super::schema::{Id, Kind, Schema};
+use crate::values::column::MISMATCH;
 use crate::values::fault::Fault;
 use crate::varint::{take, varint, varlong};
 
@@ -22,8 +23,13 @@ pub enum Skip {
     Record(usize),
 }
 
-/// The limit on records in records in a value that is passed over: each level takes a part of the stack.
+/// The limit on records, arrays and maps in each other, in a value that is passed over and in a schema: each level takes a
+/// part of the stack.
 const MAX_NESTING: usize = 400;
+
+fn too_deep() -> Fault {
+    Fault::new(format!("records, arrays and maps are nested more than {MAX_NESTING} deep"))
+}
 
 /// The skips of a schema. Records are shared, so that the size of all is that of the schema.
 #[derive(Debug, Default)]
@@ -34,8 +40,15 @@ pub struct Skips {
 
 impl Skips {
     /// Returns the skip of a type.
-    pub fn of_type(&mut self, schema: &Schema, id: Id) -> Skip {
-        match schema.kind(id) {
+    pub fn of_type(&mut self, schema: &Schema, id: Id) -> Result<Skip, Fault> {
+        self.of_nested(schema, id, 0)
+    }
+
+    fn of_nested(&mut self, schema: &Schema, id: Id, nesting: usize) -> Result<Skip, Fault> {
+        if nesting > MAX_NESTING {
+            return Err(too_deep());
+        }
+        Ok(match schema.kind(id) {
             Kind::Null => Skip::Bytes(0),
             Kind::Boolean => Skip::Bytes(1),
             Kind::Float => Skip::Bytes(4),
@@ -44,19 +57,22 @@ impl Skips {
             Kind::Int | Kind::Enum { .. } => Skip::Int,
             Kind::Long => Skip::Long,
             Kind::Bytes | Kind::String => Skip::Prefixed,
-            &Kind::Array(item) => Skip::Array(Box::new(self.of_type(schema, item))),
-            &Kind::Map(value) => Skip::Map(Box::new(self.of_type(schema, value))),
-            Kind::Union(branches) => Skip::Union(branches.iter().map(|&branch| self.of_type(schema, branch)).collect()),
+            &Kind::Array(item) => Skip::Array(Box::new(self.of_nested(schema, item, nesting + 1)?)),
+            &Kind::Map(value) => Skip::Map(Box::new(self.of_nested(schema, value, nesting + 1)?)),
+            Kind::Union(branches) => {
+                let branches = branches.iter().map(|&branch| self.of_nested(schema, branch, nesting + 1));
+                Skip::Union(branches.collect::<Result<_, _>>()?)
+            }
             Kind::Record(fields) => {
                 if let Some(known) = self.known.get(&id) {
-                    return known.clone();
+                    return Ok(known.clone());
                 }
                 let index = self.records.len();
                 self.records.push(Skip::Bytes(0));
                 self.known.insert(id, Skip::Record(index));
                 let mut parts = vec![];
                 for field in fields {
-                    match (self.of_type(schema, field.kind), parts.last_mut()) {
+                    match (self.of_nested(schema, field.kind, nesting + 1)?, parts.last_mut()) {
                         (Skip::Bytes(0), _) => {}
                         (Skip::Bytes(more), Some(Skip::Bytes(size))) => *size = size.saturating_add(more),
                         (part, _) => parts.push(part),
@@ -73,7 +89,7 @@ impl Skips {
                 self.known.insert(id, skip.clone());
                 skip
             }
-        }
+        })
     }
 
     /// Removes a value from the start of `input`.
@@ -81,7 +97,13 @@ impl Skips {
         self.run_nested(skip, input, 0)
     }
 
-    fn run_nested(&self, skip: &Skip, input: &mut &[u8], nesting: usize) -> Result<(), Fault> {
+    fn run_nested(&self, mut skip: &Skip, input: &mut &[u8], nesting: usize) -> Result<(), Fault> {
+        if nesting > MAX_NESTING {
+            return Err(too_deep());
+        }
+        while let Skip::Union(branches) = skip {
+            skip = input::choose(branches, input)?;
+        }
         match skip {
             Skip::Bytes(size) => drop(take(input, *size)?),
             Skip::Int => drop(varint(input)?),
@@ -92,18 +114,13 @@ impl Skips {
                     self.run_nested(part, input, nesting)?;
                 }
             }
-            Skip::Array(item) => self.blocks(item, false, input, nesting)?,
-            Skip::Map(value) => self.blocks(value, true, input, nesting)?,
-            Skip::Union(branches) => {
-                let branch = input::choose(branches, input)?;
-                self.run_nested(branch, input, nesting)?;
-            }
-            Skip::Record(index) => {
-                let (true, Some(record)) = (nesting < MAX_NESTING, self.records.get(*index)) else {
-                    return Err(Fault::new(format!("records are nested more than {MAX_NESTING} deep")));
-                };
-                self.run_nested(record, input, nesting + 1)?;
-            }
+            Skip::Array(item) => self.blocks(item, false, input, nesting + 1)?,
+            Skip::Map(value) => self.blocks(value, true, input, nesting + 1)?,
+            Skip::Record(index) => match self.records.get(*index) {
+                Some(record) => self.run_nested(record, input, nesting + 1)?,
+                None => return Err(MISMATCH.into()),
+            },
+            Skip::Union(_) => {}
         }
         Ok(())
     }

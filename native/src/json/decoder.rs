@@ -1,12 +1,14 @@
 //! Decodes a column of JSON values.
 
+use std::collections::BTreeSet;
+
 use arrow_schema::DataType;
 
 use super::plan::{Node, of_type};
 use super::reader::Reader;
 use crate::values::fault::Fault;
 use crate::values::framing::Framing;
-use crate::values::rows::{Decoded, Failure, Values, Writers, rows_of};
+use crate::values::rows::{Decoded, Failure, Limits, Values, rows_of};
 use crate::values::slot::Slot;
 
 /// Decodes values into columns of a type. A JSON Schema that values name decides nothing about how they are read.
@@ -28,21 +30,32 @@ impl Decoder {
         &self.kind
     }
 
-    /// Decodes all values. A null value, and one that cannot be decoded, becomes a null row.
-    pub fn decode(&self, values: &impl Values) -> Result<Decoded, Failure> {
+    /// Decodes values until the batch is full. A null value, and one that cannot be decoded, becomes a null row.
+    pub fn decode(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure> {
         let mut scratch = vec![];
-        let rows = rows_of(values, &self.slot, |_, value, column| {
+        let rows = rows_of(values, &self.slot, limits, |_, value, column, budget| {
             let (id, text) = self.framing.split(value).map_err(|fault| (None, fault))?;
             let id = (self.framing != Framing::None).then_some(id);
-            let text = &*self.framing.unpack(value, text).map_err(|fault| (id, fault))?;
-            Reader::read(text, &mut scratch, &self.node, column).map_err(|fault| (id, fault))
+            let text = &*self.framing.unpack(value, text, budget).map_err(|fault| (id, fault))?;
+            Reader::read(text, &mut scratch, &self.node, column, budget).map_err(|fault| (id, fault))
         })?;
         rows.finish(&self.kind)
     }
 
     /// Returns the ids of the schemas of these values, each once.
     pub fn ids(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
-        Writers::<()>::default().missing(values, self.framing)
+        let (mut ids, mut last) = (BTreeSet::new(), None);
+        for row in 0..values.rows() {
+            let value = values.get(row).map_err(|_| Failure::Outside)?;
+            match value.and_then(|value| self.framing.split(value).ok()) {
+                Some((id, _)) if last != Some(id) => {
+                    last = Some(id);
+                    ids.insert(id);
+                }
+                _ => {}
+            }
+        }
+        Ok(ids.into_iter().collect())
     }
 }
 
@@ -53,10 +66,13 @@ mod tests {
     use arrow_schema::Field;
 
     use super::*;
+    use crate::values::budget::MOST;
+
+    const LIMITS: Limits = Limits { record: 1 << 20, batch: MOST };
 
     fn messages(kind: DataType, values: [&[u8]; 3]) -> (Vec<usize>, Vec<String>, usize) {
         let kind = DataType::Struct(vec![Field::new("a", kind, true)].into());
-        let decoded = Decoder::new(&kind, Framing::None).unwrap().decode(&values).unwrap();
+        let decoded = Decoder::new(&kind, Framing::None).unwrap().decode(&values, LIMITS).unwrap();
         decoded.data.validate_full().unwrap();
         let rows = decoded.bad.iter().map(|bad| bad.row).collect();
         (rows, decoded.messages.iter().map(ToString::to_string).collect(), decoded.data.len())
@@ -73,7 +89,7 @@ mod tests {
     fn a_field_that_comes_again_replaces_the_one_before() {
         let values: [&[u8]; 3] = [br#"{"a": "x", "a": "y"}"#, br#"{"a": "x", "a": null}"#, b"{}"];
         let kind = DataType::Struct(vec![Field::new("a", DataType::Utf8, true)].into());
-        let decoded = Decoder::new(&kind, Framing::None).unwrap().decode(&values).unwrap();
+        let decoded = Decoder::new(&kind, Framing::None).unwrap().decode(&values, LIMITS).unwrap();
         let texts = &decoded.data.child_data()[0];
         assert_eq!((texts.null_count(), texts.buffers()[1].as_slice()), (2, &b"y"[..]));
         assert!(decoded.bad.is_empty());
@@ -84,7 +100,7 @@ mod tests {
         let kind = DataType::Struct(vec![Field::new("a", DataType::Int64, true)].into());
         let decoder = Decoder::new(&kind, Framing::Confluent).unwrap();
         let values: [&[u8]; 3] = [b"\0\0\0\0\x07{\"a\": 1}", b"\0\0\0\0\x08{\"a\": \"x\"}", b"{\"a\": 1}"];
-        let bad: Vec<_> = decoder.decode(&values).unwrap().bad.iter().map(|bad| (bad.row, bad.id)).collect();
+        let bad: Vec<_> = decoder.decode(&values, LIMITS).unwrap().bad.iter().map(|bad| (bad.row, bad.id)).collect();
         assert_eq!(bad, [(1, Some(8)), (2, None)]);
         assert_eq!(decoder.ids(&values).unwrap(), [7, 8]);
     }
@@ -99,7 +115,10 @@ mod tests {
         assert_eq!(bad, [0, 1]);
         assert_eq!(
             found,
-            ["values are nested more than 500 deep", "field a: an array or map has too many items for its bytes"]
+            [
+                "values are nested more than 500 deep",
+                "field a: the record takes more than 1048576 bytes decoded, the limit (max.decoded.bytes)"
+            ]
         );
     }
 }

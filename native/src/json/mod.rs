@@ -8,4 +8,4 @@ pub mod encoder;
 mod plan;
 mod reader;
 mod scalars;
-mod texts;
+pub mod texts;

@@ -31,8 +31,8 @@ pub enum Node {
 #[derive(Debug)]
 pub struct Items {
     pub node: Node,
-    /// How many bytes an item takes at most, without its own texts and items.
-    pub charge: usize,
+    /// How many bits an item takes, without its texts and items.
+    pub bits: u64,
 }
 
 #[derive(Debug)]
@@ -41,6 +41,7 @@ pub struct Named {
     /// The name in quotation marks, as JSON has it; None: it is written with escapes.
     key: Option<Box<[u8]>>,
     pub node: Node,
+    pub bits: u64,
 }
 
 #[derive(Debug)]
@@ -87,7 +88,7 @@ fn nested(kind: &DataType, depth: usize) -> Result<(Slot, Node), Fault> {
         DataType::Binary => (Shape::Binary, Node::Binary),
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             let utc = zone.is_some();
-            (Shape::Timestamp { millis: false, utc }, Node::Timestamp { utc })
+            (Shape::Timestamp { utc }, Node::Timestamp { utc })
         }
         &DataType::Decimal128(precision, scale) => (Shape::Decimal { precision, scale }, Node::Decimal { scale }),
         DataType::List(item) => {
@@ -110,10 +111,11 @@ fn nested(kind: &DataType, depth: usize) -> Result<(Slot, Node), Fault> {
             for (source, child) in children.iter().enumerate() {
                 let name: Arc<str> = child.name().as_str().into();
                 let (slot, node) = nested(child.data_type(), depth + 1).map_err(|fault| fault.within(&name))?;
+                let bits = slot.bits();
                 parts.push(Part { name: name.clone(), slot, source });
                 let is_plain = !name.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\');
                 let key = is_plain.then(|| format!("\"{name}\"").into_bytes().into());
-                fields.push(Named { name, key, node });
+                fields.push(Named { name, key, node, bits });
             }
             let by_name: HashMap<_, _> = fields.iter().enumerate().map(|(i, field)| (field.name.clone(), i)).collect();
             if by_name.len() < fields.len() {
@@ -129,6 +131,6 @@ fn nested(kind: &DataType, depth: usize) -> Result<(Slot, Node), Fault> {
 
 fn items(item: &Field, depth: usize) -> Result<(Box<Slot>, Box<Items>), Fault> {
     let (slot, node) = nested(item.data_type(), depth + 1)?;
-    let charge = slot.width();
-    Ok((Box::new(slot), Box::new(Items { node, charge })))
+    let bits = slot.bits_of_item();
+    Ok((Box::new(slot), Box::new(Items { node, bits })))
 }

@@ -2,7 +2,8 @@
 
 use crate::json::plan::{Fields, Items, Named, Node};
 use crate::json::scalars;
-use crate::values::column::{Bytes, Column, Data, MISMATCH, TOO_MANY_ITEMS, allowance, end};
+use crate::values::budget::Budget;
+use crate::values::column::{Bytes, Column, Data, MISMATCH, end};
 use crate::values::fault::{ENTRY, Fault, ITEM};
 
 /// What is in nobody's field may be nested as deep.
@@ -21,7 +22,7 @@ pub struct Reader<'a> {
     at: usize,
     /// The last string that has escapes, without them.
     scratch: &'a mut Vec<u8>,
-    allowance: usize,
+    budget: &'a mut Budget,
 }
 
 /// Where the bytes of a string are.
@@ -33,11 +34,17 @@ enum Place {
 
 impl<'a> Reader<'a> {
     /// Adds one row to `column`. After an error, the parts of the column may have different numbers of rows.
-    pub fn read(value: &'a [u8], scratch: &'a mut Vec<u8>, node: &Node, column: &mut Column) -> Result<(), Fault> {
+    pub fn read(
+        value: &'a [u8],
+        scratch: &'a mut Vec<u8>,
+        node: &Node,
+        column: &mut Column,
+        budget: &'a mut Budget,
+    ) -> Result<(), Fault> {
         if !value.is_ascii() && std::str::from_utf8(value).is_err() {
             return Err(NOT_UTF8.into());
         }
-        let mut reader = Self { text: value, at: 0, scratch, allowance: allowance(value.len()) };
+        let mut reader = Self { text: value, at: 0, scratch, budget };
         reader.value(node, column)?;
         match reader.token() {
             Ok(_) => Err(TRAILING.into()),
@@ -109,9 +116,10 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         match (node, column.row()) {
-            (Node::Struct(fields), Data::Struct { rows, parts }) => {
-                self.object(fields, *rows, parts)?;
-                *rows += 1;
+            (Node::Struct(fields), Data::Struct(columns)) => {
+                let (rows, parts) = columns.open();
+                self.object(fields, rows, parts)?;
+                columns.close();
             }
             (Node::Text, Data::Bytes(bytes)) => {
                 if first == b'"' {
@@ -164,6 +172,7 @@ impl<'a> Reader<'a> {
             (Node::Binary, Data::Bytes(bytes)) => {
                 let mut out = vec![];
                 scalars::base64(self.text()?, &mut out).ok_or("the string is not Base64")?;
+                self.budget.take_text(out.len())?;
                 bytes.push(&mut out.as_slice(), out.len(), false)?;
             }
             (Node::List(items), Data::List { ends, item }) => {
@@ -199,9 +208,10 @@ impl<'a> Reader<'a> {
             };
             self.take(b':')?;
             match found.and_then(|i| Some((i, fields.fields.get(i)?, parts.get_mut(i)?))) {
-                Some((i, Named { name, node, .. }, part)) => {
+                Some((i, Named { name, node, bits, .. }, part)) => {
                     // A field that comes again replaces the one before.
                     if part.rows() > rows {
+                        self.budget.take(*bits)?;
                         part.truncate(rows);
                     }
                     self.value(node, part).map_err(|fault| fault.within(name))?;
@@ -222,7 +232,7 @@ impl<'a> Reader<'a> {
     fn array(&mut self, items: &Items, item: &mut Column) -> Result<(), Fault> {
         let mut more = !self.open(b'[', b']', "not an array")?;
         while more {
-            self.charge(items)?;
+            self.budget.take(items.bits)?;
             self.value(&items.node, item).map_err(|fault| fault.within(&ITEM))?;
             more = self.more(b']')?;
         }
@@ -233,19 +243,13 @@ impl<'a> Reader<'a> {
         let Data::Bytes(keys) = keys.row() else { return Err(MISMATCH.into()) };
         let mut more = !self.open(b'{', b'}', "not an object")?;
         while more {
-            self.charge(items)?;
+            self.budget.take(items.bits)?;
             let key = self.key()?;
             self.push(key, keys)?;
             self.take(b':')?;
             self.value(&items.node, values).map_err(|fault| fault.within(&ENTRY))?;
             more = self.more(b'}')?;
         }
-        Ok(())
-    }
-
-    /// Takes what an item may need from the value's allowance.
-    fn charge(&mut self, items: &Items) -> Result<(), Fault> {
-        self.allowance = self.allowance.checked_sub(items.charge).ok_or(TOO_MANY_ITEMS)?;
         Ok(())
     }
 
@@ -306,7 +310,8 @@ impl<'a> Reader<'a> {
     }
 
     #[inline(always)]
-    fn push(&self, place: Place, bytes: &mut Bytes) -> Result<(), Fault> {
+    fn push(&mut self, place: Place, bytes: &mut Bytes) -> Result<(), Fault> {
+        self.budget.take_text(self.bytes(place).len())?;
         match place {
             // What follows is given too: it is copied faster.
             Place::Text { start, end } => {
@@ -438,9 +443,13 @@ impl<'a> Reader<'a> {
         Ok((self.text.get(start..self.at).unwrap_or_default(), integer))
     }
 
+    /// Takes a number without a fraction, which may be written as 1.0 or 1e3.
     #[inline(always)]
     fn integer(&mut self) -> Result<i64, Fault> {
-        let (text, true) = self.number()? else { return Err("the number is not an integer".into()) };
+        let (text, plain) = self.number()?;
+        if !plain {
+            return Ok(scalars::integer(text)?);
+        }
         let (negative, digits) = match text.split_first() {
             Some((b'-', rest)) => (true, rest),
             _ => (false, text),
@@ -450,7 +459,7 @@ impl<'a> Reader<'a> {
             value.checked_mul(10).and_then(|value| value.checked_sub(i64::from(byte - b'0')))
         });
         let value = if negative { value } else { value.and_then(i64::checked_neg) };
-        value.ok_or_else(|| "the number is too large for a bigint".into())
+        value.ok_or_else(|| scalars::TOO_LARGE.into())
     }
 
     fn float<T: std::str::FromStr>(&mut self, first: u8) -> Result<T, Fault> {

@@ -1,5 +1,7 @@
 //! Parses the texts of JSON numbers, dates and times; whether a type takes them is decided in `reader`.
 
+use crate::varint::Parsed;
+
 /// Removes a number of exactly `len` digits from the start of a text.
 fn digits(text: &mut &[u8], len: usize) -> Option<i64> {
     let (head, rest) = text.split_at_checked(len)?;
@@ -53,7 +55,7 @@ pub fn timestamp(mut text: &[u8]) -> Option<(i64, Option<i64>)> {
     if text.is_empty() {
         return Some((micros, None));
     }
-    skip(text, b'T').or_else(|| skip(text, b' '))?;
+    skip(text, b'T').or_else(|| skip(text, b't')).or_else(|| skip(text, b' '))?;
     let hour = digits(text, 2)?;
     skip(text, b':')?;
     let minute = digits(text, 2)?;
@@ -77,7 +79,7 @@ pub fn timestamp(mut text: &[u8]) -> Option<(i64, Option<i64>)> {
     }
     let sign = match text.split_first() {
         None => return Some((micros, None)),
-        Some((b'Z', [])) => return Some((micros, Some(0))),
+        Some((b'Z' | b'z', [])) => return Some((micros, Some(0))),
         Some((b'+', rest)) => {
             *text = rest;
             1
@@ -95,6 +97,35 @@ pub fn timestamp(mut text: &[u8]) -> Option<(i64, Option<i64>)> {
     };
     let known = text.is_empty() && minutes < 60 && hours * 60 + minutes <= 18 * 60;
     known.then_some((micros, Some(sign * (hours * 3600 + minutes * 60))))
+}
+
+pub const TOO_LARGE: &str = "the number is too large for a bigint";
+
+/// Returns a number with a point or an exponent as an integer.
+#[cold]
+pub fn integer(text: &[u8]) -> Parsed<i64> {
+    const FRACTION: &str = "the number is not an integer";
+    let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or_default();
+    let exponent = std::str::from_utf8(text.get(mantissa.len() + 1..).unwrap_or(b"0")).unwrap_or_default();
+    let after_point = mantissa.iter().rev().position(|&byte| byte == b'.').unwrap_or(0);
+    let digits: Vec<u8> =
+        mantissa.iter().copied().filter(u8::is_ascii_digit).skip_while(|&byte| byte == b'0').collect();
+    let significant = digits.len() - digits.iter().rev().take_while(|&&byte| byte == b'0').count();
+    if significant == 0 {
+        return Ok(0);
+    }
+    // An exponent of more digits than these is out of all bounds.
+    let is_negative = exponent.starts_with('-');
+    let exponent: i64 = exponent.parse().unwrap_or(if is_negative { i64::MIN / 2 } else { i64::MAX / 2 });
+    let zeros = exponent - after_point as i64 + (digits.len() - significant) as i64;
+    if zeros < 0 {
+        return Err(FRACTION);
+    }
+    let digits = digits.get(..significant).filter(|digits| digits.len() < 20).ok_or(TOO_LARGE)?;
+    let value = digits.iter().fold(0i128, |value, &byte| value * 10 + i128::from(byte - b'0'));
+    let power = u32::try_from(zeros).ok().filter(|&zeros| zeros < 20).ok_or(TOO_LARGE)?;
+    let value = value * 10i128.pow(power) * if text.starts_with(b"-") { -1 } else { 1 };
+    i64::try_from(value).map_err(|_| TOO_LARGE)
 }
 
 /// Returns a number as a decimal with this many digits after the point, rounded half up; None: it is no number, or has too
@@ -198,6 +229,31 @@ mod tests {
         );
         assert_eq!([of("999.994"), of("0e99"), of("5e-3"), of("9e-4")].map(Option::unwrap), [99_999, 0, 1, 0]);
         assert_eq!([of("999.995"), of("1e3"), of("1e99"), of(""), of("."), of("1.2.3"), of("1e")], [None; 7]);
+    }
+
+    #[test]
+    fn integers_may_be_written_with_a_point_or_an_exponent() {
+        let of = |text: &str| integer(text.as_bytes());
+        for (text, value) in [
+            ("1.0", 1),
+            ("-1.50e1", -15),
+            ("1e3", 1000),
+            ("1E+3", 1000),
+            ("100e-2", 1),
+            ("0.0e99999999999999999999", 0),
+            ("-0.0", 0),
+            ("0.001e3", 1),
+            ("9223372036854775807.0", i64::MAX),
+            ("-9.223372036854775808e18", i64::MIN),
+        ] {
+            assert_eq!(of(text), Ok(value), "{text}");
+        }
+        for text in ["1.5", "1e-1", "15e-1", "1e-99999999999999999999"] {
+            assert_eq!(of(text), Err("the number is not an integer"), "{text}");
+        }
+        for text in ["9223372036854775808.0", "1e19", "1e99999999999999999999", "12345678901234567890123.0"] {
+            assert_eq!(of(text), Err(TOO_LARGE), "{text}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::plan::Message;
 use super::run::Run;
 use crate::values::fault::Fault;
 use crate::values::framing::Framing;
-use crate::values::rows::{Decoded, Failure, Values, Writers, rows_of_texts};
+use crate::values::rows::{Decoded, Failure, Limits, Values, Writers, rows_of_texts};
 use crate::values::slot::{Shape, Slot};
 use crate::varint::{put, varlong};
 
@@ -38,13 +38,13 @@ impl Decoder {
     pub fn new(
         source: Source<'_>,
         message: Option<&str>,
-        fields: Option<&[String]>,
+        wanted: Option<&DataType>,
         framing: Framing,
         recursion: i64,
     ) -> Result<Self, Fault> {
         let descriptors = Descriptors::new(source)?;
         let message = descriptors.message(message)?;
-        let (parts, plan) = Message::of_type(&message, fields, recursion)?;
+        let (parts, plan) = Message::of_type(&message, wanted, recursion)?;
         // The row of a tombstone or a bad record is null.
         let slot = Slot { shape: Shape::Struct(parts), nullable: true };
         let package = message.package_name();
@@ -75,18 +75,22 @@ impl Decoder {
         Ok(())
     }
 
-    /// Returns the ids of the values that have no writer schema here, each once.
-    pub fn missing(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
-        if self.framing == Framing::None { Ok(vec![]) } else { self.writers.missing(values, self.framing) }
+    /// See [`Writers::missing`].
+    pub fn missing(&mut self, values: &impl Values) -> Result<(Vec<u64>, usize), Failure> {
+        match self.framing {
+            Framing::None => Ok((vec![], values.rows())),
+            framing => self.writers.missing(values, framing),
+        }
     }
 
-    /// Decodes all values. A null value, and one that cannot be decoded, becomes a null row.
-    pub fn decode(&self, values: &impl Values) -> Result<Decoded, Failure> {
-        let rows = rows_of_texts(values, &self.slot, self.framing, |id, mut datum, column, check_texts| {
-            if self.framing != Framing::None {
+    /// Decodes values until the batch is full. A null value, and one that cannot be decoded, becomes a null row.
+    pub fn decode(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure> {
+        let framing = self.framing;
+        let rows = rows_of_texts(values, &self.slot, framing, limits, |id, mut datum, column, budget, check_texts| {
+            if framing != Framing::None {
                 self.check_message(id, &mut datum)?;
             }
-            Run::new(datum.len(), check_texts).decode(&self.plan, column, datum)
+            Run::new(budget, check_texts).decode(&self.plan, column, datum)
         })?;
         rows.finish(&self.kind)
     }

@@ -10,6 +10,7 @@ pub mod decoder;
 pub mod descriptors;
 mod plan;
 mod run;
+mod text;
 mod well_known;
 mod wire;
 pub mod write;

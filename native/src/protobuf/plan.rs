@@ -1,13 +1,15 @@
 //! Which field of a message goes to which column, by its number; what an absent field and an enum become.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+use arrow_schema::DataType;
 
 use protox::prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax, Value as Explicit};
 
-use super::wire::Wire;
+use super::wire::{Wire, skip, tag, varint};
 use crate::values::fault::{ENTRY, Fault};
-use crate::values::slot::{Entry, MAX_COLUMNS, MAX_NESTING, Part, Shape, Slot, check_recursion};
+use crate::values::slot::{self, Entry, MAX_COLUMNS, MAX_NESTING, Part, Shape, Slot, check_recursion};
 
 /// A message, whose fields are columns.
 #[derive(Debug)]
@@ -16,8 +18,10 @@ pub struct Message {
     pub fields: Vec<Field>,
     /// What becomes of each column if the message does not have its field.
     pub absent: Vec<Absent>,
-    /// The columns of each oneof, and the charge of each.
-    pub oneofs: Vec<Vec<(usize, usize)>>,
+    /// Whether it has a [`Value::Json`], at any depth.
+    pub has_json: bool,
+    /// The columns of each oneof, and the bits of each.
+    pub oneofs: Vec<Vec<(usize, u64)>>,
 }
 
 #[derive(Debug)]
@@ -28,8 +32,8 @@ pub struct Field {
     pub part: Option<usize>,
     pub oneof: Option<usize>,
     pub how: How,
-    /// How many bytes of memory an item takes at most, without its own texts and items.
-    pub charge: usize,
+    /// How many bits an item takes, without its texts and items.
+    pub bits: u64,
 }
 
 #[derive(Debug)]
@@ -58,13 +62,37 @@ pub enum Value {
     /// And `bytes`.
     Text,
     Enum(Symbols),
-    /// Seconds and nanoseconds, by the numbers of their fields: a `Timestamp` or a `Duration`.
-    Instant {
-        seconds: u32,
-        nanos: u32,
-    },
+    Instant(Instant),
     Message(Message),
     Group(Message),
+    /// A message that becomes a text of JSON at the end of its record, when all pieces of it are there.
+    Json(MessageDescriptor),
+}
+
+/// Google's `Timestamp` or `Duration`: the numbers of their fields.
+#[derive(Debug)]
+pub struct Instant {
+    pub seconds: u32,
+    pub nanos: u32,
+    pub is_duration: bool,
+}
+
+impl Instant {
+    /// Returns the microseconds of a value; what it does not say is as in `before`.
+    pub fn micros(&self, before: i64, mut input: &[u8]) -> Result<i64, Fault> {
+        // The parts of a duration have the same sign; those of a time are counted forwards.
+        let whole = if self.is_duration { before / 1_000_000 } else { before.div_euclid(1_000_000) };
+        let (mut whole, mut rest) = (whole, ((before - whole * 1_000_000) * 1000) as i32);
+        while !input.is_empty() {
+            match tag(&mut input)? {
+                (number, Wire::Varint) if number == self.seconds => whole = varint(&mut input)? as i64,
+                (number, Wire::Varint) if number == self.nanos => rest = varint(&mut input)? as i32,
+                (number, wire) => skip(number, wire, &mut input)?,
+            }
+        }
+        let micros = whole.checked_mul(1_000_000).and_then(|micros| micros.checked_add(i64::from(rest) / 1000));
+        micros.ok_or_else(|| "the seconds are too many for microseconds".into())
+    }
 }
 
 #[derive(Debug)]
@@ -124,10 +152,17 @@ impl Symbols {
     pub fn unknown(&self, number: i32) -> String {
         format!("{}{number}", self.unknown)
     }
+}
 
-    fn longest(&self) -> usize {
-        let known = self.known.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
-        if self.closed { known } else { known.max(self.unknown.len() + "-2147483648".len()) }
+impl How {
+    fn has_json(&self) -> bool {
+        match self {
+            Self::One(Value::Json(_)) | Self::Many(Value::Json(_)) => true,
+            Self::One(Value::Message(plan) | Value::Group(plan))
+            | Self::Many(Value::Message(plan) | Value::Group(plan))
+            | Self::Map(plan) => plan.has_json,
+            _ => false,
+        }
     }
 }
 
@@ -140,7 +175,7 @@ impl Value {
             }
             Self::Fixed32 | Self::Sfixed32 | Self::Float => Wire::Fixed32,
             Self::Fixed64 | Self::Double => Wire::Fixed64,
-            Self::Text | Self::Instant { .. } | Self::Message(_) => Wire::Prefixed,
+            Self::Text | Self::Instant(_) | Self::Message(_) | Self::Json(_) => Wire::Prefixed,
             Self::Group(_) => Wire::Group,
         }
     }
@@ -152,19 +187,20 @@ impl Value {
 }
 
 impl Message {
-    /// Returns the columns and the plan of a message with these fields, or with all.
+    /// Returns the columns and the plan of a message with the fields that the structs of `wanted` have, in their order, or with
+    /// all.
     ///
-    /// `recursion`: how often a message may contain itself, from 1 on; the fields below are left out. With less, such a
-    /// message is refused.
+    /// `recursion`: how often a message may contain itself, from 1 on; the fields below are left out. With less, a message in
+    /// itself is a text of JSON.
     pub fn of_type(
         kind: &MessageDescriptor,
-        fields: Option<&[String]>,
+        wanted: Option<&DataType>,
         recursion: i64,
     ) -> Result<(Vec<Part>, Self), Fault> {
         check_recursion(recursion)?;
         let mut planner = Planner { recursion, columns: 0, nesting: 0, open: HashMap::new() };
         planner.open.insert(kind.full_name().to_owned(), 1);
-        let (parts, plan) = planner.message(kind, fields)?;
+        let (parts, plan) = planner.message(kind, wanted)?;
         if parts.is_empty() {
             return Err(Fault::new(format!("message {} has no field that can be a column", kind.full_name())));
         }
@@ -201,36 +237,30 @@ struct Planner {
 }
 
 impl Planner {
-    fn message(&mut self, kind: &MessageDescriptor, chosen: Option<&[String]>) -> Result<(Vec<Part>, Message), Fault> {
+    fn message(&mut self, kind: &MessageDescriptor, wanted: Option<&DataType>) -> Result<(Vec<Part>, Message), Fault> {
         let declared: Vec<FieldDescriptor> = kind
             .descriptor_proto()
             .field
             .iter()
             .filter_map(|field| u32::try_from(field.number()).ok().and_then(|number| kind.get_field(number)))
             .collect();
-        let shown = match chosen {
-            None => declared.clone(),
-            Some(names) => names.iter().map(|name| named(kind, name)).collect::<Result<_, _>>()?,
-        };
+        let named = declared.iter().map(|field| (Arc::from(field.name()), field.clone()));
+        let shown = slot::chosen(named, wanted).map_err(|fault| fault.within(&kind.full_name().into()))?;
         let (mut parts, mut fields, mut absent): (Vec<Part>, Vec<Field>, Vec<Absent>) = (vec![], vec![], vec![]);
         let mut oneofs: HashMap<String, usize> = HashMap::new();
-        let mut columns_of_oneofs: Vec<Vec<(usize, usize)>> = vec![];
-        for field in shown {
-            let name: Arc<str> = field.name().into();
-            if parts.iter().any(|part| part.name == name) {
-                return Err(Fault::new(format!("the field {name} is chosen twice")));
-            }
+        let mut columns_of_oneofs: Vec<Vec<(usize, u64)>> = vec![];
+        for (_, name, field, wanted) in shown {
             let part = parts.len();
-            let Some((slot, how)) = self.field(&field).map_err(|fault| fault.within(&name))? else { continue };
+            let Some((slot, how)) = self.field(&field, wanted).map_err(|fault| fault.within(&name))? else { continue };
             let oneof = field.containing_oneof().map(|oneof| {
                 *oneofs.entry(oneof.full_name().to_owned()).or_insert_with(|| {
                     columns_of_oneofs.push(vec![]);
                     columns_of_oneofs.len() - 1
                 })
             });
-            let charge = charge_of(&slot, &how);
+            let bits = bits_of(&slot, &how);
             if let Some(columns) = oneof.and_then(|i| columns_of_oneofs.get_mut(i)) {
-                columns.push((part, charge));
+                columns.push((part, bits));
             }
             absent.push(match &how {
                 How::Many(_) => Absent::List,
@@ -238,27 +268,30 @@ impl Planner {
                 How::One(_) if field.is_required() => Absent::Required(name.clone()),
                 How::One(_) => self::absent(&field),
             });
-            fields.push(Field { number: field.number(), name: name.clone(), part: Some(part), oneof, how, charge });
+            fields.push(Field { number: field.number(), name: name.clone(), part: Some(part), oneof, how, bits });
             parts.push(Part { name, slot, source: part });
         }
+        let shown: HashSet<u32> = fields.iter().map(|field| field.number).collect();
         for field in declared {
             let oneof = field.containing_oneof().and_then(|oneof| oneofs.get(oneof.full_name()).copied());
-            if oneof.is_some() && !fields.iter().any(|known| known.number == field.number()) {
+            if oneof.is_some() && !shown.contains(&field.number()) {
                 let how = How::One(wire_of(&field));
                 let (name, number) = (field.name().into(), field.number());
-                fields.push(Field { number, name, part: None, oneof, how, charge: 0 });
+                fields.push(Field { number, name, part: None, oneof, how, bits: 0 });
             }
         }
         fields.sort_by_key(|field| field.number);
-        Ok((parts, Message { fields, absent, oneofs: columns_of_oneofs }))
+        let has_json = fields.iter().any(|field| field.how.has_json());
+        Ok((parts, Message { fields, absent, has_json, oneofs: columns_of_oneofs }))
     }
 
-    /// Returns the column of a field; None if it is left out, because it is a message without columns.
-    fn field(&mut self, field: &FieldDescriptor) -> Result<Option<(Slot, How)>, Fault> {
+    /// Returns the column of a field; None if it is left out because of the recursion depth.
+    fn field(&mut self, field: &FieldDescriptor, wanted: Option<&DataType>) -> Result<Option<(Slot, How)>, Fault> {
         if let (true, Kind::Message(entry)) = (field.is_map(), field.kind()) {
-            return self.map(&entry);
+            return self.map(&entry, slot::value_of(wanted));
         }
-        let Some((shape, value)) = self.value(field, if field.is_list() { 1 } else { 0 })? else { return Ok(None) };
+        let (deeper, wanted) = if field.is_list() { (1, slot::item_of(wanted)) } else { (0, wanted) };
+        let Some((shape, value)) = self.value(field, deeper, wanted)? else { return Ok(None) };
         if field.is_list() {
             let item = Box::new(Slot { shape, nullable: false });
             return Ok(Some((Slot { shape: Shape::List(item), nullable: true }, How::Many(value))));
@@ -266,16 +299,16 @@ impl Planner {
         Ok(Some((Slot { shape, nullable: !field.is_required() }, How::One(value))))
     }
 
-    fn map(&mut self, entry: &MessageDescriptor) -> Result<Option<(Slot, How)>, Fault> {
+    fn map(&mut self, entry: &MessageDescriptor, wanted: Option<&DataType>) -> Result<Option<(Slot, How)>, Fault> {
         let (key, value) = (entry.map_entry_key_field(), entry.map_entry_value_field());
         // The values of a map are in the structs of its entries.
-        let Some((key_shape, key_value)) = self.value(&key, 2)? else { return Ok(None) };
-        let value_found = self.value(&value, 2).map_err(|fault| fault.within(&ENTRY))?;
+        let Some((key_shape, key_value)) = self.value(&key, 2, None)? else { return Ok(None) };
+        let value_found = self.value(&value, 2, wanted).map_err(|fault| fault.within(&ENTRY))?;
         let Some((value_shape, value_value)) = value_found else { return Ok(None) };
         let absent = vec![
             self::absent(&key),
             match &value_value {
-                Value::Message(_) | Value::Instant { .. } => Absent::Empty(1),
+                Value::Message(_) | Value::Instant(_) | Value::Json(_) => Absent::Empty(1),
                 _ => self::absent(&value),
             },
         ];
@@ -286,13 +319,14 @@ impl Planner {
             part: Some(number as usize - 1),
             oneof: None,
             how: How::One(value),
-            charge: 0,
+            bits: 0,
         };
         // The path of a fault in a value is that of the map's values.
         let fields = vec![field(1, &"key".into(), key_value), field(2, &ENTRY, value_value)];
-        let mut plan = Message { fields, absent, oneofs: vec![] };
+        let has_json = fields.iter().any(|field| field.how.has_json());
+        let mut plan = Message { fields, absent, has_json, oneofs: vec![] };
         for (field, slot) in plan.fields.iter_mut().zip(&slots) {
-            field.charge = charge_of(slot, &field.how);
+            field.bits = bits_of(slot, &field.how);
         }
         let [key, value] = slots;
         let shape = Shape::Map(Box::new(Entry { key, value }));
@@ -300,7 +334,12 @@ impl Planner {
     }
 
     /// Returns the column of a value, which is so many levels deeper than the field.
-    fn value(&mut self, field: &FieldDescriptor, deeper: usize) -> Result<Option<(Shape, Value)>, Fault> {
+    fn value(
+        &mut self,
+        field: &FieldDescriptor,
+        deeper: usize,
+        wanted: Option<&DataType>,
+    ) -> Result<Option<(Shape, Value)>, Fault> {
         self.columns += 1;
         if self.columns > MAX_COLUMNS {
             return Err(Fault::new(format!("the message has more than {MAX_COLUMNS} columns")));
@@ -326,41 +365,47 @@ impl Planner {
             Kind::Enum(kind) => Some((Shape::Text, Value::Enum(Symbols::new(&kind)))),
             Kind::Message(kind) => match instant(&kind) {
                 Some(found) if !field.is_group() => Some(found),
-                _ => self.nested(&kind, field.is_group())?,
+                _ => self.nested(&kind, field.is_group(), wanted)?,
             },
         };
         self.nesting -= 1 + deeper;
         Ok(found)
     }
 
-    fn nested(&mut self, kind: &MessageDescriptor, group: bool) -> Result<Option<(Shape, Value)>, Fault> {
+    fn nested(
+        &mut self,
+        kind: &MessageDescriptor,
+        group: bool,
+        wanted: Option<&DataType>,
+    ) -> Result<Option<(Shape, Value)>, Fault> {
         let open = self.open.get(kind.full_name()).copied().unwrap_or(0);
+        if !group && (is_json(kind) || open > 0 && self.recursion <= 0) {
+            return Ok(Some((Shape::Json, Value::Json(kind.clone()))));
+        }
         if open > 0 && self.recursion <= 0 {
-            return Err(Fault::new(format!("message {} contains itself, and a column cannot", kind.full_name())));
+            return Err(Fault::new(format!("the group {} contains itself, and a column cannot", kind.full_name())));
         }
         if open > 0 && open >= self.recursion {
             return Ok(None);
         }
         self.open.insert(kind.full_name().to_owned(), open + 1);
-        let (parts, plan) = self.message(kind, None)?;
+        let (parts, plan) = self.message(kind, wanted)?;
         self.open.insert(kind.full_name().to_owned(), open);
         let value = if group { Value::Group(plan) } else { Value::Message(plan) };
-        Ok((!parts.is_empty()).then_some((Shape::Struct(parts), value)))
+        // Without columns, whether it is there is all that it says.
+        let shape = if parts.is_empty() { Shape::Boolean } else { Shape::Struct(parts) };
+        Ok(Some((shape, value)))
     }
 }
 
-fn named(kind: &MessageDescriptor, name: &str) -> Result<FieldDescriptor, Fault> {
-    kind.get_field_by_name(name).ok_or_else(|| Fault::new(format!("message {} has no field {name}", kind.full_name())))
-}
-
 /// Returns a value of the same wire type, for a field that is passed over.
-fn wire_of(field: &FieldDescriptor) -> Value {
+pub fn wire_of(field: &FieldDescriptor) -> Value {
     match field.kind() {
         Kind::Fixed32 | Kind::Sfixed32 | Kind::Float => Value::Float,
         Kind::Fixed64 | Kind::Sfixed64 | Kind::Double => Value::Double,
         Kind::String | Kind::Bytes => Value::Text,
         Kind::Message(_) if field.is_group() => {
-            Value::Group(Message { fields: vec![], absent: vec![], oneofs: vec![] })
+            Value::Group(Message { fields: vec![], absent: vec![], has_json: false, oneofs: vec![] })
         }
         Kind::Message(_) => Value::Text,
         _ => Value::Int64,
@@ -369,14 +414,18 @@ fn wire_of(field: &FieldDescriptor) -> Value {
 
 /// Returns the column of Google's `Timestamp` and `Duration`.
 fn instant(kind: &MessageDescriptor) -> Option<(Shape, Value)> {
-    let (name, seconds, nanos) = instant_of(kind)?;
-    let shape = if name == "Duration" { Shape::Duration } else { Shape::Timestamp { millis: false, utc: true } };
-    Some((shape, Value::Instant { seconds, nanos }))
+    let found = instant_of(kind)?;
+    let shape = if found.is_duration { Shape::Duration } else { Shape::Timestamp { utc: true } };
+    Some((shape, Value::Instant(found)))
 }
 
-/// Returns the name of Google's `Timestamp` or `Duration`, and the numbers of its fields, as Spark finds them: by their
-/// names.
-pub fn instant_of(kind: &MessageDescriptor) -> Option<(&str, u32, u32)> {
+/// Returns whether a message is JSON by itself.
+pub fn is_json(kind: &MessageDescriptor) -> bool {
+    matches!(kind.full_name(), "google.protobuf.Struct" | "google.protobuf.Value" | "google.protobuf.ListValue")
+}
+
+/// Returns Google's `Timestamp` or `Duration`, as Spark finds them: by their names.
+pub fn instant_of(kind: &MessageDescriptor) -> Option<Instant> {
     let [seconds, nanos] = kind.descriptor_proto().field.as_slice() else { return None };
     let number = |name: &str, wanted: &Kind| {
         let field = kind.get_field_by_name(name)?;
@@ -385,7 +434,8 @@ pub fn instant_of(kind: &MessageDescriptor) -> Option<(&str, u32, u32)> {
     if !matches!(kind.name(), "Timestamp" | "Duration") || (seconds.name(), nanos.name()) != ("seconds", "nanos") {
         return None;
     }
-    Some((kind.name(), number("seconds", &Kind::Int64)?, number("nanos", &Kind::Int32)?))
+    let (seconds, nanos) = (number("seconds", &Kind::Int64)?, number("nanos", &Kind::Int32)?);
+    Some(Instant { seconds, nanos, is_duration: kind.name() == "Duration" })
 }
 
 /// Returns what a field has in a message without it, if it is neither repeated nor required.
@@ -413,32 +463,11 @@ fn absent(field: &FieldDescriptor) -> Absent {
     })
 }
 
-/// Returns how many bytes a value of the field takes at most, with the texts that come from the schema.
-fn charge_of(slot: &Slot, how: &How) -> usize {
+/// Returns how many bits an item of the field takes, without its texts and items.
+fn bits_of(slot: &Slot, how: &How) -> u64 {
     match (&slot.shape, how) {
-        (Shape::List(item), How::Many(value)) => item.width() + texts_of(value),
-        (Shape::Map(entry), How::Map(plan)) => entry.key.width() + entry.value.width() + texts_of_fields(plan),
-        (_, How::One(value)) => slot.width() + texts_of(value),
-        _ => slot.width(),
+        (Shape::List(item), How::Many(_)) => item.bits_of_item(),
+        (Shape::Map(entry), How::Map(_)) => entry.bits(),
+        _ => slot.bits(),
     }
-}
-
-fn texts_of(value: &Value) -> usize {
-    match value {
-        Value::Enum(symbols) => symbols.longest(),
-        Value::Message(plan) | Value::Group(plan) => texts_of_fields(plan),
-        _ => 0,
-    }
-}
-
-fn texts_of_fields(plan: &Message) -> usize {
-    let values = plan.fields.iter().map(|field| match &field.how {
-        How::One(value) => texts_of(value),
-        _ => 0,
-    });
-    let defaults = plan.absent.iter().map(|absent| match absent {
-        Absent::Value(Constant::Bytes(bytes)) => bytes.len(),
-        _ => 0,
-    });
-    values.sum::<usize>() + defaults.sum::<usize>()
 }

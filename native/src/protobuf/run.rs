@@ -5,30 +5,36 @@
 //! message before, its row is opened again.
 
 use super::plan::{Absent, Constant, Field, How, Message, Value};
+use super::text;
 use super::wire::{Wire, length, prefixed, skip, tag, varint};
-use crate::values::column::{Column, Data, MISMATCH, TOO_MANY_ITEMS, allowance, end};
+use protox::prost_reflect::MessageDescriptor;
+
+use crate::values::budget::Budget;
+use crate::values::column::{Bytes, Column, Data, MISMATCH, end};
 use crate::values::fault::{Fault, ITEM};
 use crate::varint::array;
 
-const TOO_LARGE: &str = "the seconds are too many for microseconds";
-
 /// The decoding of one record.
-pub struct Run {
-    allowance: usize,
+pub struct Run<'a> {
+    budget: &'a mut Budget,
     /// Whether a text that is not UTF-8 is an error here; else the caller checks the column.
     check_texts: bool,
 }
 
-impl Run {
-    pub fn new(bytes: usize, check_texts: bool) -> Self {
-        Self { allowance: allowance(bytes), check_texts }
+impl<'a> Run<'a> {
+    pub fn new(budget: &'a mut Budget, check_texts: bool) -> Self {
+        Self { budget, check_texts }
     }
 
     /// Adds one row to `column`. After an error, the parts of the column may have different numbers of rows.
     pub fn decode(&mut self, plan: &Message, column: &mut Column, mut input: &[u8]) -> Result<(), Fault> {
-        let Data::Struct { rows, parts } = column.row() else { return Err(MISMATCH.into()) };
-        self.message(plan, *rows, parts, &mut input, None)?;
-        *rows += 1;
+        let Data::Struct(columns) = column.row() else { return Err(MISMATCH.into()) };
+        let (rows, parts) = columns.open();
+        self.message(plan, rows, parts, &mut input, None)?;
+        if plan.has_json {
+            self.convert(plan, parts)?;
+        }
+        columns.close();
         Ok(())
     }
 
@@ -85,9 +91,9 @@ impl Run {
                     return Ok(false);
                 }
                 if let Some(columns) = field.oneof.and_then(|oneof| plan.oneofs.get(oneof)) {
-                    for &(other, charge) in columns.iter().filter(|(other, _)| Some(*other) != field.part) {
+                    for &(other, bits) in columns.iter().filter(|(other, _)| Some(*other) != field.part) {
                         if let Some(column) = parts.get_mut(other).filter(|column| column.rows() > rows) {
-                            self.charge(charge)?;
+                            self.budget.take(bits)?;
                             column.truncate(rows);
                         }
                     }
@@ -124,8 +130,11 @@ impl Run {
                 else {
                     return Err(MISMATCH.into());
                 };
-                self.charge(field.charge)?;
                 let (entries, mut bytes) = (entries.as_mut_slice(), prefixed(input)?);
+                if has_unknown_symbol(entry, bytes)? {
+                    return Ok(true);
+                }
+                self.budget.take(field.bits)?;
                 let rows = entries.iter().map(Column::rows).min().unwrap_or(0);
                 self.message(entry, rows, entries, &mut bytes, None)?;
             }
@@ -141,7 +150,7 @@ impl Run {
             varint(input)?;
             return Ok(());
         }
-        self.charge(field.charge)?;
+        self.budget.take(field.bits)?;
         self.value(field.number, value, column, input).map_err(|fault| fault.within(&ITEM))
     }
 
@@ -155,25 +164,30 @@ impl Run {
         column: &mut Column,
         input: &mut &[u8],
     ) -> Result<(), Fault> {
-        self.charge(field.charge)?;
+        self.budget.take(field.bits)?;
         if column.is_null(rows) {
             column.truncate(rows);
             return self.value(field.number, value, column, input);
         }
         match (value, column.data()) {
-            (Value::Message(plan) | Value::Group(plan), Data::Struct { rows, parts }) => {
-                *rows -= 1;
+            (Value::Message(plan) | Value::Group(plan), Data::Struct(columns)) => {
+                let (rows, parts) = columns.reopen();
                 for (part, absent) in parts.iter_mut().zip(&plan.absent) {
                     if matches!(absent, Absent::List | Absent::Map) {
                         part.reopen();
                     }
                 }
-                self.inner(field.number, value, plan, *rows, parts, input)?;
-                *rows += 1;
+                self.inner(field.number, value, plan, rows, parts, input)?;
+                columns.close();
             }
-            (&Value::Instant { seconds, nanos }, Data::Long(values)) => {
+            (Value::Json(_), Data::Bytes(bytes)) => {
+                let piece = prefixed(input)?;
+                self.budget.take_text(piece.len())?;
+                bytes.extend_last(piece)?;
+            }
+            (Value::Instant(numbers), Data::Long(values)) => {
                 let before = values.pop().unwrap_or(0);
-                values.push(instant(before, seconds, nanos, prefixed(input)?)?);
+                values.push(numbers.micros(before, prefixed(input)?)?);
             }
             _ => {
                 column.truncate(rows);
@@ -220,28 +234,67 @@ impl Run {
             (Value::Double, Data::Double(values)) => values.push(f64::from_le_bytes(array(input)?)),
             (Value::Text, Data::Bytes(bytes)) => {
                 let len = length(input)?;
+                self.budget.take_text(len)?;
                 bytes.push(input, len, self.check_texts)?;
             }
             (Value::Enum(symbols), Data::Bytes(bytes)) => {
                 let number = varint(input)? as i32;
                 match symbols.get(number) {
-                    Some(name) => bytes.push(&mut name.as_bytes(), name.len(), false)?,
-                    None => {
-                        let name = symbols.unknown(number);
-                        bytes.push(&mut name.as_bytes(), name.len(), false)?;
-                    }
+                    Some(name) => self.text(bytes, name.as_bytes())?,
+                    None => self.text(bytes, symbols.unknown(number).as_bytes())?,
                 }
             }
-            (&Value::Instant { seconds, nanos }, Data::Long(values)) => {
-                values.push(instant(0, seconds, nanos, prefixed(input)?)?);
+            (Value::Json(_), Data::Bytes(bytes)) => self.text(bytes, prefixed(input)?)?,
+            (Value::Instant(numbers), Data::Long(values)) => values.push(numbers.micros(0, prefixed(input)?)?),
+            (Value::Message(plan) | Value::Group(plan), Data::Struct(columns)) => {
+                let (rows, parts) = columns.open();
+                self.inner(number, value, plan, rows, parts, input)?;
+                columns.close();
             }
-            (Value::Message(plan) | Value::Group(plan), Data::Struct { rows, parts }) => {
-                self.inner(number, value, plan, *rows, parts, input)?;
-                *rows += 1;
+            // A message without columns.
+            (Value::Message(plan) | Value::Group(plan), Data::Boolean(values)) => {
+                self.inner(number, value, plan, 0, &mut [], input)?;
+                values.append(true);
             }
             _ => return Err(MISMATCH.into()),
         }
         Ok(())
+    }
+
+    /// Makes JSON of the messages of the record that become one.
+    fn convert(&mut self, plan: &Message, parts: &mut [Column]) -> Result<(), Fault> {
+        for field in plan.fields.iter() {
+            let Some(column) = field.part.and_then(|part| parts.get_mut(part)) else { continue };
+            let done = match (&field.how, column.data()) {
+                (How::One(Value::Json(kind)), _) => self.convert_column(kind, column),
+                (How::Many(Value::Json(kind)), Data::List { item, .. }) => self.convert_column(kind, item),
+                (How::One(Value::Message(plan) | Value::Group(plan)), Data::Struct(columns)) if plan.has_json => {
+                    self.convert(plan, columns.parts())
+                }
+                (How::Many(Value::Message(plan) | Value::Group(plan)), Data::List { item, .. }) if plan.has_json => {
+                    match item.data() {
+                        Data::Struct(columns) => self.convert(plan, columns.parts()),
+                        _ => Err(MISMATCH.into()),
+                    }
+                }
+                (How::Map(entry), Data::Map { entries, .. }) if entry.has_json => {
+                    self.convert(entry, entries.as_mut_slice())
+                }
+                _ => Ok(()),
+            };
+            done.map_err(|fault| fault.within(&field.name))?;
+        }
+        Ok(())
+    }
+
+    fn convert_column(&mut self, kind: &MessageDescriptor, column: &mut Column) -> Result<(), Fault> {
+        let budget = &mut *self.budget;
+        column.convert(|bytes, out| {
+            let mut json = vec![];
+            text::write(kind, bytes, &mut json, budget)?;
+            out.extend_from_slice(&json);
+            budget.take_text(json.len())
+        })
     }
 
     /// Gives a row to each column that has none yet, and an end to lists and maps.
@@ -262,7 +315,7 @@ impl Run {
                 },
                 _ if column.rows() > rows => {}
                 Absent::Null => column.push_null(),
-                Absent::Value(constant) => push(constant, column)?,
+                Absent::Value(constant) => self.constant(constant, column)?,
                 Absent::Required(name) => return Err(Fault::new("the required field is missing").within(name)),
                 Absent::Empty(field) => match plan.fields.get(*field).map(|field| &field.how) {
                     Some(How::One(value)) => self.value(0, value, column, &mut &[0u8][..])?,
@@ -273,37 +326,38 @@ impl Run {
         Ok(())
     }
 
-    /// Takes what an item may need from the record's allowance.
-    #[inline(always)]
-    fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
-        self.allowance = self.allowance.checked_sub(bytes).ok_or(TOO_MANY_ITEMS)?;
+    fn constant(&mut self, constant: &Constant, column: &mut Column) -> Result<(), Fault> {
+        match (constant, column.row()) {
+            (Constant::Int(value), Data::Int(values)) => values.push(*value),
+            (Constant::Long(value), Data::Long(values)) => values.push(*value),
+            (Constant::Float(value), Data::Float(values)) => values.push(*value),
+            (Constant::Double(value), Data::Double(values)) => values.push(*value),
+            (Constant::Bool(value), Data::Boolean(values)) => values.append(*value),
+            (Constant::Bytes(value), Data::Bytes(bytes)) => self.text(bytes, value)?,
+            _ => return Err(MISMATCH.into()),
+        }
         Ok(())
     }
-}
 
-fn push(constant: &Constant, column: &mut Column) -> Result<(), Fault> {
-    match (constant, column.row()) {
-        (Constant::Int(value), Data::Int(values)) => values.push(*value),
-        (Constant::Long(value), Data::Long(values)) => values.push(*value),
-        (Constant::Float(value), Data::Float(values)) => values.push(*value),
-        (Constant::Double(value), Data::Double(values)) => values.push(*value),
-        (Constant::Bool(value), Data::Boolean(values)) => values.append(*value),
-        (Constant::Bytes(value), Data::Bytes(bytes)) => bytes.push(&mut &**value, value.len(), false)?,
-        _ => return Err(MISMATCH.into()),
+    /// Appends a text of the schema.
+    fn text(&mut self, bytes: &mut Bytes, text: &[u8]) -> Result<(), Fault> {
+        self.budget.take_text(text.len())?;
+        Ok(bytes.push(&mut &*text, text.len(), false)?)
     }
-    Ok(())
 }
 
-/// Returns the microseconds of a `Timestamp` or `Duration`; what it does not say is as in `before`.
-fn instant(before: i64, seconds: u32, nanos: u32, mut input: &[u8]) -> Result<i64, Fault> {
-    let (mut whole, mut rest) = (before.div_euclid(1_000_000), (before.rem_euclid(1_000_000) * 1000) as i32);
-    while !input.is_empty() {
-        match tag(&mut input)? {
-            (number, Wire::Varint) if number == seconds => whole = varint(&mut input)? as i64,
-            (number, Wire::Varint) if number == nanos => rest = varint(&mut input)? as i32,
-            (number, wire) => skip(number, wire, &mut input)?,
+/// Returns whether an entry of a map has a value of a closed enum that has no symbol: such an entry is as if it were not there.
+fn has_unknown_symbol(entry: &Message, mut bytes: &[u8]) -> Result<bool, Fault> {
+    let symbols = entry.fields.iter().find_map(|field| match &field.how {
+        How::One(Value::Enum(symbols)) if symbols.closed => Some(symbols),
+        _ => None,
+    });
+    let (Some(symbols), mut unknown) = (symbols, false) else { return Ok(false) };
+    while !bytes.is_empty() {
+        match tag(&mut bytes)? {
+            (2, Wire::Varint) => unknown = symbols.get(varint(&mut bytes)? as i32).is_none(),
+            (number, wire) => skip(number, wire, &mut bytes)?,
         }
     }
-    let micros = whole.checked_mul(1_000_000).and_then(|micros| micros.checked_add(i64::from(rest) / 1000));
-    micros.ok_or_else(|| TOO_LARGE.into())
+    Ok(unknown)
 }

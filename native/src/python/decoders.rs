@@ -15,9 +15,10 @@ use crate::avro;
 use crate::json;
 use crate::protobuf;
 use crate::protobuf::descriptors::Source;
+use crate::values::budget::MOST;
 use crate::values::fault::Fault;
 use crate::values::framing::Framing;
-use crate::values::rows::{Decoded, Failure, Values};
+use crate::values::rows::{Decoded, Failure, Limits, Values};
 
 /// Row, id of the writer schema, message.
 type Bad<'py> = (usize, Option<u64>, Bound<'py, PyString>);
@@ -25,29 +26,42 @@ type Bad<'py> = (usize, Option<u64>, Bound<'py, PyString>);
 #[pyclass(module = "kafkagroup_native")]
 pub struct AvroDecoder {
     inner: avro::decoder::Decoder,
+    record_bytes: usize,
 }
 
 #[pymethods]
 impl AvroDecoder {
     #[new]
-    #[pyo3(signature = (reader_schema, *, fields=None, framing="confluent", recursive_depth=0))]
-    fn new(reader_schema: &str, fields: Option<Vec<String>>, framing: &str, recursive_depth: i64) -> PyResult<Self> {
+    #[pyo3(signature = (reader_schema, *, wanted=None, framing="confluent", recursive_depth=0, max_decoded_bytes=67108864))]
+    fn new(
+        reader_schema: &str,
+        wanted: Option<&Bound<'_, PyAny>>,
+        framing: &str,
+        recursive_depth: i64,
+        max_decoded_bytes: usize,
+    ) -> PyResult<Self> {
         let framing = Framing::parse(framing).map_err(PyValueError::new_err)?;
-        let inner =
-            avro::decoder::Decoder::new(reader_schema, fields.as_deref(), framing, recursive_depth).map_err(refuse)?;
-        Ok(Self { inner })
+        let wanted = wanted.map(imported_type).transpose()?;
+        let inner = avro::decoder::Decoder::new(reader_schema, wanted.as_ref(), framing, recursive_depth);
+        Ok(Self { inner: inner.map_err(refuse)?, record_bytes: record_limit(max_decoded_bytes)? })
     }
 
     fn add_writer_schema(&mut self, schema_id: u64, schema: &str) -> PyResult<()> {
         self.inner.add(schema_id, schema).map_err(refuse)
     }
 
-    fn missing_ids(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-        missing(py, values, &self.inner)
+    fn missing_ids(&mut self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<(Vec<u64>, usize)> {
+        let imported = Imported::new(values)?;
+        match BinaryColumn::new(imported.column().map_err(malformed)?)? {
+            BinaryColumn::Small { rows, values } => py.detach(|| self.inner.missing(&Rows { rows, values })),
+            BinaryColumn::Large { rows, values } => py.detach(|| self.inner.missing(&Rows { rows, values })),
+        }
+        .map_err(fail)
     }
 
-    fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<DecodedValues> {
-        decoded(py, values, &self.inner)
+    #[pyo3(signature = (values, *, batch_bytes=1073741823))]
+    fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>, batch_bytes: usize) -> PyResult<DecodedValues> {
+        decoded(py, values, &self.inner, self.record_bytes, batch_bytes)
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -58,6 +72,7 @@ impl AvroDecoder {
 #[pyclass(module = "kafkagroup_native")]
 pub struct ProtobufDecoder {
     inner: protobuf::decoder::Decoder,
+    record_bytes: usize,
 }
 
 #[derive(FromPyObject)]
@@ -78,31 +93,39 @@ impl ProtobufSchema {
 #[pymethods]
 impl ProtobufDecoder {
     #[new]
-    #[pyo3(signature = (schema, *, imports=None, message=None, fields=None, framing="confluent", recursive_depth=0))]
+    #[pyo3(signature = (schema, *, imports=None, message=None, wanted=None, framing="confluent", recursive_depth=0, max_decoded_bytes=67108864))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         schema: ProtobufSchema,
         imports: Option<HashMap<String, String>>,
         message: Option<&str>,
-        fields: Option<Vec<String>>,
+        wanted: Option<&Bound<'_, PyAny>>,
         framing: &str,
         recursive_depth: i64,
+        max_decoded_bytes: usize,
     ) -> PyResult<Self> {
         let framing = Framing::parse(framing).map_err(PyValueError::new_err)?;
-        let source = schema.source(imports);
-        let inner = protobuf::decoder::Decoder::new(source, message, fields.as_deref(), framing, recursive_depth);
-        Ok(Self { inner: inner.map_err(refuse)? })
+        let (source, wanted) = (schema.source(imports), wanted.map(imported_type).transpose()?);
+        let inner = protobuf::decoder::Decoder::new(source, message, wanted.as_ref(), framing, recursive_depth);
+        Ok(Self { inner: inner.map_err(refuse)?, record_bytes: record_limit(max_decoded_bytes)? })
     }
 
     fn add_writer_schema(&mut self, schema_id: u64, schema: &str) -> PyResult<()> {
         self.inner.add(schema_id, schema).map_err(refuse)
     }
 
-    fn missing_ids(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-        missing(py, values, &self.inner)
+    fn missing_ids(&mut self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<(Vec<u64>, usize)> {
+        let imported = Imported::new(values)?;
+        match BinaryColumn::new(imported.column().map_err(malformed)?)? {
+            BinaryColumn::Small { rows, values } => py.detach(|| self.inner.missing(&Rows { rows, values })),
+            BinaryColumn::Large { rows, values } => py.detach(|| self.inner.missing(&Rows { rows, values })),
+        }
+        .map_err(fail)
     }
 
-    fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<DecodedValues> {
-        decoded(py, values, &self.inner)
+    #[pyo3(signature = (values, *, batch_bytes=1073741823))]
+    fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>, batch_bytes: usize) -> PyResult<DecodedValues> {
+        decoded(py, values, &self.inner, self.record_bytes, batch_bytes)
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -113,24 +136,31 @@ impl ProtobufDecoder {
 #[pyclass(module = "kafkagroup_native", frozen)]
 pub struct JsonDecoder {
     inner: json::decoder::Decoder,
+    record_bytes: usize,
 }
 
 #[pymethods]
 impl JsonDecoder {
     #[new]
-    #[pyo3(signature = (kind, *, framing="none"))]
-    fn new(kind: &Bound<'_, PyAny>, framing: &str) -> PyResult<Self> {
+    #[pyo3(signature = (kind, *, framing="none", max_decoded_bytes=67108864))]
+    fn new(kind: &Bound<'_, PyAny>, framing: &str, max_decoded_bytes: usize) -> PyResult<Self> {
         let framing = Framing::parse(framing).map_err(PyValueError::new_err)?;
         let inner = json::decoder::Decoder::new(&imported_type(kind)?, framing).map_err(refuse)?;
-        Ok(Self { inner })
+        Ok(Self { inner, record_bytes: record_limit(max_decoded_bytes)? })
     }
 
     fn schema_ids(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-        missing(py, values, &self.inner)
+        let imported = Imported::new(values)?;
+        match BinaryColumn::new(imported.column().map_err(malformed)?)? {
+            BinaryColumn::Small { rows, values } => py.detach(|| self.inner.ids(&Rows { rows, values })),
+            BinaryColumn::Large { rows, values } => py.detach(|| self.inner.ids(&Rows { rows, values })),
+        }
+        .map_err(fail)
     }
 
-    fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<DecodedValues> {
-        decoded(py, values, &self.inner)
+    #[pyo3(signature = (values, *, batch_bytes=1073741823))]
+    fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>, batch_bytes: usize) -> PyResult<DecodedValues> {
+        decoded(py, values, &self.inner, self.record_bytes, batch_bytes)
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -140,58 +170,48 @@ impl JsonDecoder {
 
 /// A decoder of a column of values, whose offsets have 32 or 64 bits.
 trait Decode: Sync {
-    fn decode_column(&self, values: &impl Values) -> Result<Decoded, Failure>;
-
-    /// Returns the ids of writer schemas that are not known yet. No writer schema of JSON is known.
-    fn missing_in(&self, values: &impl Values) -> Result<Vec<u64>, Failure>;
+    fn decode_column(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure>;
 }
 
 impl Decode for avro::decoder::Decoder {
-    fn decode_column(&self, values: &impl Values) -> Result<Decoded, Failure> {
-        self.decode(values)
-    }
-
-    fn missing_in(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
-        self.missing(values)
+    fn decode_column(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure> {
+        self.decode(values, limits)
     }
 }
 
 impl Decode for protobuf::decoder::Decoder {
-    fn decode_column(&self, values: &impl Values) -> Result<Decoded, Failure> {
-        self.decode(values)
-    }
-
-    fn missing_in(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
-        self.missing(values)
+    fn decode_column(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure> {
+        self.decode(values, limits)
     }
 }
 
 impl Decode for json::decoder::Decoder {
-    fn decode_column(&self, values: &impl Values) -> Result<Decoded, Failure> {
-        self.decode(values)
-    }
-
-    fn missing_in(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
-        self.ids(values)
+    fn decode_column(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure> {
+        self.decode(values, limits)
     }
 }
 
-fn decoded(py: Python<'_>, values: &Bound<'_, PyAny>, decoder: &impl Decode) -> PyResult<DecodedValues> {
+fn record_limit(bytes: usize) -> PyResult<usize> {
+    if (1..=MOST).contains(&bytes) {
+        return Ok(bytes);
+    }
+    Err(PyValueError::new_err(format!("max_decoded_bytes must be at least 1 and at most {MOST}")))
+}
+
+fn decoded(
+    py: Python<'_>,
+    values: &Bound<'_, PyAny>,
+    decoder: &impl Decode,
+    record: usize,
+    batch: usize,
+) -> PyResult<DecodedValues> {
+    let limits = Limits { record, batch: batch.clamp(1, MOST) };
     let imported = Imported::new(values)?;
     let inner = match BinaryColumn::new(imported.column().map_err(malformed)?)? {
-        BinaryColumn::Small { rows, values } => py.detach(|| decoder.decode_column(&Rows { rows, values })),
-        BinaryColumn::Large { rows, values } => py.detach(|| decoder.decode_column(&Rows { rows, values })),
+        BinaryColumn::Small { rows, values } => py.detach(|| decoder.decode_column(&Rows { rows, values }, limits)),
+        BinaryColumn::Large { rows, values } => py.detach(|| decoder.decode_column(&Rows { rows, values }, limits)),
     };
     Ok(DecodedValues { inner: inner.map_err(fail)? })
-}
-
-fn missing(py: Python<'_>, values: &Bound<'_, PyAny>, decoder: &impl Decode) -> PyResult<Vec<u64>> {
-    let imported = Imported::new(values)?;
-    match BinaryColumn::new(imported.column().map_err(malformed)?)? {
-        BinaryColumn::Small { rows, values } => py.detach(|| decoder.missing_in(&Rows { rows, values })),
-        BinaryColumn::Large { rows, values } => py.detach(|| decoder.missing_in(&Rows { rows, values })),
-    }
-    .map_err(fail)
 }
 
 #[pyclass(module = "kafkagroup_native", frozen)]

@@ -26,8 +26,6 @@ pub enum Data {
     Boolean(BooleanBufferBuilder),
     Int(Vec<i32>),
     Long(Vec<i64>),
-    /// Milliseconds are stored as microseconds.
-    Millis(Vec<i64>),
     Float(Vec<f32>),
     Double(Vec<f64>),
     Decimal {
@@ -46,39 +44,35 @@ pub enum Data {
         /// The entries whose key comes again in the same map, in ascending order. The column is finished without them.
         replaced: Vec<usize>,
     },
-    Struct {
-        rows: usize,
-        parts: Vec<Column>,
-    },
+    Struct(Struct),
+}
+
+/// The columns of a struct. Its nulls are added to them in runs: those of a wide struct cost little.
+#[derive(Debug)]
+pub struct Struct {
+    rows: usize,
+    /// How many of the rows the parts have; the others are null.
+    filled: usize,
+    parts: Vec<Column>,
 }
 
 #[derive(Debug)]
 pub struct Bytes {
     text: bool,
+    /// How many rows [`Column::convert`] has converted.
+    converted: usize,
     ends: Vec<i32>,
     values: Vec<u8>,
 }
 
-/// A plan does not fit its column, which is a bug where it is made.
+/// A plan does not fit its column, or a column has 2^31 bytes or items, which is a bug where it is made: see `Budget`.
 pub const MISMATCH: &str = "the decoder's plan does not fit its column, which is a bug in kafkagroup-native";
-const TOO_LARGE: &str = "the rows of this batch have more than 2^31 bytes or items in a column";
+const TOO_MANY_DIGITS: &str = "the decimal has more digits than its precision";
 const NOT_UTF8: &str = "the string is not UTF-8";
-
-/// How many bytes the items of a record's arrays and maps may take in memory for each byte of the record, beside their
-/// own texts, and how many more. Items without bytes, and what schemas add to items, would else take any number.
-const ALLOWANCE_PER_BYTE: usize = 512;
-const ALLOWANCE: usize = 8 << 10;
-
-pub const TOO_MANY_ITEMS: &str = "an array or map has too many items for its bytes";
-
-/// Returns how many bytes the items of a record of this size may take.
-pub fn allowance(bytes: usize) -> usize {
-    ALLOWANCE + ALLOWANCE_PER_BYTE * bytes
-}
 
 impl Bytes {
     fn new(text: bool) -> Self {
-        Self { text, ends: vec![0], values: vec![] }
+        Self { text, converted: 0, ends: vec![0], values: vec![] }
     }
 
     /// Removes `len` bytes from the start of `input`, and appends them as a row. If a text is not to be checked here,
@@ -91,7 +85,7 @@ impl Bytes {
         if check && self.text && std::str::from_utf8(bytes).is_err() {
             return Err(NOT_UTF8);
         }
-        let end = i32::try_from(self.values.len() + bytes.len()).map_err(|_| TOO_LARGE)?;
+        let end = i32::try_from(self.values.len() + bytes.len()).map_err(|_| MISMATCH)?;
         match around {
             // A copy of a fixed size is a few instructions; one of any size is a call.
             Some(around) if len <= SHORT => {
@@ -112,10 +106,6 @@ impl Bytes {
                 .is_ok_and(|text| self.ends.iter().all(|&end| text.is_char_boundary(end as usize)))
     }
 
-    fn repeat(&mut self) {
-        self.ends.push(self.ends.last().copied().unwrap_or(0));
-    }
-
     pub fn rows(&self) -> usize {
         self.ends.len() - 1
     }
@@ -127,7 +117,15 @@ impl Bytes {
         })
     }
 
+    /// Appends bytes to the last row.
+    pub fn extend_last(&mut self, bytes: &[u8]) -> Parsed<()> {
+        self.values.extend_from_slice(bytes);
+        let end = i32::try_from(self.values.len()).map_err(|_| MISMATCH)?;
+        self.ends.last_mut().map(|last| *last = end).ok_or(MISMATCH)
+    }
+
     pub fn truncate(&mut self, rows: usize) {
+        self.converted = self.converted.min(rows);
         self.ends.truncate(rows + 1);
         self.values.truncate(self.ends.last().map_or(0, |&end| end as usize));
     }
@@ -148,22 +146,22 @@ impl Column {
             Shape::Null => Data::Null(0),
             Shape::Boolean => Data::Boolean(BooleanBufferBuilder::new(0)),
             Shape::Int | Shape::Date => Data::Int(vec![]),
-            Shape::Long | Shape::Duration | Shape::Timestamp { millis: false, .. } => Data::Long(vec![]),
-            Shape::Timestamp { millis: true, .. } => Data::Millis(vec![]),
+            Shape::Long | Shape::Duration | Shape::Timestamp { .. } => Data::Long(vec![]),
             Shape::Float => Data::Float(vec![]),
             Shape::Double => Data::Double(vec![]),
             Shape::Decimal { precision, .. } => {
                 Data::Decimal { limit: 10i128.pow(u32::from(*precision)), values: vec![] }
             }
             Shape::Binary => Data::Bytes(Bytes::new(false)),
-            Shape::Text => Data::Bytes(Bytes::new(true)),
+            Shape::Text | Shape::Json => Data::Bytes(Bytes::new(true)),
             Shape::List(item) => Data::List { ends: vec![0], item: Box::new(Self::new(item)) },
             Shape::Map(entry) => {
                 let entries = Box::new([Self::new(&entry.key), Self::new(&entry.value)]);
                 Data::Map { ends: vec![0], entries, replaced: vec![] }
             }
             Shape::Struct(parts) => {
-                Data::Struct { rows: 0, parts: parts.iter().map(|part| Self::new(&part.slot)).collect() }
+                let parts = parts.iter().map(|part| Self::new(&part.slot)).collect();
+                Data::Struct(Struct { rows: 0, filled: 0, parts })
             }
         };
         Self { nulls: slot.nullable.then(|| NullBufferBuilder::new(0)), data }
@@ -204,10 +202,10 @@ impl Column {
     #[inline(always)]
     pub fn rows(&self) -> usize {
         match &self.data {
-            Data::Null(rows) | Data::Struct { rows, .. } => *rows,
+            Data::Null(rows) | Data::Struct(Struct { rows, .. }) => *rows,
             Data::Boolean(values) => values.len(),
             Data::Int(values) => values.len(),
-            Data::Long(values) | Data::Millis(values) => values.len(),
+            Data::Long(values) => values.len(),
             Data::Float(values) => values.len(),
             Data::Double(values) => values.len(),
             Data::Decimal { values, .. } => values.len(),
@@ -222,20 +220,55 @@ impl Column {
             nulls.append_null();
         }
         match &mut self.data {
-            Data::Null(rows) => *rows += 1,
+            Data::Null(rows) | Data::Struct(Struct { rows, .. }) => *rows += 1,
             Data::Boolean(values) => values.append(false),
             Data::Int(values) => values.push(0),
-            Data::Long(values) | Data::Millis(values) => values.push(0),
+            Data::Long(values) => values.push(0),
             Data::Float(values) => values.push(0.0),
             Data::Double(values) => values.push(0.0),
             Data::Decimal { values, .. } => values.push(0),
-            Data::Bytes(bytes) => bytes.repeat(),
-            Data::List { ends, .. } | Data::Map { ends, .. } => ends.push(ends.last().copied().unwrap_or(0)),
-            Data::Struct { rows, parts } => {
-                parts.iter_mut().for_each(Self::push_null);
-                *rows += 1;
+            Data::Bytes(Bytes { ends, .. }) | Data::List { ends, .. } | Data::Map { ends, .. } => {
+                ends.push(ends.last().copied().unwrap_or(0));
             }
         }
+    }
+
+    /// Appends this many nulls.
+    pub fn push_nulls(&mut self, count: usize) {
+        if let Some(nulls) = &mut self.nulls {
+            nulls.append_n_nulls(count);
+        }
+        match &mut self.data {
+            Data::Null(rows) | Data::Struct(Struct { rows, .. }) => *rows += count,
+            Data::Boolean(values) => values.append_n(count, false),
+            Data::Int(values) => values.resize(values.len() + count, 0),
+            Data::Long(values) => values.resize(values.len() + count, 0),
+            Data::Float(values) => values.resize(values.len() + count, 0.0),
+            Data::Double(values) => values.resize(values.len() + count, 0.0),
+            Data::Decimal { values, .. } => values.resize(values.len() + count, 0),
+            Data::Bytes(Bytes { ends, .. }) | Data::List { ends, .. } | Data::Map { ends, .. } => {
+                ends.resize(ends.len() + count, ends.last().copied().unwrap_or(0));
+            }
+        }
+    }
+
+    /// Replaces the bytes of each row that was added since the last call with those that `convert` appends for them.
+    pub fn convert(&mut self, mut convert: impl FnMut(&[u8], &mut Vec<u8>) -> Result<(), Fault>) -> Result<(), Fault> {
+        let Data::Bytes(bytes) = &mut self.data else { return Err(MISMATCH.into()) };
+        let (first, rows) = (bytes.converted, bytes.rows());
+        let start = bytes.ends.get(first).map_or(0, |&end| end as usize);
+        let (ends, values) = (bytes.ends.split_off(first + 1), bytes.values.split_off(start));
+        let mut before = 0;
+        for (row, end) in (first..rows).zip(ends) {
+            let end = end as usize - start;
+            if !self.nulls.as_ref().is_some_and(|nulls| row < nulls.len() && !nulls.is_valid(row)) {
+                convert(values.get(before..end).unwrap_or_default(), &mut bytes.values)?;
+            }
+            before = end;
+            bytes.ends.push(i32::try_from(bytes.values.len()).map_err(|_| MISMATCH)?);
+        }
+        bytes.converted = rows;
+        Ok(())
     }
 
     /// Removes all rows after the first `rows`, in all parts, also if these have different numbers of rows.
@@ -247,7 +280,7 @@ impl Column {
             Data::Null(count) => *count = rows.min(*count),
             Data::Boolean(values) => values.truncate(rows),
             Data::Int(values) => values.truncate(rows),
-            Data::Long(values) | Data::Millis(values) => values.truncate(rows),
+            Data::Long(values) => values.truncate(rows),
             Data::Float(values) => values.truncate(rows),
             Data::Double(values) => values.truncate(rows),
             Data::Decimal { values, .. } => values.truncate(rows),
@@ -262,9 +295,10 @@ impl Column {
                 entries.iter_mut().for_each(|column| column.truncate(count));
                 replaced.truncate(replaced.partition_point(|&entry| entry < count));
             }
-            Data::Struct { rows: count, parts } => {
-                parts.iter_mut().for_each(|part| part.truncate(rows));
+            Data::Struct(Struct { rows: count, filled, parts }) => {
                 *count = rows.min(*count);
+                *filled = rows.min(*filled);
+                parts.iter_mut().for_each(|part| part.truncate(*filled));
             }
         }
     }
@@ -289,7 +323,7 @@ impl Column {
             Data::Bytes(bytes) => bytes.is_utf8(),
             Data::List { item, .. } => item.has_texts_of_utf8(),
             Data::Map { entries, .. } => entries.iter().all(Self::has_texts_of_utf8),
-            Data::Struct { parts, .. } => parts.iter().all(Self::has_texts_of_utf8),
+            Data::Struct(inner) => inner.parts.iter().all(Self::has_texts_of_utf8),
             _ => true,
         }
     }
@@ -306,7 +340,7 @@ impl Column {
             Data::Null(_) => ArrayData::builder(kind.clone()).len(rows).build(),
             Data::Boolean(mut values) => plain(values.finish().into_inner(), nulls),
             Data::Int(values) => plain(Buffer::from_vec(values), nulls),
-            Data::Long(values) | Data::Millis(values) => plain(Buffer::from_vec(values), nulls),
+            Data::Long(values) => plain(Buffer::from_vec(values), nulls),
             Data::Float(values) => plain(Buffer::from_vec(values), nulls),
             Data::Double(values) => plain(Buffer::from_vec(values), nulls),
             Data::Decimal { values, .. } => plain(Buffer::from_vec(values), nulls),
@@ -327,8 +361,9 @@ impl Column {
                 }
                 nested(kind, ends, vec![entries], nulls)
             }
-            Data::Struct { parts, .. } => {
-                let parts = parts.into_iter().enumerate();
+            Data::Struct(mut inner) => {
+                inner.open();
+                let parts = inner.parts.into_iter().enumerate();
                 let children = parts.map(|(i, part)| part.finish(child_type(kind, i))).collect::<Result<_, _>>()?;
                 let nulls = nulls.and_then(|mut nulls| nulls.finish());
                 ArrayData::builder(kind.clone()).len(rows).child_data(children).nulls(nulls).build()
@@ -337,9 +372,47 @@ impl Column {
     }
 }
 
+impl Struct {
+    /// Returns the number of rows, and the parts, to each of which the caller adds a row before [`Self::close`].
+    #[inline(always)]
+    pub fn open(&mut self) -> (usize, &mut [Column]) {
+        if self.filled < self.rows {
+            self.fill();
+        }
+        (self.rows, &mut self.parts)
+    }
+
+    #[inline(always)]
+    pub fn close(&mut self) {
+        self.rows += 1;
+        self.filled = self.rows;
+    }
+
+    /// Opens the last row again, which is not null.
+    pub fn reopen(&mut self) -> (usize, &mut [Column]) {
+        self.rows -= 1;
+        self.filled = self.rows;
+        (self.rows, &mut self.parts)
+    }
+
+    /// Returns the parts, to which the caller adds no row.
+    pub fn parts(&mut self) -> &mut [Column] {
+        &mut self.parts
+    }
+
+    #[cold]
+    fn fill(&mut self) {
+        let count = self.rows - self.filled;
+        self.parts.iter_mut().for_each(|part| part.push_nulls(count));
+        self.filled = self.rows;
+    }
+}
+
 impl Data {
-    /// Appends the two's complement `bytes`, most significant first, to a decimal column.
-    pub fn push_decimal(limit: i128, values: &mut Vec<i128>, bytes: &[u8]) -> Parsed<()> {
+    /// Appends the two's complement `bytes`, most significant first, to a decimal column, with so many more digits after
+    /// the point; fewer, if it is below zero.
+    #[inline(always)]
+    pub fn push_decimal(limit: i128, values: &mut Vec<i128>, bytes: &[u8], shift: i32) -> Parsed<()> {
         let negative = match bytes.first() {
             Some(first) => first & 0x80 != 0,
             None => return Err("the decimal has no bytes"),
@@ -349,11 +422,26 @@ impl Data {
             bytes.iter().position(|&byte| byte != filler).map_or(&[][..], |at| bytes.get(at..).unwrap_or_default());
         let fits = digits.len() < 16 || digits.len() == 16 && (digits.first() >= Some(&0x80)) == negative;
         let value = digits.iter().fold(seed, |value, &byte| value << 8 | i128::from(byte));
+        let value = if !fits || shift == 0 { value } else { shifted(value, shift)? };
         if !fits || value >= limit || value <= -limit {
-            return Err("the decimal has more digits than its precision");
+            return Err(TOO_MANY_DIGITS);
         }
         values.push(value);
         Ok(())
+    }
+}
+
+#[cold]
+fn shifted(value: i128, shift: i32) -> Parsed<i128> {
+    // A power that is too large divides zero only.
+    let power = 10i128.checked_pow(shift.unsigned_abs()).unwrap_or(i128::MAX);
+    if shift > 0 {
+        return value.checked_mul(power).ok_or(TOO_MANY_DIGITS);
+    }
+    if value % power == 0 {
+        Ok(value / power)
+    } else {
+        Err("the decimal has more digits after the point than the column")
     }
 }
 
@@ -384,7 +472,7 @@ fn without(some: &[usize], entries: &ArrayData) -> Result<ArrayData, ArrowError>
 
 /// Appends the end of a list, which has `items` items with those of all lists before.
 pub fn end(ends: &mut Vec<i32>, items: usize) -> Result<(), Fault> {
-    ends.push(i32::try_from(items).map_err(|_| TOO_LARGE)?);
+    ends.push(i32::try_from(items).map_err(|_| MISMATCH)?);
     Ok(())
 }
 

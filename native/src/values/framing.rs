@@ -5,6 +5,7 @@ use std::io::Read;
 
 use flate2::read::ZlibDecoder;
 
+use super::budget::Budget;
 use super::fault::Fault;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +23,6 @@ pub enum Framing {
     None,
 }
 
-/// A compressed value that is larger is refused: records are much smaller.
-const MAX_UNPACKED: u64 = 64 << 20;
 const GLUES_ZLIB: u8 = 5;
 
 impl Framing {
@@ -60,9 +59,9 @@ impl Framing {
 
     /// Returns the datum of a value, decompressed if it is compressed.
     #[inline(always)]
-    pub fn unpack<'a>(self, value: &[u8], datum: &'a [u8]) -> Result<Cow<'a, [u8]>, Fault> {
+    pub fn unpack<'a>(self, value: &[u8], datum: &'a [u8], budget: &Budget) -> Result<Cow<'a, [u8]>, Fault> {
         match (self, value) {
-            (Self::Glue, [_, GLUES_ZLIB, ..]) => inflate(datum),
+            (Self::Glue, [_, GLUES_ZLIB, ..]) => inflate(datum, budget.left()),
             _ => Ok(Cow::Borrowed(datum)),
         }
     }
@@ -88,14 +87,14 @@ impl Framing {
 }
 
 #[cold]
-fn inflate(packed: &[u8]) -> Result<Cow<'static, [u8]>, Fault> {
+fn inflate(packed: &[u8], most: usize) -> Result<Cow<'static, [u8]>, Fault> {
     let mut datum = vec![];
-    let read = ZlibDecoder::new(packed).take(MAX_UNPACKED + 1).read_to_end(&mut datum);
+    let read = ZlibDecoder::new(packed).take(most as u64 + 1).read_to_end(&mut datum);
     match read {
-        Ok(len) if len as u64 <= MAX_UNPACKED => Ok(Cow::Owned(datum)),
-        Ok(_) => {
-            Err(Fault::new(format!("the value is larger than {} MiB without its compression", MAX_UNPACKED >> 20)))
-        }
+        Ok(len) if len <= most => Ok(Cow::Owned(datum)),
+        Ok(_) => Err(Fault::new(format!(
+            "the value is larger than {most} bytes without its compression (max.decoded.bytes)"
+        ))),
         Err(_) => Err("the value is said to be compressed with zlib, and is not".into()),
     }
 }
@@ -106,6 +105,8 @@ mod tests {
 
     use super::*;
 
+    const MOST: usize = 1000;
+
     fn glue(compression: u8, datum: &[u8]) -> Vec<u8> {
         [&[3, compression][..], &[7; 16], datum].concat()
     }
@@ -113,7 +114,7 @@ mod tests {
     fn unpacked(value: &[u8]) -> Result<Vec<u8>, String> {
         let (id, datum) = Framing::Glue.split(value).map_err(|fault| fault.to_string())?;
         assert_eq!(id, 0);
-        Framing::Glue.unpack(value, datum).map(Cow::into_owned).map_err(|fault| fault.to_string())
+        Framing::Glue.unpack(value, datum, &Budget::new(MOST)).map(Cow::into_owned).map_err(|fault| fault.to_string())
     }
 
     fn packed(datum: &[u8]) -> Vec<u8> {
@@ -126,8 +127,8 @@ mod tests {
     fn glues_values_are_read_with_and_without_compression_up_to_a_limit() {
         assert_eq!(unpacked(&glue(0, b"\x02a")), Ok(b"\x02a".to_vec()));
         assert_eq!(unpacked(&glue(5, &packed(b"\x02a"))), Ok(b"\x02a".to_vec()));
-        let bomb = glue(5, &packed(&vec![0; (MAX_UNPACKED + 1) as usize]));
-        assert!(unpacked(&bomb).unwrap_err().contains("larger than 64 MiB"));
+        let bomb = glue(5, &packed(&vec![0; MOST + 1]));
+        assert!(unpacked(&bomb).unwrap_err().contains("larger than 1000 bytes"));
         assert!(unpacked(&glue(5, b"\x02a")).unwrap_err().contains("zlib"));
         for other in [&glue(4, b"a")[..], &glue(0, b"")[..17], b"\x00\x00", b""] {
             assert!(unpacked(other).unwrap_err().contains("Glue"), "{other:?}");

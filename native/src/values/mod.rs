@@ -5,6 +5,7 @@
 //!
 //! [`cells::Cells`] (the borrowed buffers of an array of any type) → [`encode`] (framing, null rows) → values.
 
+pub mod budget;
 pub mod cells;
 pub mod column;
 pub mod encode;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType};
 
+use super::budget::Budget;
 use super::column::Column;
 use super::fault::Fault;
 use super::framing::Framing;
@@ -20,7 +21,16 @@ pub trait Values {
     fn get(&self, row: usize) -> Result<Option<&[u8]>, Outside>;
 }
 
-/// The rows of a column of values.
+/// How much is decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The bytes that a record may take; at most [`super::budget::MOST`].
+    pub record: usize,
+    /// The bytes after which a batch ends; at most [`super::budget::MOST`].
+    pub batch: usize,
+}
+
+/// The rows of a column of values; of the first values only, if the batch is full before the last.
 pub struct Decoded {
     pub data: ArrayData,
     pub bad: Vec<Bad>,
@@ -53,49 +63,84 @@ pub enum Failure {
     Arrow(ArrowError),
 }
 
-/// What is known of each writer schema, sorted by its id.
+/// What is known of the writer schemas that were met last, sorted by their ids.
 #[derive(Debug)]
-pub struct Writers<T>(Vec<(u64, T)>);
+pub struct Writers<T> {
+    known: Vec<Writer<T>>,
+    /// Counts the calls of [`Self::missing`].
+    now: u64,
+}
+
+#[derive(Debug)]
+struct Writer<T> {
+    id: u64,
+    last_used: u64,
+    is: T,
+}
+
+/// So many writer schemas are kept. A plan of 300 fields has 120 kB.
+const MAX_WRITERS: usize = 500;
 
 impl<T> Default for Writers<T> {
     fn default() -> Self {
-        Self(vec![])
+        Self { known: vec![], now: 0 }
     }
 }
 
 impl<T> Writers<T> {
-    pub fn put(&mut self, id: u64, known: T) {
-        match self.0.binary_search_by_key(&id, |(known, _)| *known) {
-            Ok(at) => {
-                if let Some(place) = self.0.get_mut(at) {
-                    *place = (id, known);
-                }
-            }
-            Err(at) => self.0.insert(at, (id, known)),
+    /// Keeps what is known of a writer schema, in place of that which was not met for the longest time.
+    pub fn put(&mut self, id: u64, is: T) {
+        if self.find(id).is_none() && self.known.len() >= MAX_WRITERS {
+            let oldest = self.known.iter().map(|writer| writer.last_used).min();
+            let at = self.known.iter().position(|writer| Some(writer.last_used) == oldest);
+            self.known.remove(at.unwrap_or(0));
+        }
+        let writer = Writer { id, last_used: self.now, is };
+        match self.known.binary_search_by_key(&id, |writer| writer.id) {
+            Ok(at) => drop(self.known.get_mut(at).map(|place| *place = writer)),
+            Err(at) => self.known.insert(at, writer),
         }
     }
 
     #[inline(always)]
-    pub fn get(&self, id: u64) -> Result<&T, Fault> {
-        let found = self.0.binary_search_by_key(&id, |(known, _)| *known).ok().and_then(|at| self.0.get(at));
-        found.map(|(_, known)| known).ok_or_else(|| Fault::new("no writer schema was added for this schema id"))
+    fn find(&self, id: u64) -> Option<usize> {
+        self.known.binary_search_by_key(&id, |writer| writer.id).ok()
     }
 
-    /// Returns the ids of the values that are not here, each once.
-    pub fn missing(&self, values: &impl Values, framing: Framing) -> Result<Vec<u64>, Failure> {
-        let (mut missing, mut known) = (BTreeSet::new(), None);
+    #[inline(always)]
+    pub fn get(&self, id: u64) -> Result<&T, Fault> {
+        let found = self.find(id).and_then(|at| self.known.get(at));
+        found.map(|writer| &writer.is).ok_or_else(|| Fault::new("no writer schema was added for this schema id"))
+    }
+
+    /// Returns the ids of the values that are not here, each once, and how many of the values have no more schemas than are
+    /// kept: these can be decoded together.
+    pub fn missing(&mut self, values: &impl Values, framing: Framing) -> Result<(Vec<u64>, usize), Failure> {
+        self.now += 1;
+        let (mut missing, mut met, mut last) = (BTreeSet::new(), 0, None);
         for row in 0..values.rows() {
             let Some(value) = values.get(row).map_err(|_| Failure::Outside)? else { continue };
             let Ok((id, _)) = framing.split(value) else { continue };
-            if known == Some(id) {
+            if last == Some(id) {
                 continue;
             }
-            known = Some(id);
-            if self.get(id).is_err() {
-                missing.insert(id);
+            let now = self.now;
+            let found = self.find(id).and_then(|at| self.known.get_mut(at));
+            let is_new = match &found {
+                Some(writer) => writer.last_used != now,
+                None => !missing.contains(&id),
+            };
+            if is_new && met == MAX_WRITERS {
+                return Ok((missing.into_iter().collect(), row));
+            }
+            met += usize::from(is_new);
+            last = Some(id);
+            match found {
+                Some(writer) => writer.last_used = now,
+                None => drop(missing.insert(id)),
             }
         }
-        Ok(missing.into_iter().collect())
+        Ok((missing.into_iter().collect(), values.rows()))
     }
 }
 
@@ -105,17 +150,19 @@ pub fn rows_of_texts(
     values: &impl Values,
     slot: &Slot,
     framing: Framing,
-    decode: impl Fn(u64, &[u8], &mut Column, bool) -> Result<(), Fault>,
+    limits: Limits,
+    decode: impl Fn(u64, &[u8], &mut Column, &mut Budget, bool) -> Result<(), Fault>,
 ) -> Result<Rows, Failure> {
     let rows = |check_texts| {
-        rows_of(values, slot, |row, value, column| {
+        rows_of(values, slot, limits, |row, value, column, budget| {
             let (id, datum) = framing.split(value).map_err(|fault| (None, fault))?;
-            let datum = &*framing.unpack(value, datum).map_err(|fault| (None, fault))?;
-            let mut done = decode(id, datum, column, check_texts);
+            let datum = &*framing.unpack(value, datum, budget).map_err(|fault| (None, fault))?;
+            let mut done = decode(id, datum, column, budget, check_texts);
             if done.is_err() && !check_texts {
                 // Find the first fault of the record, whatever the other records are.
                 column.truncate(row);
-                done = decode(id, datum, column, true);
+                *budget = Budget::new(limits.record);
+                done = decode(id, datum, column, budget, true);
             }
             done.map_err(|fault| (Some(id), fault))
         })
@@ -131,22 +178,33 @@ impl Rows {
     }
 }
 
-/// Adds a row for each value with `decode`, which gets its number and bytes. A null value becomes a null row, and one that
-/// cannot be decoded another: `decode` returns its id, if it has one, and the reason.
+/// Adds a row for each value with `decode`, which gets its number and bytes, and what it may take, until the batch is full.
+/// A null value becomes a null row, and one that cannot be decoded another: `decode` returns its id, if it has one, and the
+/// reason.
 #[inline(always)]
 pub fn rows_of(
     values: &impl Values,
     slot: &Slot,
-    mut decode: impl FnMut(usize, &[u8], &mut Column) -> Result<(), (Option<u64>, Fault)>,
+    limits: Limits,
+    mut decode: impl FnMut(usize, &[u8], &mut Column, &mut Budget) -> Result<(), (Option<u64>, Fault)>,
 ) -> Result<Rows, Failure> {
     let mut column = Column::new(slot);
     let (mut bad, mut messages, mut numbers) = (vec![], vec![], HashMap::new());
+    let (own, mut taken) = (slot.bits(), 0);
     for row in 0..values.rows() {
+        if taken >= 8 * limits.batch as u64 {
+            break;
+        }
+        taken += own;
         let Some(value) = values.get(row).map_err(|_| Failure::Outside)? else {
             column.push_null();
             continue;
         };
-        if let Err((id, fault)) = decode(row, value, &mut column) {
+        let mut budget = Budget::new(limits.record);
+        let done = decode(row, value, &mut column, &mut budget);
+        // The memory of a record that is cut off stays with its columns.
+        taken += budget.taken();
+        if let Err((id, fault)) = done {
             column.truncate(row);
             column.push_null();
             let message = *numbers.entry(fault.to_string()).or_insert_with_key(|message| {

@@ -1,5 +1,6 @@
 //! The type of a column of values, whatever their format: how wide, deep and recursive it may be.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
@@ -20,9 +21,8 @@ pub enum Shape {
     Int,
     Date,
     Long,
-    /// Microseconds since 1970; `millis`: the value counts milliseconds. `utc`: an instant, not a local time.
+    /// Microseconds since 1970. `utc`: an instant, not a local time.
     Timestamp {
-        millis: bool,
         utc: bool,
     },
     Float,
@@ -38,6 +38,8 @@ pub enum Shape {
     List(Box<Slot>),
     Map(Box<Entry>),
     Struct(Vec<Part>),
+    /// A text of JSON, of a value without a bounded depth.
+    Json,
 }
 
 /// An entry of a map column.
@@ -48,6 +50,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// As [`Slot::bits_of_item`].
+    pub fn bits(&self) -> u64 {
+        (self.key.bits() + self.value.bits()).max(8)
+    }
+
     /// Returns an entry whose key is a string.
     pub fn of_text(value: Slot) -> Box<Self> {
         Box::new(Self { key: Slot { shape: Shape::Text, nullable: false }, value })
@@ -78,12 +85,12 @@ impl Slot {
             Shape::Int => DataType::Int32,
             Shape::Date => DataType::Date32,
             Shape::Long => DataType::Int64,
-            Shape::Timestamp { utc, .. } => DataType::Timestamp(TimeUnit::Microsecond, utc.then(|| Arc::from("UTC"))),
+            Shape::Timestamp { utc } => DataType::Timestamp(TimeUnit::Microsecond, utc.then(|| Arc::from("UTC"))),
             Shape::Duration => DataType::Duration(TimeUnit::Microsecond),
             Shape::Float => DataType::Float32,
             Shape::Double => DataType::Float64,
             Shape::Binary => DataType::Binary,
-            Shape::Text => DataType::Utf8,
+            Shape::Text | Shape::Json => DataType::Utf8,
             Shape::Decimal { precision, scale } => DataType::Decimal128(*precision, *scale),
             // The names of Spark's `ArrowUtils`.
             Shape::List(item) => DataType::List(Arc::new(item.field("element"))),
@@ -101,14 +108,60 @@ impl Slot {
         Field::new(name, self.data_type(), self.nullable)
     }
 
-    /// Returns how many bytes a row takes at most, without the bytes of texts and the items of lists and maps.
-    pub fn width(&self) -> usize {
-        match &self.shape {
-            Shape::Struct(parts) => 1 + parts.iter().map(|part| part.slot.width()).sum::<usize>(),
-            Shape::Decimal { .. } => 17,
-            // A number, or the end of a text or list, and whether it is null.
-            _ => 9,
-        }
+    /// Returns how many bits a row takes, without the bytes of texts and the items of lists and maps.
+    pub fn bits(&self) -> u64 {
+        let own = match &self.shape {
+            Shape::Null => 0,
+            Shape::Boolean => 1,
+            Shape::Struct(parts) => parts.iter().map(|part| part.slot.bits()).sum(),
+            Shape::Decimal { .. } => 128,
+            Shape::Long | Shape::Timestamp { .. } | Shape::Duration | Shape::Double => 64,
+            // A number, or the end of a text or list.
+            _ => 32,
+        };
+        own + u64::from(self.nullable)
+    }
+
+    /// Returns how many bits an item of a list takes. It is a byte at least, so that items without memory end too.
+    pub fn bits_of_item(&self) -> u64 {
+        self.bits().max(8)
+    }
+}
+
+/// Returns the fields that a struct of the type `wanted` names, or all: each with its position, its name, and the type that is
+/// wanted of it.
+pub fn chosen<T>(
+    fields: impl Iterator<Item = (Arc<str>, T)>,
+    wanted: Option<&DataType>,
+) -> Result<Vec<(usize, Arc<str>, T, Option<&DataType>)>, Fault> {
+    let all = fields.enumerate().map(|(i, (name, field))| (i, name, field));
+    let Some(DataType::Struct(wanted)) = wanted else {
+        return Ok(all.map(|(i, name, field)| (i, name, field, None)).collect());
+    };
+    let mut by_name: HashMap<_, _> = all.map(|(i, name, field)| (name.clone(), (i, name, field))).collect();
+    let found = wanted.iter().map(|one| match by_name.remove(one.name().as_str()) {
+        Some((i, name, field)) => Ok((i, name, field, Some(one.data_type()))),
+        None => Err(Fault::new(format!("the schema has no field {}, or it is chosen twice", one.name()))),
+    });
+    found.collect()
+}
+
+/// Returns what is wanted of the items of a list.
+pub fn item_of(wanted: Option<&DataType>) -> Option<&DataType> {
+    match wanted? {
+        DataType::List(item) => Some(item.data_type()),
+        _ => None,
+    }
+}
+
+/// Returns what is wanted of the values of a map.
+pub fn value_of(wanted: Option<&DataType>) -> Option<&DataType> {
+    match wanted? {
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(both) => both.get(1).map(|value| value.data_type()),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -1,19 +1,19 @@
-//! Decodes columns of values again and again, with bytes changed in most rows: none may crash, hang, take more memory than its
-//! bytes allow, or leave a trace in the rows around it.
+//! Decodes columns of values again and again, with bytes changed in most rows: none may crash, hang, take more memory than
+//! the limit allows, or leave a trace in the rows around it.
 
 use std::time::{Duration, Instant};
 
 use kafkagroup_native::arrays::Outside;
-use kafkagroup_native::values::rows::{Decoded, Failure, Values};
+use kafkagroup_native::values::budget::MOST;
+use kafkagroup_native::values::rows::{Decoded, Failure, Limits, Values};
 
 use crate::changes::{Rng, mutate};
 
 const ROWS: usize = 32;
-/// More than a row of any of the schemas takes without the items of its arrays and maps.
+/// More than a row of any of the schemas takes by itself.
 const ROW_BYTES: usize = 2048;
-/// As in `values/column.rs`, and the bytes of texts.
-const FIXED_BYTES: usize = 8 << 10;
-const BYTES_PER_BYTE: usize = 513;
+const RECORD_BYTES: usize = 16 << 10;
+pub const LIMITS: Limits = Limits { record: RECORD_BYTES, batch: MOST };
 
 type Decode = dyn Fn(&Column) -> Result<Decoded, Failure>;
 type Make = dyn Fn(&mut Rng) -> Vec<u8>;
@@ -39,8 +39,7 @@ impl Values for Column {
 fn check(decoded: &Decoded, values: &Column) {
     decoded.data.validate_full().unwrap();
     assert_eq!(decoded.data.len(), values.rows());
-    let bytes: usize = values.0.iter().flatten().map(Vec::len).sum();
-    let allowed = values.rows() * (ROW_BYTES + FIXED_BYTES) + BYTES_PER_BYTE * bytes;
+    let allowed = values.rows() * (ROW_BYTES + RECORD_BYTES);
     let taken = decoded.data.get_slice_memory_size().unwrap();
     assert!(taken <= allowed, "{taken} bytes of {allowed}");
 }

@@ -66,7 +66,7 @@ def test_ids_tombstones_and_bad_records_keep_their_order() -> None:
     old = framed(2, OLD, {"customer": "Bo", "weight": 1.5, "id": 7})
     values = column(new, old, None, new[:-1], old, b"", b"\x01" + new[1:], new, framed(9, OLD, {**OLD_ROW, "weight": None}))
     decoder = decoder_of(READER, {1: READER, 2: OLD})
-    assert decoder.missing_ids(values) == [9]
+    assert decoder.missing_ids(values) == ([9], 9)
     rows, bad = decode(decoder, values)
     assert rows == [NEW_ROW, OLD_ROW, None, None, OLD_ROW, None, None, NEW_ROW, None]
     assert [(row, schema_id) for row, schema_id, _ in bad] == [(3, 1), (5, None), (6, None), (8, 9)]
@@ -86,12 +86,12 @@ def test_a_slice_and_large_offsets_are_read() -> None:
 
 def test_only_the_fields_asked_for_are_decoded() -> None:
     values = column(framed(1, READER, NEW_ROW), framed(2, OLD, {"customer": "Bo", "weight": None, "id": 7}))
-    decoder = decoder_of(READER, {1: READER, 2: OLD}, fields=["note", "id"])
+    decoder = decoder_of(READER, {1: READER, 2: OLD}, wanted=pa.struct([("note", pa.null()), ("id", pa.null())]))
     rows, bad = decode(decoder, values)
     assert (rows, bad) == ([{"note": "ring twice", "id": 2**40}, {"note": None, "id": 7}], [])
     assert [field.name for field in pa.field(decoder).type] == ["note", "id"]
     with pytest.raises(ValueError, match="no field price"):
-        native.AvroDecoder(json.dumps(READER), fields=["price"])
+        native.AvroDecoder(json.dumps(READER), wanted=pa.struct([("price", pa.null())]))
 
 
 def test_a_writer_schema_that_cannot_be_resolved_is_refused_with_the_path() -> None:
@@ -116,6 +116,6 @@ def test_a_writer_schema_that_cannot_be_resolved_is_refused_with_the_path() -> N
 def test_framings(framing: str, schema_id: int, head: bytes) -> None:
     decoder = native.AvroDecoder('"string"', framing=framing)
     values = column(head + datum("string", "Ada"))
-    assert decoder.missing_ids(values) == [schema_id]
+    assert decoder.missing_ids(values) == ([schema_id], 1)
     decoder.add_writer_schema(schema_id, '"string"')
     assert decode(decoder, values) == (["Ada"], [])

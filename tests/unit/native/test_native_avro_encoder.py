@@ -66,8 +66,8 @@ def check(number: int) -> int:
         column = pa.array(decoded(text, given))
         encoder.check(column.type)
     except ValueError as problem:
-        # It has no column.
-        assert "contains itself" in str(problem), f"{text}: {problem}"
+        # A record in itself is a text of JSON, which is not written back.
+        assert "the column has string, which cannot be written as record" in str(problem), f"{text}: {problem}"
         return 0
     first = chance.randrange(3)
     part = column.slice(first)

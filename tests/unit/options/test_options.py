@@ -595,6 +595,8 @@ SPARKS = {
     *("failOnDataLoss", "includeHeaders", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries"),
     *("fetchOffset.retryIntervalMs", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger"),
     *("minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix", "topic"),
+    # Of its `from_avro`.
+    "recursiveFieldMaxDepth",
     # Of Spark's file sources.
     *("maxBytesPerTrigger", "columnNameOfCorruptRecord"),
     # Of Databricks' `from_avro`.

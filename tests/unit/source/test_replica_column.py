@@ -43,11 +43,11 @@ def test_the_column_comes_where_it_was_asked_for():
     columns = (Column("replica", nullable=False), Column("value", text=True))
     batch = pa.record_batch({"value": ["a", "b"]})
     assert columns_to_fetch(columns) == columns[1:]
-    assert rows_of(batch, columns, replica=2).to_pydict() == {"replica": [2, 2], "value": ["a", "b"]}
-    assert rows_of(batch, columns[1:], replica=2) is batch
+    assert next(rows_of(batch, columns, replica=2)).to_pydict() == {"replica": [2, 2], "value": ["a", "b"]}
+    assert next(rows_of(batch, columns[1:], replica=2)) is batch
 
 
 def test_the_number_alone_is_fetched_with_a_column_that_counts_rows():
     columns = (Column("replica"),)
     assert columns_to_fetch(columns) == (Column("partition"),)
-    assert rows_of(pa.record_batch({"partition": [5, 5, 5]}), columns, replica=0).to_pydict() == {"replica": [0, 0, 0]}
+    assert next(rows_of(pa.record_batch({"partition": [5, 5, 5]}), columns)).to_pydict() == {"replica": [0, 0, 0]}

@@ -28,8 +28,9 @@ from tests.support.registry_server import RegistryServer
 
 kernel()
 
-from kafka_source.values.decoding import ColumnDecoding, Decoding, decode  # noqa: E402
+from kafka_source.values.decoding import ColumnDecoding, Decoding  # noqa: E402
 from kafka_source.values.replayed_schema import column_of_now  # noqa: E402
+from tests.support.decoded import decode  # noqa: E402
 
 ID = {"name": "id", "type": "long"}
 AMOUNT = {"name": "amount", "type": "double", "default": 0.0}
@@ -275,10 +276,10 @@ def test_fields_that_came_were_renamed_or_widened_have_a_value():
         {"name": "counts", "type": {"type": "array", "items": "int"}, "default": [1, 2]},
     )
     column = pa.array([{"id": 5, "tags": ["a"], "x": 1}, None], of(then).column_type())
-    wanted = ("labels", "id", "note", "counts")
+    wanted = of(now).column_type(pa.struct([(name, pa.null()) for name in ("labels", "id", "note", "counts")]))
     made = column_of_now(of(then), of(now, 2), wanted)(column)
     made.validate(full=True)
-    assert made.type == of(now).column_type(wanted)
+    assert made.type == wanted
     assert made.to_pylist() == [{"labels": ["a"], "id": 5, "note": None, "counts": [1, 2]}, None]
 
 
@@ -294,13 +295,13 @@ def test_fields_that_came_were_renamed_or_widened_have_a_value():
 def test_a_schema_that_cannot_show_the_batch_stops_the_query_and_says_what_to_do(field, why):
     then, now = record("Order", ID, {"name": "amount", "type": ["null", "double"]}), record("Order", field)
     with pytest.raises(InvalidConfigurationError, match=f"schema 1.*schema 2.*{why}.*value.schema.id=1"):
-        column_of_now(of(then), of(now, 2), (str(field["name"]),))
+        column_of_now(of(then), of(now, 2), of(now).column_type(pa.struct([(str(field["name"]), pa.null())])))
 
 
 def test_a_union_with_other_members_cannot_show_a_batch_of_before():
     then, now = ([ORDER, record("Note", field)] for field in (ID, AMOUNT))
     with pytest.raises(InvalidConfigurationError, match=r"it was struct<member0: .*value.schema.id=1"):
-        column_of_now(of(then), of(now, 2), ("member0",))
+        column_of_now(of(then), of(now, 2), of(now).column_type(pa.struct([("member0", pa.null())])))
 
 
 def test_a_query_that_ends_at_a_newer_schema_asks_for_it_where_an_id_is_new(registry):
@@ -353,6 +354,5 @@ def test_json_values_end_the_query_at_a_newer_schema_too(registry):
 
 
 def test_schemas_that_cannot_be_a_column_are_refused():
-    for schema, why in (({"type": "lon"}, "lon"), (record("N", {"name": "n", "type": ["null", "N"]}), "itself")):
-        with pytest.raises(InvalidConfigurationError, match=f"schema 1: .*{why}"):
-            of(schema).column_type()
+    with pytest.raises(InvalidConfigurationError, match=r"schema 1: .*lon"):
+        of({"type": "lon"}).column_type()

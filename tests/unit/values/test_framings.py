@@ -23,7 +23,8 @@ from tests.support.registry_server import RegistryServer
 
 kernel()
 
-from kafka_source.values.decoding import ColumnDecoding, Decoding, decode  # noqa: E402
+from kafka_source.values.decoding import ColumnDecoding, Decoding  # noqa: E402
+from tests.support.decoded import decode  # noqa: E402
 
 ORDER = record("shop.Order", {"name": "id", "type": "long"})
 OLD = record("shop.Order", {"name": "id", "type": "int"})

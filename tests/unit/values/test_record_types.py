@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 
 from kafka_source.values.record_types import other_record, union_of
 from tests.support.avro import record
+from tests.support.native import kernel
 
 LINE = record("shop.Line", {"name": "item", "type": "string"})
 
 
-def test_a_union_has_each_type_once():
-    order = record("shop.Order", {"name": "lines", "type": {"type": "array", "items": LINE}})
-    sent = {
-        **record("Sent", {"name": "line", "type": LINE}, {"name": "order", "type": ["null", "string"]}),
-        "namespace": "a",
-    }
-    schemas = {"orders": json.dumps(order), "sent": json.dumps(sent)}
-    first, second = json.loads(union_of(schemas))
-    assert first["fields"][0]["type"]["items"] == LINE
-    assert [field["type"] for field in second["fields"]] == ["shop.Line", ["null", "string"]]
-    # Whichever comes first defines what they share.
-    second, first = json.loads(union_of(dict(reversed(schemas.items()))))
-    assert (first["fields"][0]["type"]["items"], second["fields"][0]["type"]) == ("shop.Line", LINE)
+def test_each_record_of_a_union_has_its_own_types():
+    """Two subjects may define a nested type of one name differently."""
+    street, iban = {"name": "street", "type": "string"}, {"name": "iban", "type": "string"}
+    order = record("shop.Order", {"name": "ship", "type": record("Address", street)})
+    refund = record("shop.Refund", {"name": "to", "type": record("Address", street, iban)})
+    text = union_of({"orders": json.dumps(order), "refunds": json.dumps(refund)})
+    decoder = kernel().AvroDecoder(text, framing="none")
+    decoder.add_writer_schema(0, json.dumps(refund))
+    decoded = decoder.decode(pa.array([b"\2s\6DE1"], pa.binary()))
+    refunded = {"to": {"street": "s", "iban": "DE1"}}
+    assert pa.array(decoded).to_pylist() == [{"member0": None, "member1": refunded}]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Fields, TimeUnit};
 
 use crate::avro::defaults;
-use crate::avro::schema::{Field, Id, Kind, Logical, Schema};
-use crate::avro::shape::{Choice, choice};
+use crate::avro::schema::{Field, Id, Kind, Logical, Schema, Unit};
+use crate::avro::shape::{Choice, DECIMAL_DIGITS, choice};
 use crate::values::encode::field_of;
 use crate::values::fault::Fault;
 use crate::values::spark_names;
@@ -124,34 +124,34 @@ fn members_of<'a>(kind: &'a DataType, members: &[Id]) -> Option<Vec<(&'a Arc<arr
 }
 
 fn unfit(kind: &DataType, schema: &Schema, id: Id) -> Fault {
-    let (column, wanted) = (spark_names::of_column(kind), name_of(schema, id));
+    let (column, wanted) = (spark_names::of_column(kind), schema.describe(id));
     Fault::new(format!("the column has {column}, which cannot be written as {wanted} of the schema"))
 }
 
 fn form(kind: &DataType, schema: &Schema, id: Id) -> Result<Form, Fault> {
     let kept = schema.get(id);
-    let plain = kept.logical.is_none() && !kept.ignores_logical;
-    Ok(match (kind, &kept.kind, kept.logical) {
+    let plain = kept.logical.is_none();
+    Ok(match (kind, &kept.kind, &kept.logical) {
         (DataType::Null, Kind::Null, _) => Form::Null,
         (DataType::Boolean, Kind::Boolean, _) => Form::Boolean,
         (DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Date32, Kind::Int, _)
         | (DataType::Int64, Kind::Long, _) => Form::Whole,
         (DataType::Int8 | DataType::Int16 | DataType::Int32, Kind::Long, _) if plain => Form::Whole,
         (DataType::Timestamp(TimeUnit::Microsecond, zone), Kind::Long, logical) => match (zone, logical) {
-            (Some(_), Some(Logical::TimestampMicros)) | (None, Some(Logical::LocalTimestampMicros)) => Form::Whole,
-            (Some(_), Some(Logical::TimestampMillis)) | (None, Some(Logical::LocalTimestampMillis)) => Form::Millis,
+            (_, Some(Logical::Timestamp { unit: Unit::Micros, utc })) if zone.is_some() == *utc => Form::Whole,
+            (_, Some(Logical::Timestamp { unit: Unit::Millis, utc })) if zone.is_some() == *utc => Form::Millis,
             // As Spark, for the sake of schemas without logical types.
-            (_, None) if plain => Form::Millis,
+            (_, None) => Form::Millis,
             _ => return Err(unfit(kind, schema, id)),
         },
         (DataType::Float32, Kind::Float, _) => Form::Float,
         (DataType::Float32, Kind::Double, _) => Form::FloatAsDouble,
         (DataType::Float64, Kind::Double, _) => Form::Double,
         (DataType::Decimal128(_, scale), written, Some(Logical::Decimal { precision, scale: wanted }))
-            if *scale == wanted =>
+            if i64::from(*scale) == i64::from(*wanted) =>
         {
             let size = if let &Kind::Fixed(size) = written { Some(size) } else { None };
-            Form::Decimal { precision, size }
+            Form::Decimal { precision: (*precision).min(DECIMAL_DIGITS) as u8, size }
         }
         (DataType::Binary | DataType::LargeBinary, Kind::Bytes, _) => Form::Bytes,
         (DataType::Binary | DataType::LargeBinary, Kind::Fixed(size), _) => Form::Fixed(*size),
@@ -217,28 +217,13 @@ fn missing(field: &Field, schema: &Schema) -> Result<Vec<u8>, Fault> {
     match null {
         Some(branch) => put(&mut bytes, branch as i64),
         None => {
-            let wanted = name_of(schema, field.kind);
+            let wanted = schema.describe(field.kind);
             return Err(Fault::new(format!(
                 "the column does not have it, and the schema needs it: {wanted}, without a default"
             )));
         }
     }
     Ok(bytes)
-}
-
-/// Returns the name of an Avro type.
-fn name_of(schema: &Schema, id: Id) -> String {
-    let logical = match schema.get(id).logical {
-        None => return schema.describe(id),
-        Some(Logical::Date) => "date".into(),
-        Some(Logical::TimestampMillis) => "timestamp-millis".into(),
-        Some(Logical::TimestampMicros) => "timestamp-micros".into(),
-        Some(Logical::LocalTimestampMillis) => "local-timestamp-millis".into(),
-        Some(Logical::LocalTimestampMicros) => "local-timestamp-micros".into(),
-        Some(Logical::Decimal { precision, scale }) => format!("decimal({precision},{scale})"),
-        Some(Logical::LargeDecimal { precision }) => format!("decimal of {precision} digits"),
-    };
-    format!("{} ({logical})", schema.describe(id))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, TimeUnit};
 use protox::prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 
-use crate::protobuf::plan::instant_of;
+use crate::protobuf::plan::{Instant, instant_of};
 use crate::protobuf::wire::{Wire, put_tag};
 use crate::values::encode::field_of;
 use crate::values::fault::{ENTRY, Fault, ITEM};
@@ -76,6 +76,8 @@ pub enum Value {
         nanos: u32,
         rounds_down: bool,
     },
+    /// A message without fields is there, with these bytes.
+    There(Vec<u8>),
     Message(Message),
     /// With the tag at its end.
     Group(Message, Vec<u8>),
@@ -185,12 +187,16 @@ fn one(kind: &DataType, field: &FieldDescriptor) -> Result<(Vec<u8>, Value), Fau
         {
             let rounds_down = matches!(kind, Timestamp(..));
             match instant_of(&message) {
-                Some((name, seconds, nanos)) if rounds_down == (name == "Timestamp") => {
+                Some(Instant { seconds, nanos, is_duration }) if rounds_down != is_duration => {
                     (Wire::Prefixed, Value::Instant { seconds, nanos, rounds_down })
                 }
                 _ => return Err(unfit(kind, &name_of(field))),
             }
         }
+        (Kind::Message(message), Boolean) if message.fields().next().is_none() => match field.is_group() {
+            true => (Wire::Group, Value::There(tag(field, Wire::GroupEnd))),
+            false => (Wire::Prefixed, Value::There(vec![0])),
+        },
         (Kind::Message(message), DataType::Struct(_)) => {
             let message = fit(kind, &message)?;
             if field.is_group() {

@@ -59,6 +59,7 @@ enum Values<'a> {
     Bytes(Texts<'a>),
     Enum(Texts<'a>, &'a HashMap<Box<[u8]>, i32>),
     Instant { values: Whole<'a>, seconds: u32, nanos: u32, rounds_down: bool },
+    There { bits: &'a [u8], bytes: &'a [u8] },
     Message(Writer<'a>),
     Group(Writer<'a>, &'a [u8]),
 }
@@ -197,6 +198,7 @@ impl<'a> Bound<'a> {
             &Value::Instant { seconds, nanos, rounds_down } => {
                 Values::Instant { values: cells.whole(), seconds, nanos, rounds_down }
             }
+            Value::There(bytes) => Values::There { bits: values, bytes },
             Value::Message(plan) => Values::Message(Writer::new(cells, plan)?),
             Value::Group(plan, end) => Values::Group(Writer::new(cells, plan)?, end),
         };
@@ -262,6 +264,13 @@ impl<'a> Bound<'a> {
                     }
                     Ok(())
                 })?;
+            }
+            Values::There { bits, bytes } => {
+                if bits.get(at / 8).ok_or(Outside)? >> (at % 8) & 1 == 0 {
+                    let reason = "the value is false, and a message without fields is there (true), or not (null)";
+                    return Err(Fault::new(reason).into());
+                }
+                out.extend_from_slice(bytes);
             }
             Values::Message(message) => prefixed(out, |out| message.write(row, out))?,
             Values::Group(message, end) => {

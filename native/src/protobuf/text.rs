@@ -1,0 +1,246 @@
+//! A message as JSON: what a message that contains itself is in a column, and `google.protobuf.Struct` in any.
+//!
+//! As Protobuf's JSON, with the names of the `.proto` file and numbers of 64 bits as numbers. What a message does not have is
+//! left out.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use protox::prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
+
+use super::plan::{instant_of, is_json, wire_of};
+use super::wire::{Wire, prefixed, put_tag, skip, tag, varint};
+use crate::json::texts;
+use crate::values::budget::Budget;
+use crate::values::fault::Fault;
+use crate::varint::array;
+
+/// As in Google's runtimes.
+const MAX_NESTING: usize = 100;
+/// What an occurrence of a field takes while its message is read.
+const BITS_OF_OCCURRENCE: u64 = 512;
+
+/// The occurrences of each field of a message.
+type Occurrences<'a> = BTreeMap<u32, Vec<(Wire, &'a [u8])>>;
+
+/// Appends the JSON of a message.
+pub fn write(kind: &MessageDescriptor, input: &[u8], out: &mut Vec<u8>, budget: &Budget) -> Result<(), Fault> {
+    Writer { budget }.message(kind, input, out, 0)
+}
+
+struct Writer<'a> {
+    budget: &'a Budget,
+}
+
+impl Writer<'_> {
+    fn message(&self, kind: &MessageDescriptor, input: &[u8], out: &mut Vec<u8>, nesting: usize) -> Result<(), Fault> {
+        if nesting > MAX_NESTING {
+            return Err(Fault::new(format!("messages are nested more than {MAX_NESTING} deep")));
+        }
+        if let Some(numbers) = instant_of(kind) {
+            let micros = numbers.micros(0, input)?;
+            if numbers.is_duration {
+                let (sign, micros) = (if micros < 0 { "-" } else { "" }, micros.unsigned_abs());
+                let _ = write!(out, "\"{sign}{}.{:06}s\"", micros / 1_000_000, micros % 1_000_000);
+            } else {
+                texts::timestamp(micros, true, out);
+            }
+            return Ok(());
+        }
+        let found = self.occurrences(kind, input)?;
+        let mut set = kind.fields().filter_map(|field| Some((found.get(&field.number())?, field)));
+        match (kind.full_name(), is_json(kind)) {
+            ("google.protobuf.Value", _) => match set.next() {
+                Some((occurrences, field)) if field.name() != "null_value" => {
+                    self.field(&field, occurrences, out, nesting)?;
+                }
+                _ => out.extend_from_slice(b"null"),
+            },
+            (name, true) => match set.next() {
+                Some((occurrences, field)) => self.field(&field, occurrences, out, nesting)?,
+                None => out.extend_from_slice(if name.ends_with("Struct") { b"{}" } else { b"[]" }),
+            },
+            _ => {
+                let start = out.len();
+                for (occurrences, field) in set {
+                    out.push(if out.len() == start { b'{' } else { b',' });
+                    texts::string(field.name().as_bytes(), out);
+                    out.push(b':');
+                    let done = self.field(&field, occurrences, out, nesting);
+                    done.map_err(|fault| fault.within(&field.name().into()))?;
+                }
+                out.extend_from_slice(if out.len() == start { b"{}" } else { b"}" });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the fields of a message that have their type's encoding; of a oneof, the member that is set last.
+    fn occurrences<'b>(&self, kind: &MessageDescriptor, mut input: &'b [u8]) -> Result<Occurrences<'b>, Fault> {
+        let (mut found, mut count) = (Occurrences::new(), 0);
+        while !input.is_empty() {
+            let (number, wire) = tag(&mut input)?;
+            let start = input;
+            skip(number, wire, &mut input)?;
+            let bytes = start.get(..start.len() - input.len()).unwrap_or_default();
+            let Some(field) = kind.get_field(number) else { continue };
+            let own = wire_of(&field);
+            if own.wire() != wire && !(field.is_list() && own.is_packable() && wire == Wire::Prefixed) {
+                continue;
+            }
+            for other in field.containing_oneof().iter().flat_map(|oneof| oneof.fields()) {
+                if other.number() != number {
+                    found.remove(&other.number());
+                }
+            }
+            count += 1;
+            self.budget.check(BITS_OF_OCCURRENCE, count)?;
+            found.entry(number).or_default().push((wire, bytes));
+        }
+        Ok(found)
+    }
+
+    fn field(
+        &self,
+        field: &FieldDescriptor,
+        occurrences: &[(Wire, &[u8])],
+        out: &mut Vec<u8>,
+        nesting: usize,
+    ) -> Result<(), Fault> {
+        if let (true, Kind::Message(entry)) = (field.is_map(), field.kind()) {
+            return self.map(&entry, occurrences, out, nesting);
+        }
+        if !field.is_list() {
+            return self.value(field, occurrences, out, nesting);
+        }
+        let (packable, mut next) = (wire_of(field).is_packable(), b'[');
+        for occurrence in occurrences {
+            let (wire, mut items) = *occurrence;
+            if packable && wire == Wire::Prefixed {
+                items = prefixed(&mut items)?;
+            }
+            while !items.is_empty() {
+                out.push(std::mem::replace(&mut next, b','));
+                if packable {
+                    self.scalar(field, &mut items, out)?;
+                } else {
+                    self.value(field, &[(wire, std::mem::take(&mut items))], out, nesting)?;
+                }
+            }
+        }
+        out.extend_from_slice(if next == b'[' { b"[]" } else { b"]" });
+        Ok(())
+    }
+
+    /// Appends a map; of several entries with one key the last one counts.
+    fn map(
+        &self,
+        entry: &MessageDescriptor,
+        occurrences: &[(Wire, &[u8])],
+        out: &mut Vec<u8>,
+        nesting: usize,
+    ) -> Result<(), Fault> {
+        let (key_field, value_field) = (entry.map_entry_key_field(), entry.map_entry_value_field());
+        let (mut entries, mut size) = (BTreeMap::new(), 0);
+        for &(_, mut bytes) in occurrences {
+            let parts = self.occurrences(entry, prefixed(&mut bytes)?)?;
+            let part = |field: &FieldDescriptor, text: &mut Vec<u8>| match parts.get(&field.number()) {
+                Some(occurrences) => self.value(field, occurrences, text, nesting),
+                None => match field.kind() {
+                    Kind::Message(kind) => self.message(&kind, &[], text, nesting + 1),
+                    _ if wire_of(field).wire() == Wire::Prefixed => Ok(text.extend_from_slice(b"\"\"")),
+                    _ => self.scalar(field, &mut &[0u8; 8][..], text),
+                },
+            };
+            let (mut key, mut value) = (vec![], vec![]);
+            part(&key_field, &mut key)?;
+            part(&value_field, &mut value)?;
+            size += key.len() + value.len();
+            self.budget.check(8, size)?;
+            entries.insert(key, value);
+        }
+        let mut next = b'{';
+        for (key, value) in entries {
+            out.push(std::mem::replace(&mut next, b','));
+            if key.first() == Some(&b'"') {
+                out.extend_from_slice(&key);
+            } else {
+                texts::string(&key, out);
+            }
+            out.push(b':');
+            out.extend_from_slice(&value);
+        }
+        out.extend_from_slice(if next == b'{' { b"{}" } else { b"}" });
+        Ok(())
+    }
+
+    /// Appends the value of a field that is not repeated: the last one, or all pieces of a message together.
+    fn value(
+        &self,
+        field: &FieldDescriptor,
+        occurrences: &[(Wire, &[u8])],
+        out: &mut Vec<u8>,
+        nesting: usize,
+    ) -> Result<(), Fault> {
+        if let Kind::Message(kind) = field.kind() {
+            let mut pieces = vec![];
+            for &(wire, mut bytes) in occurrences {
+                if wire == Wire::Group {
+                    let mut end = vec![];
+                    put_tag(&mut end, field.number(), Wire::GroupEnd);
+                    pieces.push(bytes.get(..bytes.len().saturating_sub(end.len())).unwrap_or_default());
+                } else {
+                    pieces.push(prefixed(&mut bytes)?);
+                }
+            }
+            return match pieces.as_slice() {
+                [one] => self.message(&kind, one, out, nesting + 1),
+                several => self.message(&kind, &several.concat(), out, nesting + 1),
+            };
+        }
+        match occurrences.last() {
+            Some(&(_, mut bytes)) => self.scalar(field, &mut bytes, out),
+            None => Ok(()),
+        }
+    }
+
+    fn scalar(&self, field: &FieldDescriptor, input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+        self.budget.check(8, out.len())?;
+        let zigzag = |raw: u64| (raw >> 1) as i64 ^ -((raw & 1) as i64);
+        match field.kind() {
+            Kind::Int32 => texts::whole((varint(input)? as i32).into(), out),
+            Kind::Int64 => texts::whole(varint(input)? as i64, out),
+            Kind::Uint32 => texts::whole((varint(input)? as u32).into(), out),
+            Kind::Uint64 => unsigned(varint(input)?, out),
+            Kind::Sint32 => texts::whole(zigzag((varint(input)? as u32).into()), out),
+            Kind::Sint64 => texts::whole(zigzag(varint(input)?), out),
+            Kind::Fixed32 => texts::whole(u32::from_le_bytes(array(input)?).into(), out),
+            Kind::Fixed64 => unsigned(u64::from_le_bytes(array(input)?), out),
+            Kind::Sfixed32 => texts::whole(i32::from_le_bytes(array(input)?).into(), out),
+            Kind::Sfixed64 => texts::whole(i64::from_le_bytes(array(input)?), out),
+            Kind::Float => texts::single(f32::from_le_bytes(array(input)?), out),
+            Kind::Double => texts::double(f64::from_le_bytes(array(input)?), out),
+            Kind::Bool => out.extend_from_slice(if varint(input)? == 0 { b"false" } else { b"true" }),
+            Kind::String => {
+                let text = prefixed(input)?;
+                std::str::from_utf8(text).map_err(|_| "the string is not UTF-8")?;
+                texts::string(text, out);
+            }
+            Kind::Bytes => texts::base64(prefixed(input)?, out),
+            Kind::Enum(symbols) => {
+                let number = varint(input)? as i32;
+                match symbols.get_value(number) {
+                    Some(symbol) => texts::string(symbol.name().as_bytes(), out),
+                    None => texts::whole(number.into(), out),
+                }
+            }
+            // It has no single encoding.
+            Kind::Message(_) => {}
+        }
+        Ok(())
+    }
+}
+
+fn unsigned(value: u64, out: &mut Vec<u8>) {
+    let _ = write!(out, "{value}");
+}

@@ -1,0 +1,66 @@
+//! What decoded records may take in memory: each record up to a limit, and a batch until it is full.
+
+use super::fault::Fault;
+
+/// The limit of a record if none is given.
+pub const DEFAULT_LIMIT: usize = 64 << 20;
+/// The largest limit of a record, and of a batch: a batch that is not full has room for a record below 2^31 bytes and items,
+/// which is the limit of Arrow's offsets.
+pub const MOST: usize = (1 << 30) - 1;
+
+/// What is left of a record's limit. It counts each row of its columns in bits, and each text: what comes again counts again,
+/// and an item of a list is a byte at least, so that time is bounded too.
+#[derive(Debug)]
+pub struct Budget {
+    limit: u64,
+    left: u64,
+}
+
+impl Budget {
+    /// `bytes`: at most [`MOST`].
+    pub fn new(bytes: usize) -> Self {
+        let limit = 8 * bytes.min(MOST) as u64;
+        Self { limit, left: limit }
+    }
+
+    /// Takes this many bits.
+    #[inline(always)]
+    pub fn take(&mut self, bits: u64) -> Result<(), Fault> {
+        match self.left.checked_sub(bits) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(self.exceeded()),
+        }
+    }
+
+    #[inline(always)]
+    pub fn take_text(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.take((bytes as u64).saturating_mul(8))
+    }
+
+    /// Checks that there is room for so many items of so many bits, of which each is taken when it is there: a count that
+    /// nothing follows takes nothing.
+    pub fn check(&self, bits: u64, count: usize) -> Result<(), Fault> {
+        if bits.saturating_mul(count as u64) > self.left { Err(self.exceeded()) } else { Ok(()) }
+    }
+
+    /// Returns the bytes that are left.
+    pub fn left(&self) -> usize {
+        (self.left / 8) as usize
+    }
+
+    /// Returns the bits that were taken since it was new.
+    pub fn taken(&self) -> u64 {
+        self.limit - self.left
+    }
+
+    #[cold]
+    fn exceeded(&self) -> Fault {
+        Fault::new(format!(
+            "the record takes more than {} bytes decoded, the limit (max.decoded.bytes)",
+            self.limit / 8
+        ))
+    }
+}
