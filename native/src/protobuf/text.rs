@@ -148,7 +148,10 @@ impl Writer<'_> {
                 Some(occurrences) => self.value(field, occurrences, text, nesting),
                 None => match field.kind() {
                     Kind::Message(kind) => self.message(&kind, &[], text, nesting + 1),
-                    _ if wire_of(field).wire() == Wire::Prefixed => Ok(text.extend_from_slice(b"\"\"")),
+                    _ if wire_of(field).wire() == Wire::Prefixed => {
+                        text.extend_from_slice(b"\"\"");
+                        Ok(())
+                    }
                     _ => self.scalar(field, &mut &[0u8; 8][..], text),
                 },
             };

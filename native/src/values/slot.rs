@@ -130,6 +130,7 @@ impl Slot {
 
 /// Returns the fields that a struct of the type `wanted` names, or all: each with its position, its name, and the type that is
 /// wanted of it.
+#[allow(clippy::type_complexity)]
 pub fn chosen<T>(
     fields: impl Iterator<Item = (Arc<str>, T)>,
     wanted: Option<&DataType>,
