@@ -176,10 +176,6 @@ class Schemas:
                 made.aliases = (node.name,) if chance.random() < 0.8 else ()
         if chance.random() < 0.1 * rate and not node.name and node.kind in PROMOTIONS:
             made.kind, made.logical = chance.choice(PROMOTIONS[node.kind]), None
-        elif chance.random() < 0.1 * rate and node.kind in LOGICAL:
-            made.logical = None
-            if chance.random() < 0.5:
-                self._set_logical(made)
         if node.kind == "enum" and chance.random() < 0.3 * rate:
             made.symbols = tuple(chance.sample("ABCDEFG", chance.randint(1, 6)))
             made.default_symbol = chance.choice((None, *made.symbols))

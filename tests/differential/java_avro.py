@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import struct
 import subprocess
 from collections.abc import Mapping
@@ -25,6 +26,13 @@ JARS = Path(pyspark.__file__).parent / "jars"
 VALUES = 5
 RECURSION = 3
 EXACT = Context(prec=60)
+
+
+# Java's Avro reads the raw value as the reader's logical type.
+ANOTHER_MEANING = re.compile(
+    r"of the writer schema cannot be read as .*\(|\) of the writer schema cannot be read as"
+    r"|more digits (after|before) the point"
+)
 
 
 @dataclass(frozen=True)
@@ -220,6 +228,9 @@ def compare(one: Pair, answers: list[dict[str, Any]], rows: list[Any], bad: Mapp
             value = expected(one.node, answer["value"])
         except BadError:
             assert row in bad, place
+            tally.refused += 1
+            continue
+        if row in bad and ANOTHER_MEANING.search(bad[row]):
             tally.refused += 1
             continue
         assert row not in bad, place

@@ -1,11 +1,14 @@
-"""The kernel reads Avro values as Java's Avro does: random pairs of writer and reader schema, with random values."""
+"""The kernel reads Avro values as Java's Avro does: random pairs of writer and reader schema, with random values.
+
+Where a logical type changes, Java's Avro takes the reader's and the kernel converts or refuses: `test_native_meanings`.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
 
-from tests.differential.java_avro import RECURSION, Tally, compare, java, pair, plain
+from tests.differential.java_avro import ANOTHER_MEANING, RECURSION, Tally, compare, java, pair, plain
 from tests.support.native import kernel
 
 native = kernel()
@@ -18,6 +21,8 @@ def check(numbers: range) -> None:
         try:
             decoder.add_writer_schema(0, one.writer)
         except ValueError as error:
+            if ANOTHER_MEANING.search(str(error)):
+                continue
             assert all("error" in answer for answer in answers), f"{one}: {error}: {answers}"
             tally.failed += len(answers)
             continue

@@ -137,6 +137,7 @@ def test_what_a_late_commit_says_of_the_deleted_topic_skips_nothing(
     query = _query(kafka, name, group)
     with closing(MicroBatches(query)) as stream:
         first = stream.next(StreamOffset(), limited=True)
+        assert len(_values(query, stream, StreamOffset(), first)) == 1000
         produce(kafka.bootstrap_servers, name, 500)
         second = stream.next(first, limited=True)
         assert len(_values(query, stream, first, second)) == 500
