@@ -9,8 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -22,8 +21,7 @@ from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.spark_cluster import SparkCluster
 from tests.apps.process import App, Place, spark_app
-from tests.kept.restore import Kept, value
-from tests.support.records import CommittedReader, produce, written_rows
+from tests.support.records import CommittedReader, produce
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
@@ -333,60 +331,3 @@ def test_a_driver_that_is_restarted_elsewhere(
         ) as app:
             copy.check(output)
             app.stop()
-
-
-KEPT_SOURCE: Mapping[str, object] = {
-    "startingOffsets": "earliest",
-    "maxOffsetsPerTrigger": 10,
-    "group.members": 2,
-    "min.records.per.task": 1,
-}
-
-
-@pytest.mark.timeout(400)
-def test_an_exactly_once_query_that_was_upgraded_between_decision_and_commit(
-    workers: SparkCluster, cluster: EmbeddedKafka, tmp_path: Path
-) -> None:
-    kept = Kept(cluster, "3904155", "sink-decided", tmp_path)
-    kept.write(kept.sink, kept.planned(0, 1))
-    transactions = kept.reopen(2)
-    kept.commit_groups()
-    servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
-    group = {"kafka.group.id": kept.group, "commit": "sink"}
-    sink = {**servers, "topic": kept.sink, "transactional": "true", "transactional.id.prefix": kept.prefix}
-    source = {**servers, **KEPT_SOURCE, **group, "subscribe": kept.source}
-    with (
-        CommittedReader(cluster.bootstrap_servers, kept.sink, 2) as output,
-        spark_app(
-            "copying_app", tmp_path, workers.master, source, {**sink, "commit.group": kept.group}, conf=CONF
-        ) as app,
-    ):
-        output.wait_for(len(kept.rows), 180)
-        app.stop()
-        assert output.values == sorted(value(row).encode() for row in kept.rows)
-    ends = Counter(partition for partition, _ in kept.rows)
-    assert {partition: offset for partition, (offset, _) in kept.committed().items()} == ends
-    del transactions
-
-
-@pytest.mark.timeout(400)
-def test_a_query_into_files_that_was_upgraded(workers: SparkCluster, cluster: EmbeddedKafka, tmp_path: Path) -> None:
-    kept = Kept(cluster, "3904155", "group", tmp_path)
-    kept.commit_groups()
-    done = sorted(set(kept.planned(0, 1)))
-    options = {
-        "kafka.bootstrap.servers": cluster.bootstrap_servers,
-        **KEPT_SOURCE,
-        "kafka.group.id": kept.group,
-        "subscribe": kept.source,
-    }
-    with spark_app("streaming_app", tmp_path, workers.master, options, conf=CONF) as app:
-        rest = [row for row in kept.rows if row not in done]
-        wait_until(lambda: len(written_places(tmp_path / "out")) >= len(rest), "the rest of the records")
-        app.stop()
-    assert written_places(tmp_path / "out") == sorted(rest)
-
-
-def written_places(folder: Path) -> list[tuple[int, int]]:
-    """Partition and offset of the records that a query has written to files."""
-    return sorted((partition, offset) for partition, offset in written_rows(folder, "partition", "offset"))

@@ -1,1 +1,0 @@
-"""What queries of earlier versions left behind, kept as text; a folder for each commit that wrote it."""
