@@ -9,13 +9,12 @@ exceptions are in `MicroBatches.tasks`. An offset never contains a secret: check
      "topics": {"orders": "aVJo0ssOTxOMQ4bkUl_1Sw"},
      "partitions": {"orders": {"0": [100, 250, 0], "1": [90, 180, 1]}}}
 
-"split" is [minPartitions, maxRecordsPerPartition, min.records.per.task]; if one of the first two is set, a fourth
-element is the rule of the cuts. Where all copies of a partition emit rows (`redundant.emit=all`), a fourth element of a
-partition lists its readers: [[slot, replica], …]. Where the sink commits (`commit=sink`), "stream" is the stream's id;
-where the driver or tasks commit, "committer" is. Where the group was rewound, "rewinds" has the id of the last rewind
-by topic and partition. "stale" has the group's offsets that do not count, likewise, and "epochs" the leader epochs with
-which a truncated log is noticed. Earlier versions ignore "epochs", and notice it less often. Where values are decoded
-by a registry's schema, "schemas" has its id: {"value": 7}.
+"split" is [minPartitions, maxRecordsPerPartition, min.records.per.task]. Where all copies of a partition emit rows
+(`redundant.emit=all`), a fourth element of a partition lists its readers: [[slot, replica], …]. Where the sink commits
+(`commit=sink`), "stream" is the stream's id; where the driver or tasks commit, "committer" is. Where the group was
+rewound, "rewinds" has the id of the last rewind by topic and partition. "stale" has the group's offsets that do not
+count, likewise, and "epochs" the leader epochs with which a truncated log is noticed. Where values are decoded by a
+registry's schema, "schemas" has its id: {"value": 7}.
 
 A query that was started with Spark's own Kafka source has offsets in its form, which says how far each partition was
 read and nothing else: {"orders": {"0": 250, "1": 180}}. These are read too, so that the query can continue.
@@ -26,15 +25,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from assignors.model import TopicPartition
 from kafka_source.errors import NEW_OUTPUT, InvalidConfigurationError
 
 VERSION = 1
-
-CutRule = Literal[1, 2]
-"""How ranges are cut: 2 as in Spark's own Kafka source; 1 as in checkpoints that were written before there was a 2."""
 
 _V = TypeVar("_V")
 
@@ -141,7 +137,6 @@ class StreamOffset:
         epochs: The epoch of the leader whose log had everything before the partition's end (KIP-320); without
             partitions where it is not known.
         rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.strategies`.
-        cut_rule: How `min_partitions` and `max_records` cut ranges.
         of_spark: Whether this is an offset of Spark's own Kafka source. Its spans are empty: the start of the batch is
             in the offset before.
     """
@@ -155,7 +150,6 @@ class StreamOffset:
     task_records: int = 1
     topics: Mapping[str, str] = field(default_factory=dict)
     stream: str | None = None
-    cut_rule: CutRule = 2
     of_spark: bool = False
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
     by_sink: bool = False
@@ -198,15 +192,12 @@ class StreamOffset:
         partitions: dict[str, dict[str, list[Any]]] = {}
         for tp, span in sorted(self.partitions.items()):
             partitions.setdefault(tp.topic, {})[str(tp.partition)] = span.to_json()
-        split: list[int | None] = [self.min_partitions, self.max_records, self.task_records]
-        if self._cuts and self.cut_rule != 1:
-            split.append(self.cut_rule)
         return {
             "version": VERSION,
             "cluster": self.cluster,
             "generation": self.generation,
             "slots": self.slots,
-            "split": split,
+            "split": [self.min_partitions, self.max_records, self.task_records],
             "topics": dict(sorted(self.topics.items())),
             "partitions": partitions,
             **({} if self.stream is None else {"stream" if self.by_sink else "committer": self.stream}),
@@ -215,10 +206,6 @@ class StreamOffset:
             **({"schemas": dict(self.schemas)} if self.schemas else {}),
             **({"epochs": _by_topic(self.epochs)} if self.epochs else {}),
         }
-
-    @property
-    def _cuts(self) -> bool:
-        return self.min_partitions is not None or self.max_records is not None
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> StreamOffset:
@@ -250,8 +237,7 @@ class StreamOffset:
                 f"the checkpoint's offset has version {version}, this kafkagroup reads up to {VERSION}; upgrade it"
             )
         try:
-            minimum, maximum, *more = value["split"]
-            cuts = minimum is not None or maximum is not None
+            min_partitions, max_records, task_records = value["split"]
             return StreamOffset(
                 {
                     TopicPartition(topic, int(partition)): Span.from_json(span)
@@ -261,14 +247,11 @@ class StreamOffset:
                 value["cluster"],
                 value["generation"],
                 value["slots"],
-                minimum,
-                maximum,
-                # Early versions of kafkagroup wrote neither this nor the rule of the cuts.
-                more[0] if more else 1,
-                # Early versions of kafkagroup wrote no topic ids.
-                dict(value.get("topics", {})),
+                min_partitions,
+                max_records,
+                task_records,
+                dict(value["topics"]),
                 value.get("stream", value.get("committer")),
-                more[1] if len(more) > 1 else (1 if cuts else 2),
                 rewinds={tp: str(rewind_id) for tp, rewind_id in _by_partition(value.get("rewinds", {})).items()},
                 by_sink="stream" in value,
                 stale={tp: int(offset) for tp, offset in _by_partition(value.get("stale", {})).items()},

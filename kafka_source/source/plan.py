@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from assignors.model import TopicPartition
-from kafka_source.model.stream_offset import Copies, CutRule, Range, Span, StreamOffset
+from kafka_source.model.stream_offset import Copies, Range, Span, StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.quota import batch_sizing
 from kafka_source.quota.server import StreamQuota
@@ -260,9 +260,7 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
                 )
     if end.slots == 0:
         ranges = [r for slot in sorted(by_slot) for r in by_slot[slot]]
-        return [
-            PlannedInput(-1, (piece,)) for piece in split(ranges, end.min_partitions, end.max_records, end.cut_rule)
-        ]
+        return [PlannedInput(-1, (piece,)) for piece in split(ranges, end.min_partitions, end.max_records)]
     inputs: list[PlannedInput] = []
     total = sum(r.size for ranges in by_slot.values() for r in ranges)
     for slot in sorted(by_slot):
@@ -273,7 +271,7 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
         pieces = None
         if end.min_partitions is not None:
             pieces = max(1, round(sum(r.size for r in ranges) / total * end.min_partitions))
-        inputs += [PlannedInput(slot, (piece,)) for piece in split(ranges, pieces, end.max_records, end.cut_rule)]
+        inputs += [PlannedInput(slot, (piece,)) for piece in split(ranges, pieces, end.max_records)]
     return inputs
 
 
@@ -281,26 +279,19 @@ def _rewound(tp: TopicPartition, start: StreamOffset, end: StreamOffset) -> bool
     return end.rewinds.get(tp) not in (None, start.rewinds.get(tp))
 
 
-def split(
-    ranges: Sequence[Range], min_partitions: int | None, max_records: int | None, rule: CutRule = 2
-) -> list[Range]:
+def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
     """Cut large ranges into pieces (Spark's KafkaOffsetRangeCalculator), and drop empty ranges.
 
     Args:
         ranges: The ranges, in the order in which the pieces shall come.
         min_partitions: Cut until there are about this many pieces; None: do not cut for a number of pieces.
         max_records: The maximum size of a piece, in offsets; None: no maximum.
-        rule: How to cut.
     """
-    cut = _cut if rule == 2 else _cut_before_rule_2
     pieces = [r for r in ranges if r.size > 0]
     if max_records is not None:
-        pieces = [piece for r in pieces for piece in cut(r, -(-r.size // max_records))]
+        pieces = [piece for r in pieces for piece in _cut(r, -(-r.size // max_records))]
     if min_partitions is not None and len(pieces) < min_partitions:
-        if rule == 2:
-            return _split_in_proportion(pieces, min_partitions)
-        total = sum(r.size for r in pieces)
-        pieces = [piece for r in pieces for piece in cut(r, max(1, round(r.size / total * min_partitions)))]
+        return _split_in_proportion(pieces, min_partitions)
     return pieces
 
 
@@ -329,15 +320,6 @@ def _cut(whole: Range, count: int) -> list[Range]:
     bounds = [whole.start]
     for left in range(min(count, whole.size), 0, -1):
         bounds.append(bounds[-1] + (whole.end - bounds[-1]) // left)
-    return _between(whole, bounds)
-
-
-def _cut_before_rule_2(whole: Range, count: int) -> list[Range]:
-    count = min(count, whole.size)
-    return _between(whole, [whole.start + whole.size * i // count for i in range(count + 1)])
-
-
-def _between(whole: Range, bounds: Sequence[int]) -> list[Range]:
     return [whole._replace(start=low, end=high) for low, high in itertools.pairwise(bounds) if low < high]
 
 

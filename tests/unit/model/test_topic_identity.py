@@ -42,12 +42,6 @@ def test_ids_are_kept_in_the_checkpoint():
     assert dict(offset.topics) == {"t": "a", "u": "b"}
 
 
-def test_an_offset_of_the_time_before_ids_can_be_read():
-    early = OLD.to_json()
-    del early["topics"]
-    assert StreamOffset.from_json(early) == OLD
-
-
 def test_what_is_left_out_was_never_read():
     offset = of(OLD, {"t": "a", "u": "b"}).without({"t"})
     assert list(offset.partitions) == [TopicPartition("u", 0)]

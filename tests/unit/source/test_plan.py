@@ -111,25 +111,13 @@ def test_small_inputs_share_tasks_and_large_ones_stay_alone(end, least):
     assert bundles(inputs, 1) == [[one] for one in inputs]
 
 
-def test_a_checkpoint_of_before_tasks_were_shared_means_one_task_for_each_slot():
-    old = {**StreamOffset().to_json(), "split": [2, None]}
-    assert StreamOffset.from_json(old) == StreamOffset(min_partitions=2, cut_rule=1)
-
-
-@pytest.mark.parametrize("rule", (1, 2))
-def test_no_more_pieces_are_made_than_there_are_offsets(rule):
-    pieces = split([Range("t", 0, 5, 7), Range("t", 1, 0, 1)], 2**31 - 1, None, rule)
+def test_no_more_pieces_are_made_than_there_are_offsets():
+    pieces = split([Range("t", 0, 5, 7), Range("t", 1, 0, 1)], 2**31 - 1, None)
     assert [(r.partition, r.start, r.end) for r in pieces] == [(0, 5, 6), (0, 6, 7), (1, 0, 1)]
 
 
-def test_a_batch_that_was_planned_before_sparks_cuts_keeps_its_own():
-    whole = [Range("t", 0, 0, 7)]
-    assert [r.end for r in split(whole, 5, None, 1)] == [1, 2, 4, 5, 7]
-    assert [r.end for r in split(whole, 5, None, 2)] == [1, 2, 3, 5, 7]
-    end = StreamOffset({TopicPartition("t", 0): Span(0, 7, -1)}, min_partitions=5)
-    assert end.to_json()["split"] == [5, None, 1, 2]
-    before = {**end.to_json(), "split": [5, None, 1]}
-    assert [ranges[0].end for _, ranges in plan(StreamOffset.from_json(before))] == [1, 2, 4, 5, 7]
+def test_the_larger_pieces_of_a_range_come_last():
+    assert [r.end for r in split([Range("t", 0, 0, 7)], 5, None)] == [1, 2, 3, 5, 7]
 
 
 def test_an_offset_of_sparks_own_source_says_how_far_each_partition_was_read():
