@@ -138,7 +138,6 @@ MISTAKES = (
     Mistake(NAMES, {"kafka.isolation.levle": "read_committed"}),
     Mistake(NAMES, {"startingOffset": "earliest"}, connect=True),
     Mistake(NAMES, {"fail.on.data.loss": "false"}),
-    Mistake(NAMES, {"batchRows": "1000"}),
     Mistake(NAMES, {"kafka.auto.offset.reset": "earliest"}),
     Mistake(NAMES, {"kafka.enable.auto.commit": "true"}),
     Mistake(NAMES, {"kafka.value.deserializer": "org.example.AvroDeserializer"}),

@@ -303,7 +303,6 @@ class ReadOptions(ValueOptions):
         "micro-batch: its next start continues at the group's offsets.",
         default="rejoin",
         where=Where.STREAM,
-        formerly="group.lost",
     )
     group_on_older_checkpoint: GroupOnOlderCheckpoint = option(
         "group.on.older.checkpoint",
@@ -383,7 +382,6 @@ class ReadOptions(ValueOptions):
         "Maximum number of rows in an Arrow record batch. Lower it if rows are large and executors run out of memory.",
         default=65_536,
         units="rows",
-        formerly="batchRows",
     )
     batch_bytes: int = option(
         "batch.bytes",
@@ -393,7 +391,6 @@ class ReadOptions(ValueOptions):
         "is slower.",
         default=2 * MIB,
         units="bytes",
-        formerly="batchBytes",
     )
     max_unpacked_bytes: int = option(
         "max.unpacked.bytes",
@@ -402,7 +399,6 @@ class ReadOptions(ValueOptions):
         "executors from batches that decompress to many times their size.",
         default=256 * MIB,
         units="bytes",
-        formerly="maxUnpackedBytes",
     )
     max_decoded_bytes: int = option(
         "max.decoded.bytes",
@@ -456,7 +452,6 @@ class ReadOptions(ValueOptions):
         default_text="1000; 1 with minPartitions or maxRecordsPerPartition",
         where=Where.STREAM,
         units="records",
-        formerly="minRecordsPerTask",
     )
     max_offsets_per_trigger: int | None = option(
         "maxOffsetsPerTrigger",
@@ -575,7 +570,6 @@ class SinkOptions(ValueOptions):
         "`replay` only if each task gets the same rows in a replay; the sink compares row counts.",
         default_text="stop",
         where=Where.SINK,
-        formerly="transactional.lost",
     )
     commit_group: str | None = option(
         "commit.group",

@@ -75,7 +75,6 @@ class Option:
         not_in_streams: Spark's words of the error if a stream has the option; empty: where it has no effect, it is
             ignored with a warning.
         units: Of the value, if any.
-        formerly: A name that it had before; refused with an error that names the new one.
     """
 
     name: str
@@ -86,7 +85,6 @@ class Option:
     where: Where
     not_in_streams: str
     units: str
-    formerly: str
 
 
 @overload
@@ -100,7 +98,6 @@ def option(
     where: Where = ...,
     not_in_streams: str = ...,
     units: str = ...,
-    formerly: str = ...,
 ) -> _T: ...
 @overload
 def option(
@@ -112,7 +109,6 @@ def option(
     where: Where = ...,
     not_in_streams: str = ...,
     units: str = ...,
-    formerly: str = ...,
 ) -> _T | None: ...
 def option(
     name: str,
@@ -124,13 +120,12 @@ def option(
     where: Where = Where.READ,
     not_in_streams: str = "",
     units: str = "",
-    formerly: str = "",
 ) -> object:
     """Declare a field of a dataclass as an option; the arguments are those of `Option`.
 
     The return type ties the field to its kind. Without a `default` the field is None where the option is not given.
     """
-    declared = Option(name, kind, doc, default, default_text, where, not_in_streams, units, formerly)
+    declared = Option(name, kind, doc, default, default_text, where, not_in_streams, units)
     return field(default=default, metadata={_METADATA: declared})
 
 

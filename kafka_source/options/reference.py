@@ -23,11 +23,7 @@ def as_markdown() -> str:
         options = [one for one in declared_in(declared).values() if one not in shown]
         shown += options
         lines += [f"## {heading}", "", *_table(options), ""]
-    former = [one for one in declared_in(ReadOptions).values() if one.formerly]
-    former += [one for one in declared_in(SinkOptions).values() if one.formerly]
-    lines += ["## Names that changed", "", "An old name is an error that names the new one.", ""]
-    lines += [f"- `{one.formerly}` is now `{one.name}`." for one in former]
-    lines += ["", "## Settings of Kafka that are refused", ""]
+    lines += ["## Settings of Kafka that are refused", ""]
     lines += [
         "They would break what the connector promises. [Settings of Kafka](kafka-settings.md) has all others.",
         "",

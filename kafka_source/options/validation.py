@@ -84,7 +84,6 @@ _DECISIVE = frozenset(
 _MEANT = "If you mean it, set the option strict to false: it is then ignored, with a warning."
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
-_BY_FORMER_NAME = {option.formerly.lower(): option for option in OPTIONS if option.formerly}
 
 # Where one of these is given, Spark does not look at the option at all.
 _OUTRANKED_BY = {
@@ -221,9 +220,6 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
         if refused is not None and refused.where & where:
             problem = f"Remove the option {name}: {refused.instead}"
             raise OptionError(name, text, problem=problem, spark=refused.spark)
-        if key in _BY_FORMER_NAME:
-            problem = f"Option {name} has a new name: use {_BY_FORMER_NAME[key].name}"
-            raise OptionError(name, text, problem=problem)
         if key == MOVED_FROM:
             # The Kafka clients compare the cluster id whenever they connect.
             settings[key] = text

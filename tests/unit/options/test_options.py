@@ -538,26 +538,6 @@ def test_no_value_shows_in_the_repr_and_options_travel_to_tasks():
     assert pickle.loads(pickle.dumps(parsed)) == parsed
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "text"),
-    [
-        ("batchRows", "batch.rows", "10"),
-        ("batchBytes", "batch.bytes", "10"),
-        ("maxUnpackedBytes", "max.unpacked.bytes", "10"),
-        ("minRecordsPerTask", "min.records.per.task", "10"),
-        ("group.lost", "group.on.lost", "stop"),
-        ("transactional.lost", "transactional.on.lost", "replay"),
-    ],
-)
-def test_an_old_name_is_refused_with_the_new_one(old, new, text):
-    for name in (old, old.upper()):
-        for where in (Where.BATCH, Where.STREAM):
-            with pytest.raises(OptionError, match=rf"Option {re.escape(name)} has a new name: use {re.escape(new)}\.$"):
-                check_read({**BASE, name: text}, where)
-        with pytest.raises(OptionError, match=rf"Option {re.escape(name)} has a new name: use {re.escape(new)}\.$"):
-            check_sink({**SERVERS, name: text})
-
-
 def test_a_read_option_is_ignored_in_a_sink_with_a_warning():
     checked = check_sink({**SERVERS, "batch.rows": "10", "endingOffsets": "latest", "includeHeaders": "perhaps"})
     assert checked.warnings == tuple(
@@ -574,7 +554,7 @@ def test_the_columns_are_known_before_anything_else_is_checked():
 
 
 def test_every_option_is_declared_once_and_says_what_it_does():
-    names = [name.lower() for option in OPTIONS for name in (option.name, option.formerly) if name]
+    names = [option.name.lower() for option in OPTIONS]
     assert len(names) == len(set(names))
     for option in OPTIONS:
         assert option.doc.endswith(".") and option.kind.takes
