@@ -180,7 +180,7 @@ def _explained(group: Group, why: str, named: Collection[MemberDescription]) -> 
     return (
         f"Group {group.group} cannot be rewound while it runs: {why}: {names}. Only streams of kafkagroup in the "
         "classic protocol can, except those with redundant.emit=all; members of the consumer protocol, consumers of "
-        "other clients, batch reads and older versions of kafkagroup cannot. Stop these members "
+        "other clients and batch reads cannot. Stop these members "
         f"({len(named)} of {len(group.members)}) and rewind again; or stop all members, rewind the stopped group "
         "(Groups.rewind, `kafkagroup rewind`), and start them: queries follow it from their checkpoints. Nothing was "
         "changed."

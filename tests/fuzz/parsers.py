@@ -255,6 +255,6 @@ PARSERS: Mapping[str, Parser] = {
     "group": Parser(_group, AssignmentError, [bytes([len(a), len(b), 5]) + a + b + a for a in _PARTS for b in _PARTS]),
     "user_data": Parser(_user_data, WireFormatError, _PARTS),
     "decision": Parser(
-        _decision, InvalidConfigurationError, [b'["q",2,[["0-0",15,2,5],["1-0",14,2,5]],{"out":[[0,1],[4,9]]}]']
+        _decision, InvalidConfigurationError, [b'["q",2,[["0-0",15,2,5,1],["1-0",14,2,5,2]],{"out":[[0,1],[4,9]]}]']
     ),
 }

@@ -47,8 +47,7 @@ _MAX_PARTS_DIGITS = 4
 _MAX_HOMES = 3
 # A marker takes milliseconds, and longer while a coordinator moves.
 _MARKER_SECONDS = 5.0
-# KIP-890's protocols. A decision's EndTxn is repeated in the protocol of its transaction, whoever repeats it. The first
-# one has no number in the text: releases that know no other one read such decisions, and refuse the others.
+# KIP-890's protocols. A decision's EndTxn is repeated in the protocol of its transaction, whoever repeats it.
 _FIRST, _SECOND = 1, 2
 
 
@@ -234,7 +233,7 @@ class Ledger:
     def _text(self, decision: Decision) -> str:
         cut = len(self._prefix) + 1
         transactions = [
-            (t.transactional_id[cut:], t.producer_id, t.epoch, t.records, *([_SECOND] if t.second_protocol else []))
+            (t.transactional_id[cut:], t.producer_id, t.epoch, t.records, _SECOND if t.second_protocol else _FIRST)
             for t in decision.transactions
         ]
         content = (decision.query, decision.batch, transactions, _to_ranges(decision.partitions))
@@ -272,9 +271,7 @@ def read_decision(prefix: str, number: int, homes: tuple[TopicPartition, ...], t
         raise _no_decision(prefix, number) from None
 
 
-def _transaction(
-    transactional_id: str, producer_id: int, epoch: int, records: int = 0, protocol: int = _FIRST
-) -> OpenTransaction:
+def _transaction(transactional_id: str, producer_id: int, epoch: int, records: int, protocol: int) -> OpenTransaction:
     if protocol not in (_FIRST, _SECOND):
         raise ValueError("a protocol of transactions that this release does not have")
     return OpenTransaction(transactional_id, producer_id, epoch, records, second_protocol=protocol == _SECOND)

@@ -281,7 +281,7 @@ def test_the_offset_that_counts_brings_its_epoch(own, group, own_epoch, group_ep
 
 
 def test_an_offset_without_an_epoch_is_taken_as_it_is_and_has_the_epoch_of_now_from_then_on():
-    """A checkpoint of an earlier version, or an offset that another client has committed."""
+    """For example an offset that another client has committed."""
     start = Start({}, 200, commit="batch", epoch=4)
     assert (start.position(at(150)), start.log.asked) == (150, [])
     assert start.positions.end_epochs({TP: 150}, {TP: 150}, {TP: 4}) == {TP: 4}

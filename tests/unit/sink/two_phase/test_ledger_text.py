@@ -21,7 +21,7 @@ def read(text: str) -> Decision:
 
 
 def test_a_decision_is_read() -> None:
-    found = read('["q",2,[["0-0",15,2,5]],{"out":[[0,1]]}]')
+    found = read('["q",2,[["0-0",15,2,5,1]],{"out":[[0,1]]}]')
     assert found.transactions == (OpenTransaction("prefix-0-0", 15, 2),)
     assert not found.transactions[0].second_protocol
     assert found.partitions == (TopicPartition("out", 0), TopicPartition("out", 1))
@@ -35,8 +35,7 @@ def test_the_protocol_of_each_transaction_is_kept() -> None:
     decision = Decision(3, "q", 2, (LEDGER,), transactions, (LEDGER,))
     (entry,) = Ledger(mock.Mock(spec=KafkaClient), "prefix").entries(decision)
     text = entry.offsets[LEDGER].metadata
-    # A release that knows one protocol reads the first transaction, and refuses a decision with the other one.
-    assert text == '1 ["q",2,[["0-0",15,0,5],["1-0",15,1,5,2]],{"out":[[0,0]]}]'
+    assert text == '1 ["q",2,[["0-0",15,0,5,1],["1-0",15,1,5,2]],{"out":[[0,0]]}]'
     assert [one.second_protocol for one in read(text[2:]).transactions] == [False, True]
 
 
@@ -50,7 +49,8 @@ def test_the_protocol_of_each_transaction_is_kept() -> None:
         "[1,2]",
         "[" * 30_000,
         '["q",2,[[]],{}]',
-        '["q",2,[["0-0","many",2]],{}]',
+        '["q",2,[["0-0",15,2,5]],{"out":[[0,1]]}]',
+        '["q",2,[["0-0","many",2,5,1]],{}]',
         '["q",2,[["0-0",1,2,3,4,5]],{}]',
         '["q",2,[],[]]',
         '["q",2,[],{"out":[[0]]}]',
