@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from kafka_source.client_config import DEFAULT_CLIENT_ID, Settings, librdkafka_config
 from kafka_source.client_config.java_settings import Role
 from kafka_source.client_config.tls import check_versions
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, KafkaGroupError, from_confluent
 from kafka_source.produce.delivery_errors import delivery_error
 from kafka_source.produce.records import Records
@@ -156,10 +157,16 @@ class LibrdkafkaDelivery:
     ) -> None:
         while isinstance(error, BufferError):
             self._serve(_POLL_SECONDS)
+            empty = not len(self._producer)
             try:
                 self._producer.produce(topic, value, key, partition, **headers)
                 return
-            except (BufferError, KafkaException) as next_error:
+            except BufferError as full:
+                if empty:
+                    reason = "it is larger than the producer's queue, which kafka.buffer.memory limits"
+                    raise delivery_error(ErrorCode.MESSAGE_TOO_LARGE, topic, partition, reason) from None
+                error = full
+            except KafkaException as next_error:
                 error = next_error
         if isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError):
             raise self._error(error.args[0], topic, partition) from error
@@ -260,6 +267,9 @@ def producer_config(settings: Settings) -> dict[str, Any]:
         OptionError: A setting is unknown or not allowed, or its value is wrong.
     """
     given = librdkafka_config(settings, Role.PRODUCER)
+    if given.get("delivery.timeout.ms") == "0":
+        # librdkafka takes 0 for no limit.
+        given["delivery.timeout.ms"] = "1"
     given = {_ALIASES.get(name, name): value for name, value in given.items()}
     config: dict[str, Any] = {**_DEFAULTS, **given}
     config.setdefault("enable.idempotence", is_idempotent(settings))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql.types import StringType, StructType
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import OptionError
-from kafka_source.produce.librdkafka import producer_config, transactional_config
+from kafka_source.errors import InvalidConfigurationError, OptionError
+from kafka_source.produce.librdkafka import at_least_once, producer_config, transactional_config
+from kafka_source.produce.records import Records
 from kafka_source.sink.writer import batch_writer, stream_writer
 
 
@@ -19,6 +21,8 @@ def test_java_defaults_where_librdkafka_has_others() -> None:
     assert config["message.max.bytes"] == "1048576"
     assert config["enable.idempotence"] is True
     assert producer_config(Settings({"delivery.timeout.ms": "5000"}))["message.timeout.ms"] == "5000"
+    # librdkafka would try for ever.
+    assert producer_config(Settings({"delivery.timeout.ms": "0"}))["message.timeout.ms"] == "1"
     assert producer_config(Settings({"max.request.size": "5000"}))["message.max.bytes"] == "5000"
 
 
@@ -31,6 +35,15 @@ def test_a_record_is_taken_that_javas_producer_takes() -> None:
     producer = Producer({**producer_config(Settings({"bootstrap.servers": "127.0.0.1:1"})), "log_level": 0})
     producer.produce("t", b"x" * 1_048_000)
     producer.purge()
+
+
+def test_a_record_that_the_queue_never_holds_ends_the_write() -> None:
+    delivery = at_least_once(
+        Settings({"bootstrap.servers": "127.0.0.1:1", "buffer.memory": "1048576", "max.request.size": "8000000"})
+    )
+    with pytest.raises(InvalidConfigurationError, match=r"kafka\.buffer\.memory"):
+        delivery.send(Records(pa.array([b"x" * 2_000_000]), keys=None, topics="t"))
+    delivery.drop()
 
 
 @pytest.mark.parametrize(
