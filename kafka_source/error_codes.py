@@ -299,6 +299,11 @@ ADVICE: dict[int, str] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: (
         "For a sink, give this user WRITE on its topic; with brokers before 2.8, IDEMPOTENT_WRITE on the cluster too"
     ),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: (
+        "If this lasts, the brokers cannot create __consumer_offsets (for a group) or __transaction_state (for a "
+        "transactional id), or the topic has no leader: check offsets.topic.replication.factor and "
+        "transaction.state.log.replication.factor, which must not exceed the number of brokers"
+    ),
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: (
         "Lower kafka.transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms"
     ),

@@ -561,7 +561,7 @@ class SlotSession:
 
     async def _renew(self, error: FencedError, deadline: Deadline) -> None:
         """Wait until the slot has joined again, and act with its new credentials; else raise the error."""
-        if self._renewal is None:
+        if self._renewal is None or deadline.over:
             raise error
         self._owners = await self._renewal.wait(self._client, error, self._refused, deadline)
         self._refused |= {(owner.generation, owner.member_id) for owner in self._owners.values()}

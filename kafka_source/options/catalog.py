@@ -289,9 +289,10 @@ class ReadOptions(ValueOptions):
         "commit.transactional",
         kinds.BOOLEAN,
         "Commit offsets in a transaction, so that a fenced driver or task cannot commit. By default a query whose user "
-        "has no rights on transactional ids warns once and commits as a Java consumer does. With `true` it stops "
-        "instead; `false` never uses transactions.",
-        default_text="true, and false without these rights",
+        "has no rights on transactional ids, or whose cluster names no transaction coordinator for 30 seconds, warns "
+        "once and commits as a Java consumer does. With `true` it stops instead (without a coordinator after "
+        "`coordinator.timeout.ms`); `false` never uses transactions.",
+        default_text="true, and false where that is impossible",
     )
     group_on_lost: GroupOnLost = option(
         "group.on.lost",

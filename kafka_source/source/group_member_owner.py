@@ -16,7 +16,6 @@ from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AbortableError,
-    AuthenticationError,
     FencedError,
     InvalidConfigurationError,
     KafkaGroupError,
@@ -45,6 +44,7 @@ from kafka_source.source.positions import Positions
 from kafka_source.transactions.offset_committer import (
     TransactionalCommitter,
     commits_plainly_after,
+    coordinator_seconds,
     transactional_id_of,
 )
 
@@ -96,6 +96,7 @@ class GroupMemberOwner(CommittingOwner):
         # the group back. A program without Spark commits in one request.
         self._transactional = keeps and not program_commits and options.commit_transactional is not False
         self._commit_transactional = options.commit_transactional
+        self._coordinator_seconds = coordinator_seconds(options)
         self._committer: TransactionalCommitter | None = None
         # Tasks of a batch commit with this id, by which their keeper knows them, also if they are not to be renewed.
         # In the consumer protocol epochs rise in the middle of a batch, so its sink needs them in any case.
@@ -222,7 +223,9 @@ class GroupMemberOwner(CommittingOwner):
             commits = [tp for tp in (*self._owned.slots, *assignment.held) if self._commits_of(tp)]
             self._close_committer()
             self._committer = (
-                TransactionalCommitter(self._settings, self._transactional_id(commits))
+                TransactionalCommitter(
+                    self._settings, self._transactional_id(commits), coordinator_seconds=self._coordinator_seconds
+                )
                 if self._transactional and commits
                 else None
             )
@@ -365,7 +368,7 @@ class GroupMemberOwner(CommittingOwner):
                     parts if slots[0].per_member_epoch else [(slots[0], offsets)], has_looked=has_looked
                 )
                 return
-            except AuthenticationError as error:
+            except InvalidConfigurationError as error:
                 if not commits_plainly_after(error, self._group.group, self._commit_transactional):
                     raise
             self._close_committer()

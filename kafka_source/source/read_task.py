@@ -25,8 +25,8 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.engine_selection import engine_of_tasks
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
-    AuthenticationError,
     FencedError,
+    InvalidConfigurationError,
     KafkaGroupError,
     RetriableError,
 )
@@ -55,7 +55,9 @@ from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
 from kafka_source.transactions.offset_committer import (
     TransactionalCommitter,
     commits_plainly_after,
+    coordinator_seconds,
     transactional_id_of,
+    was_without_transactions,
 )
 
 if TYPE_CHECKING:
@@ -544,18 +546,24 @@ def _committer(session: SlotSession, query: Query, task: ReadTask) -> _Commit:
             check_one_topic(ends)
         session.commit(ends, patience, has_looked=has_looked)
 
-    if transactional is False:
+    if transactional is False or (transactional is None and was_without_transactions(session.credentials.group)):
         return commit_plainly
     # The same for all attempts, and for all batches of a generation, so that a later one fences what is left of an
     # earlier one. In a replay the slot may own other partitions than those that it reads.
     owned = session.credentials.partitions or [r.topic_partition for r in task.ranges]
     name = transactional_id_of(session.credentials.group, owned)
-    committer = TransactionalCommitter(query.settings, name, timeout=patience, attempt=fetch_by_ids)
+    committer = TransactionalCommitter(
+        query.settings,
+        name,
+        timeout=patience,
+        coordinator_seconds=coordinator_seconds(query.options),
+        attempt=fetch_by_ids,
+    )
 
     def commit(ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None:
         try:
             session.commit_by(partial(committer.commit_as, has_looked=has_looked), ends, patience)
-        except AuthenticationError as error:
+        except InvalidConfigurationError as error:
             if not commits_plainly_after(error, session.credentials.group, transactional):
                 raise
             commit_plainly(ends, has_looked=has_looked)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -23,16 +24,17 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AbortableError,
     ApplicationRecoverableError,
-    AuthenticationError,
     FencedError,
+    InvalidConfigurationError,
     RetriableError,
     UnknownOutcomeError,
     UnknownTopicError,
 )
-from kafka_source.kafka_client import Deadline, KafkaClient, cached_client, topic_ids_to_commit
+from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, cached_client, topic_ids_to_commit
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import format_partitions
+from kafka_source.options import ReadOptions
 from kafka_source.runtime.logs import once
 from kafka_source.runtime.retry import retry_async
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in, commits_by_id
@@ -50,6 +52,17 @@ FetchByIds = Callable[
 # transaction. Our own tries end before that: the abort takes the epoch, which would look like a later attempt's work.
 _TRANSACTION_TIMEOUT_MS = 10_000
 _TRY_SECONDS = 8.0
+# Errors of a cluster that has no transactions for this user; see `TransactionalCommitter.commit_as`.
+_NO_TRANSACTIONS = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
+_COORDINATOR_SECONDS = 30.0
+# The tasks of a process find that out once in so many seconds.
+_PLAIN_SECONDS = 300.0
+_plain_until: dict[str, float] = {}
 
 
 def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str:
@@ -73,8 +86,8 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
     return f"{group}-{first.topic}-{first.partition}-{digest}"
 
 
-def commits_plainly_after(error: AuthenticationError, group: str, transactional: bool | None) -> bool:
-    """Return whether to commit without a transaction from now on, because the user may not use transactional ids.
+def commits_plainly_after(error: InvalidConfigurationError, group: str, transactional: bool | None) -> bool:
+    """Return whether to commit without transactions from now on, because the cluster has none for this user.
 
     A warning says so, once in a process. The group coordinator still checks the member and its generation, as it does
     for every consumer. What is lost is the check between two attempts of a task, which commit the same offsets.
@@ -82,20 +95,31 @@ def commits_plainly_after(error: AuthenticationError, group: str, transactional:
     Args:
         error: What came of a commit in a transaction.
         group: `group.id`.
-        transactional: The option `commit.transactional`; None if it is not set. Who set it to true gets the error.
+        transactional: The option `commit.transactional`; None if it is not set. If it is true, the error ends the
+            query.
     """
-    if transactional is not None or error.code != ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+    if transactional is not None or error.code not in _NO_TRANSACTIONS:
         return False
+    _plain_until[group] = time.monotonic() + _PLAIN_SECONDS
     if once(("commits without transactions", group)):
         log.warning(
-            "group=%s: offsets are committed without transactions, because this user has no right to transactional "
-            "ids. To commit in transactions, give it WRITE and DESCRIBE (kafka-acls.sh --add --allow-principal "
-            "User:NAME --operation Write --operation Describe --transactional-id %s --resource-pattern-type "
-            "prefixed); to leave out this warning, set commit.transactional to false.",
+            "group=%s: offsets are committed without transactions. %s To leave out this warning, set "
+            "commit.transactional to false.",
             group,
-            group,
+            error,
         )
     return True
+
+
+def coordinator_seconds(options: ReadOptions) -> float:
+    """Return how long a query waits for a transaction coordinator, without which it may commit by default."""
+    patience = options.coordinator_timeout_ms / 1000
+    return patience if options.commit_transactional else min(_COORDINATOR_SECONDS, patience)
+
+
+def was_without_transactions(group: str) -> bool:
+    """Return whether `commits_plainly_after` has been true of a group in this process in the last minutes."""
+    return time.monotonic() < _plain_until.get(group, 0.0)
 
 
 class TransactionalCommitter:
@@ -109,6 +133,7 @@ class TransactionalCommitter:
         transactional_id: The id to take, from now on. Brokers keep each id for 7 days, so use a bounded number of them;
             see `transactional_id_of`.
         timeout: Seconds for one commit, with all its tries.
+        coordinator_seconds: Seconds to wait while the brokers name no transaction coordinator.
         attempt: It commits once, as one attempt of a task, and this is `group.requests.fetch_by_ids`. A later attempt
             takes the id, and keeps it whatever became of this commit. An attempt that Spark no longer waits for may
             take the id after a later micro-batch: what the group has from that stays. None: any other committer. It
@@ -118,11 +143,18 @@ class TransactionalCommitter:
     """
 
     def __init__(
-        self, settings: Settings, transactional_id: str, *, timeout: float = 30.0, attempt: FetchByIds | None = None
+        self,
+        settings: Settings,
+        transactional_id: str,
+        *,
+        timeout: float = 30.0,
+        coordinator_seconds: float = _COORDINATOR_SECONDS,
+        attempt: FetchByIds | None = None,
     ) -> None:
         self._client = cached_client(settings, "commit")
         self._transactional_id = transactional_id
         self._timeout = timeout
+        self._coordinator_seconds = coordinator_seconds
         self._attempt = attempt
         # Of an attempt: the transaction whose outcome is unknown, or that lacks a part of the offsets.
         self._unfinished: OpenTransaction | None = None
@@ -151,6 +183,7 @@ class TransactionalCommitter:
             UnknownOutcomeError: The coordinator did not say in time whether the transaction is committed; the group's
                 committed offsets tell.
             AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id, or READ on the group.
+            InvalidConfigurationError: The brokers have named no transaction coordinator for `coordinator_seconds`.
             KafkaGroupError: Any other category; what may pass by itself was tried again for `timeout` seconds.
         """
         groups = []
@@ -270,6 +303,12 @@ class TransactionalCommitter:
 
     async def _initialise(self, deadline: Deadline) -> OpenTransaction:
         """Take the id's next epoch. An attempt whose transaction is unfinished takes it from no later one (KIP-360)."""
+        try:
+            await self._client.coordinator(self._transactional_id, Deadline(self._coordinator_seconds), TRANSACTION)
+        except RetriableError as error:
+            if error.code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                raise
+            raise InvalidConfigurationError(str(error), code=error.code) from error
         return await initialise(
             self._client, self._transactional_id, _TRANSACTION_TIMEOUT_MS, deadline, ended=self._unfinished
         )

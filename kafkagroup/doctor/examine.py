@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STEP_SECONDS = 10.0
-_RIGHTS_SECONDS = 30.0
+_RIGHTS_SECONDS = 60.0
 
 
 def examine(
@@ -36,7 +36,7 @@ def examine(
     transactional_id: str | None = None,
     seconds: float = _STEP_SECONDS,
 ) -> list[Finding]:
-    """Check the installation and, with servers, the way to the cluster and the rights there; change nothing.
+    """Check the installation and, with servers, the way to the cluster and the rights there.
 
     Args:
         settings: Kafka client settings under their Java names, with `bootstrap.servers`; None: check the installation
@@ -144,7 +144,7 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
         finding = rights.right_finding(f"rights: {allowed.resource}", both, allowed, "to commit in transactions")
         if finding.state == "fail":
             way_out = "Without it offsets are committed without a transaction, unless commit.transactional is true."
-            finding = replace(finding, state="warn", advice=f"{finding.advice} {way_out}")
+            finding = replace(finding, state="warn", advice=f"{finding.advice} {way_out}".strip())
         findings.append(finding)
     if wanted.transactional_id is not None:
         prefix = wanted.transactional_id

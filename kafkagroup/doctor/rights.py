@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import InvalidConfigurationError, KafkaGroupError, code_name, error_for_code
+from kafka_source.errors import KafkaGroupError, code_name, error_for_code
 from kafka_source.kafka_client import (
     GROUP,
     TRANSACTION,
@@ -43,10 +43,8 @@ _DENIED = frozenset(
 _DESCRIBE_GROUPS_VERSION = 5
 _END_VERSION = 3
 _NO_PRODUCER_ID = 2**63 - 1
-
-# Brokers create them when they are first asked for a coordinator.
-_OFFSETS_TOPIC, _TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
-_UNUSED = "the cluster is new, and the question would make it create the topic"
+# Brokers of a new cluster create a topic when they are first asked for a coordinator.
+_COORDINATOR_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def right_finding(name: str, needed: Collection[str], allowed: Allowed, purpose:
             f"Add an ACL that allows {' and '.join(missing)} on {allowed.resource}.",
         )
     if allowed.problem:
-        return Finding(name, "fail", f"{allowed.problem}.", "Correct the name, or create it.")
+        return Finding(name, "fail", f"{allowed.problem}.")
     return Finding(name, "ok", f"This user has {listed} on {allowed.resource}, needed {purpose}.")
 
 
@@ -115,7 +113,9 @@ async def topic_rights(client: KafkaClient, topics: Iterable[str], deadline: Dea
         if topic.error_code in _DENIED:
             found[topic.name] = Allowed(resource, frozenset())
         elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            found[topic.name] = Allowed(resource, frozenset(_CODES), f"The {resource} does not exist")
+            found[topic.name] = Allowed(
+                resource, frozenset(_CODES), f"The {resource} does not exist: correct the name, or create it"
+            )
         elif topic.error_code:
             found[topic.name] = Allowed(resource, None, code_name(topic.error_code))
         else:
@@ -126,8 +126,7 @@ async def topic_rights(client: KafkaClient, topics: Iterable[str], deadline: Dea
 async def group_rights(client: KafkaClient, group: str, deadline: Deadline) -> Allowed:
     """Return the rights to a group, which need not exist (DescribeGroups with authorized operations, Kafka 2.3)."""
     resource = f"group {group}"
-    if await _is_missing(client, _OFFSETS_TOPIC, deadline):
-        return Allowed(resource, None, f"{_UNUSED} {_OFFSETS_TOPIC}")
+    deadline = Deadline(min(_COORDINATOR_SECONDS, deadline.left))
     request = DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
 
     def read(answer: DescribeGroupsResponse) -> Allowed:
@@ -146,8 +145,7 @@ async def group_rights(client: KafkaClient, group: str, deadline: Deadline) -> A
 async def transactional_id_rights(client: KafkaClient, name: str, deadline: Deadline) -> Allowed:
     """Return the rights to a transactional id, which need not exist (Kafka 3.0)."""
     resource = f"transactional id {name}"
-    if await _is_missing(client, _TRANSACTIONS_TOPIC, deadline):
-        return Allowed(resource, None, f"{_UNUSED} {_TRANSACTIONS_TOPIC}")
+    deadline = Deadline(min(_COORDINATOR_SECONDS, deadline.left))
     try:
         describes = await client.retrying(lambda: _may_describe(client, name, deadline), deadline)
         writes = await client.retrying(lambda: _may_write(client, name, deadline), deadline)
@@ -179,16 +177,12 @@ def _allows(client: KafkaClient, name: str, code: int, expected: int) -> bool:
     raise error_for_code(code, f"Asking for the rights to transactional id {name} failed")
 
 
-async def _is_missing(client: KafkaClient, topic: str, deadline: Deadline) -> bool:
-    """Return whether the user can see that an internal topic does not exist."""
-    seen = await client.metadata({topic}, deadline)
-    return topic not in seen.topics and topic not in seen.refused
-
-
 def _refused(resource: str, error: KafkaGroupError) -> Allowed:
     if error.code in _DENIED:
         # FindCoordinator needs DESCRIBE, which READ and WRITE imply. So the user has none of them.
         return Allowed(resource, frozenset())
-    if isinstance(error, InvalidConfigurationError) and error.code is None:
+    if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        return Allowed(resource, frozenset(_CODES), str(error).rstrip("."))
+    if error.code == ErrorCode.UNSUPPORTED_VERSION:
         return Allowed(resource, None, "the brokers are too old to tell")
     return Allowed(resource, None, str(error).rstrip("."))

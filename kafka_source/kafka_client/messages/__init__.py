@@ -63,7 +63,8 @@ class ApiVersions:
         lowest, highest = self.ranges.get(api_key, (0, -1))
         offered = f"versions {lowest} to {highest}" if highest >= 0 else "no version"
         return InvalidConfigurationError(
-            f"The broker supports {offered} of {name}, and this client {ours}. Brokers from 2.5 to 4.x are supported."
+            f"The broker supports {offered} of {name}, and this client {ours}. Brokers from 2.5 to 4.x are supported.",
+            code=ErrorCode.UNSUPPORTED_VERSION,
         )
 
 
