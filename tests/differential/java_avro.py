@@ -31,7 +31,7 @@ EXACT = Context(prec=60)
 # Java's Avro reads the raw value as the reader's logical type.
 ANOTHER_MEANING = re.compile(
     r"of the writer schema cannot be read as .*\(|\) of the writer schema cannot be read as"
-    r"|more digits (after|before) the point"
+    r"|more digits (after|before) the point|too large for its unit"
 )
 
 
