@@ -28,7 +28,6 @@ from kafka_source.errors import (
 )
 from kafka_source.group.requests import fetch_by_ids
 from kafka_source.kafka_client import cached_client
-from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.transactions import Transaction, TransactionalProducers, run_transaction
@@ -187,24 +186,6 @@ def test_an_owner_that_was_closed_at_once_does_not_fence_the_next_one(
             next_one = TransactionalCommitter(settings(kafka), name, attempt=fetch_by_ids)
             next_one.commit_as([(credentials, {tp: 2 * round_ + 2})])
         assert committed(consumer, name, 1) == [20]
-
-
-def test_an_attempt_that_takes_the_id_after_a_later_micro_batch_does_not_set_the_group_back(
-    kafka: EmbeddedKafka, topic: Callable[..., str]
-) -> None:
-    name = topic("passed", partitions=1)
-    client = cached_client(settings(kafka))
-    known = client.run(client.metadata([name], Deadline(30))).topics[name].id_text
-
-    def attempt(offset: int) -> None:
-        committer = TransactionalCommitter(settings(kafka), name, attempt=fetch_by_ids)
-        offsets = {TopicPartition(name, 0): CommitOffset(offset, metadata="stream", topic_id=known)}
-        committer.commit_as([(credentials, offsets)])
-
-    with member(kafka, name, name) as (consumer, credentials):
-        for offset, expected in ((3, 3), (1, 3), (4, 4)):
-            attempt(offset)
-            assert committed(consumer, name, 1) == [expected]
 
 
 def test_no_broker_is_told_within_the_deadline() -> None:
