@@ -83,17 +83,14 @@ class Query:
     """A member of a group, and a committer of its offsets."""
 
     def __init__(self, settings: Settings, group: str, topic: str, membership: GroupMembership, timeout: float) -> None:
-        self.group, self.topic, self.settings, self.timeout = group, topic, settings, timeout
+        self.group, self.topic, self.settings = group, topic, settings
         self._membership = membership
         self.credentials: SlotCredentials = membership.join(60).slots[0].credentials
-        self.committer = self.new_committer()
+        self.committer = TransactionalCommitter(settings, group, timeout=timeout)
 
-    def new_committer(self) -> TransactionalCommitter:
-        return TransactionalCommitter(self.settings, self.group, timeout=self.timeout)
-
-    def commit(self, offset: int, committer: TransactionalCommitter | None = None) -> None:
+    def commit(self, offset: int) -> None:
         offsets = dict.fromkeys(everything(self.topic, PARTITIONS), offset)
-        (committer or self.committer).commit_as([(self.credentials, offsets)])
+        self.committer.commit_as([(self.credentials, offsets)])
 
     def committed(self) -> set[int | None]:
         """The group's offsets; waits until no transaction over them is open."""
@@ -233,27 +230,6 @@ def test_what_cannot_be_sent_is_not_committed_and_leaves_no_transaction_open(beh
             one.commit(2)
         assert not one.is_open()
         assert one.committed() == {1}
-
-
-# ---- other owners
-
-
-@IN_BOTH_PROTOCOLS
-@pytest.mark.usefixtures("protocol")
-@pytest.mark.parametrize("commits", [True, False], ids=["that commits", "that has only begun"])
-def test_a_member_commits_though_its_transactional_id_was_taken(behind: Behind, group: str, commits: bool) -> None:
-    with query(behind.kafka, group) as one:
-        one.commit(1)
-        wait_until(lambda: one.epoch() == 1, "the first one to be ready for its next commit")
-        second = one.new_committer()
-        wait_until(lambda: one.epoch() == 2, "the second one to take the id")
-        if commits:
-            one.commit(2, second)
-        one.commit(3)
-        assert not one.is_open()
-        assert one.committed() == {3}
-        one.commit(4, second)
-        assert one.committed() == {4}
 
 
 # ---- brokers
