@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.support.records import produce, stream, written, written_records
+from tests.support.records import produce, stream, written
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
@@ -65,28 +65,3 @@ def test_it_comes_back_to_the_same_partitions_without_a_rebalance(spark, kafka, 
         if other is not None:
             other.close()
     assert sorted([*written(tmp_path / "out"), *(value for _, _, value in other.records)]) == list(range(120))
-
-
-def test_a_second_application_with_the_same_instance_id_fences_the_first(spark, kafka, topic, tmp_path):
-    name = topic("twice", partitions=PARTITIONS)
-    first = start(spark, kafka, name, tmp_path / "first")
-    second = None
-    try:
-        produce(kafka.bootstrap_servers, name, 40)
-        wait_until(lambda: len(written(tmp_path / "first" / "out")) == 40, "the first to read", 200)
-        second = start(spark, kafka, name, tmp_path / "second")
-        wait_until(lambda: not first.isActive, "the first to stop", 200)
-        told = [line for line in str(first.exception()).splitlines() if "errors.FencedError" in line]
-        assert told
-        assert f"Another process has joined group {name}-group as {name}-app-" in told[0]
-        assert "needs a kafka.group.instance.id of its own" in told[0]
-        produce(kafka.bootstrap_servers, name, 40, first=40)
-
-        def read():
-            return {(p, o) for app in ("first", "second") for p, o, _ in written_records(tmp_path / app / "out")}
-
-        wait_until(lambda: len(read()) == 80, "the second to read what comes", 200)
-        assert second.isActive
-    finally:
-        for query in filter(None, (first, second)):
-            query.stop()
