@@ -11,7 +11,6 @@ from assignors import TopicPartition
 from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.support.commands import Command
-from tests.support.memberships import everything
 from tests.support.records import produce, stream, written
 from tests.support.rewinding import COUNT, PARTITIONS, all_committed, ends
 from tests.support.waiting import wait_until, wait_until_committed
@@ -150,17 +149,5 @@ def test_a_target_counts_from_what_the_members_commit_before_they_wait(
         assert groups.committed(group) == expected
         if not follows_the_log:
             assert {TopicPartition(move["topic"], move["partition"]): move["committed"] for move in moves} == batch
-    finally:
-        busy.close()
-
-
-def test_a_micro_batch_that_takes_too_long_changes_nothing(streams, groups, group, name, command):
-    busy = streams.planner()
-    try:
-        busy.tasks(StreamOffset(), busy.next(StreamOffset(), limited=True))
-        before = groups.committed(group)
-        said = command.says("rewind", group, "--to", "latest", "--all-topics", "--yes", "--timeout", 1, code=1)
-        assert "within 1 s its members have not all finished" in said
-        assert groups.committed(group) == before == dict.fromkeys(everything(name, PARTITIONS), 0)
     finally:
         busy.close()
