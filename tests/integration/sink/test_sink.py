@@ -205,16 +205,6 @@ def test_rows_that_kafka_cannot_take(
     assert records(kafka, name) == []
 
 
-def test_overwrite_is_refused(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic) -> None:
-    name = topic("overwrite")
-    df = spark.createDataFrame([("v",)], "value string")
-    with pytest.raises(Exception, match="Save mode overwrite not allowed for Kafka"):
-        write(df, kafka, name, mode="overwrite")
-    with pytest.raises(Exception, match=r"(?i)ignore"):
-        write(df, kafka, name, mode="ignore")
-    assert records(kafka, name) == []
-
-
 @pytest.mark.parametrize("name", ["kafka.key.serializer", "kafka.partitioner.class", "kafka.linger.ms", "tpoic"])
 def test_wrong_options_are_named_before_anything_is_written(
     spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, name: str
