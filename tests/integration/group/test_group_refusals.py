@@ -43,16 +43,6 @@ class Ghosts(Assignor):
         return dict.fromkeys(["ghost"])
 
 
-def test_a_failed_assignment_reaches_every_member_with_its_reason(members, topic):
-    orders = topic("orders", partitions=4)
-    applications = [members.make(orders, slots=2, app=app, strategies=[Refuses()]) for app in "ab"]
-    with ThreadPoolExecutor(2) as pool:
-        failures = [pool.submit(application.join, 60).exception() for application in applications]
-    for failure in failures:
-        assert isinstance(failure, AssignmentFailed)
-        assert "orders and clicks have different numbers of partitions" in str(failure)
-
-
 def test_a_follower_hears_why_the_leader_could_not_assign(kafka, members, topic, group):
     orders = topic("orders", partitions=4)
 
