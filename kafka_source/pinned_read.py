@@ -45,7 +45,6 @@ _RESOLVED = frozenset(
         "ending_timestamp",
         "ending_offsets_by_timestamp",
         "group_membership",
-        "group_start",
         "commit",
         "commit_transactional",
     )

@@ -27,7 +27,6 @@ from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group.background import Siblings
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import BatchInFlight, GroupSettings, TopicFilter
-from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime import logs, spark_processes
 from kafka_source.runtime.spark_processes import is_alive
@@ -44,7 +43,6 @@ def start_keeper(
     subscription: TopicFilter,
     slots: Sequence[SlotCredentials],
     ends: Mapping[TopicPartition, int],
-    before: Mapping[TopicPartition, CommitOffset],
     assignors: Sequence[Assignor],
     driver: int,
 ) -> None:
@@ -56,13 +54,12 @@ def start_keeper(
         subscription: The topics to which they subscribe.
         slots: The credentials that the tasks have.
         ends: The next offset after the batch, by partition.
-        before: What the group had committed when the batch was planned.
         assignors: The query's strategies.
         driver: The id of the Spark driver's process.
     """
     if not slots:
         return
-    message = (config, settings, subscription, list(slots), dict(ends), dict(before), list(assignors))
+    message = (config, settings, subscription, list(slots), dict(ends), list(assignors))
     try:
         spark_processes.start_side_process(__name__, [str(driver)], message)
     except OSError as error:
@@ -82,8 +79,6 @@ class SlotKeeper:
         membership: A membership that has not joined; it is closed at the end.
         slots: The slots' credentials.
         ends: The next offset after the batch, by partition.
-        before: What the group had committed when the batch was planned. With `group.start=starting` it may have been
-            further than the end of the batch.
         driver_runs: Whether the Spark driver still runs.
         patience: After how many seconds without a commit the slots leave until a task asks for them.
     """
@@ -93,7 +88,6 @@ class SlotKeeper:
         membership: GroupMembership,
         slots: Sequence[SlotCredentials],
         ends: Mapping[TopicPartition, int],
-        before: Mapping[TopicPartition, CommitOffset],
         driver_runs: Callable[[], bool],
         patience: float,
     ) -> None:
@@ -101,7 +95,6 @@ class SlotKeeper:
         self._slots = slots
         self._publisher = slots[0].renewed_by
         self._missing = dict(ends)
-        self._before = before
         self._driver_runs, self._patience = driver_runs, patience
         self._has_left = False
         self._progress_at = 0.0
@@ -129,7 +122,9 @@ class SlotKeeper:
             return reason
         try:
             committed = self._membership.committed_entries(self._missing, stable=False)
-            missing = still_missing(self._missing, self._before, committed)
+            missing = {
+                tp: end for tp, end in self._missing.items() if tp not in committed or committed[tp].offset < end
+            }
             if len(missing) < len(self._missing):
                 self._missing = missing
                 self._note_progress()
@@ -161,38 +156,17 @@ class SlotKeeper:
         self._membership.set_batch_in_flight(BatchInFlight(self._missing, publisher=self._publisher))
 
 
-def still_missing(
-    ends: Mapping[TopicPartition, int],
-    before: Mapping[TopicPartition, CommitOffset],
-    committed: Mapping[TopicPartition, CommitOffset],
-) -> dict[TopicPartition, int]:
-    """Return the partitions whose end of the batch was not committed since its plan, by its task or by others.
-
-    Args:
-        ends: The next offset after the batch, by partition.
-        before: What the group had committed when the batch was planned.
-        committed: What it has committed now.
-    """
-
-    def is_committed(tp: TopicPartition, end: int) -> bool:
-        entry = committed.get(tp)
-        return entry is not None and entry.offset >= end and entry != before.get(tp)
-
-    return {tp: end for tp, end in ends.items() if not is_committed(tp, end)}
-
-
 def main(driver: str) -> None:
     """Keep the slots of the message from `start_keeper`."""
     logs.set_up_logging()
-    config, settings, subscription, slots, ends, before, assignors = cast(
-        "tuple[Settings, GroupSettings, TopicFilter, list[SlotCredentials], dict[TopicPartition, int],"
-        " dict[TopicPartition, CommitOffset], list[Assignor]]",
+    config, settings, subscription, slots, ends, assignors = cast(
+        "tuple[Settings, GroupSettings, TopicFilter, list[SlotCredentials], dict[TopicPartition, int], list[Assignor]]",
         spark_processes.side_process_message(),
     )
     siblings = Siblings.find(settings.group, int(driver))
     membership = GroupMembership(config, settings, subscription, assignors, siblings)
     patience = settings.rebalance_timeout_ms / 1000
-    SlotKeeper(membership, slots, ends, before, lambda: is_alive(int(driver)), patience).run()
+    SlotKeeper(membership, slots, ends, lambda: is_alive(int(driver)), patience).run()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ from kafka_source.options.kinds import (
     GroupOnLost,
     GroupOnOlderCheckpoint,
     GroupProtocol,
-    GroupStart,
     IsolationLevel,
     Mode,
     PartitionValues,
@@ -267,13 +266,6 @@ class ReadOptions(ValueOptions):
         "keeps its positions in its checkpoint only.",
         default="primary",
         where=Where.STREAM,
-    )
-    group_start: GroupStart = option(
-        "group.start",
-        kinds.GROUP_START,
-        "Where a query without a checkpoint starts in its group: at the group's `committed` offsets, or, with "
-        "`starting`, as `startingOffsets` says, ignoring the committed offsets.",
-        default="committed",
     )
     commit: Commit | None = option(
         "commit",
@@ -612,6 +604,9 @@ class Refused:
 
 
 REFUSED: Mapping[str, Refused] = {
+    "group.start": Refused(
+        Where.READ, "", "set the group's offsets before the first start, with kafkagroup rewind or Groups.rewind"
+    ),
     "group.on.converted": Refused(
         Where.READ, "", "a classic query ends in a group whose partitions the brokers assign; use kafka.group.protocol"
     ),

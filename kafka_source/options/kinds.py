@@ -19,7 +19,6 @@ StartingValues = dict[str, TopicWord | dict[int, int]]
 
 Engine = Literal["auto", "native", "librdkafka"]
 Commit = Literal["batch", "task", "sink", "none"]
-GroupStart = Literal["committed", "starting"]
 GroupOnLost = Literal["rejoin", "stop"]
 GroupProtocol = Literal["classic", "consumer"]
 GroupOnOlderCheckpoint = Literal["stop", "follow", "replay"]
@@ -296,7 +295,6 @@ STARTING_OFFSETS = Kind(
 ENDING_OFFSETS = offsets(_ENDING)
 ENGINE: Kind[Engine] = word("auto", "native", "librdkafka")
 COMMIT: Kind[Commit] = word("batch", "task", "sink", "none")
-GROUP_START: Kind[GroupStart] = word("committed", "starting")
 GROUP_ON_LOST: Kind[GroupOnLost] = word("rejoin", "stop")
 GROUP_ON_OLDER_CHECKPOINT: Kind[GroupOnOlderCheckpoint] = word("stop", "follow", "replay")
 GROUP_PROTOCOL: Kind[GroupProtocol] = word("classic", "consumer")

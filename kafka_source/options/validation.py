@@ -461,13 +461,6 @@ def _check_group(options: ReadOptions, where: Where) -> None:
     if commit in ("batch", "sink") and where is Where.BATCH:
         takes = "task or none in a batch read; kafkagroup.pinned commits a whole read"
         raise _OtherQueryError("commit", commit, takes)
-    if commit == "sink" and options.group_start == "starting":
-        raise OptionError(
-            "group.start",
-            "starting",
-            "committed with commit=sink, which keeps the group's offsets equal to what is in the output: rewind the "
-            "group (kafkagroup rewind) or use a new one",
-        )
     if options.assign is not None and commit in ("task", "sink"):
         raise OptionError("commit", commit, "batch or none with assign, where no member of the group could commit")
     if options.redundant_emit == "all" and "redundant" not in options.partition_assignment_strategy:

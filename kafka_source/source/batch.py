@@ -98,10 +98,7 @@ class BatchReader(DataSourceReader):
             if options.group_on_lost == "stop":
                 slots = [replace(one, renewed_by=None) for one in slots]
             ends = {r.topic_partition: r.end for task in planned for r in task.ranges}
-            before = {tp: entry for task in planned for tp, entry in task.committed_before.items()}
-            start_keeper(
-                self._query.settings, group, subscription, slots, ends, before, strategies_of(options), driver_pid()
-            )
+            start_keeper(self._query.settings, group, subscription, slots, ends, strategies_of(options), driver_pid())
         return list(planned)
 
     def _plan_as_members(
@@ -170,7 +167,6 @@ class BatchReader(DataSourceReader):
             cluster.cluster_id(),
             topics,
             rewinds_in(committed),
-            committed_before=committed if options.group_start == "starting" else {},
         )
         planned = [_without_ids_if_unbound(factory.task(one)) for one in inputs]
         quota = QuotaSettings.of(options)

@@ -125,11 +125,7 @@ class MicroBatches(StreamPlanner):
             planned = replay.by_present_slots(planned, owned.slots, owned.count)
             planned, uncommitted = self._without_commits_over(planned, owned.slots.keys())
         cluster = self._cluster.cluster_id()
-        begins = self._options.group_start == "starting" and self._options.commit == "task" and not start.partitions
-        before = self._owner.committed(sorted(end.partitions)) if begins else {}
-        factory = TaskFactory(
-            self._owner.credentials, cluster, end.topics, end.rewinds, end.stream, uncommitted, before
-        )
+        factory = TaskFactory(self._owner.credentials, cluster, end.topics, end.rewinds, end.stream, uncommitted)
         ticket = None if self._quota is None else self._quota.ticket
         found = bundle_tasks(planned, factory, min_offsets=end.task_records, ticket=ticket)
         if found and self._readers:

@@ -307,22 +307,18 @@ class PositionTracker:
         lost_topics: Collection[str],
     ) -> dict[TopicPartition, int]:
         """Return the positions that the checkpoint or the group's committed offsets know."""
-        # Where all copies of a partition emit rows, the committed offset is that of one copy only.
-        uses_committed = not owned.copies and bool(start.partitions or self._options.group_start == "committed")
         committed: Mapping[TopicPartition, CommitOffset] = {}
         self._ignored = frozenset()
+        # Where all copies of a partition emit rows, the committed offset is that of one copy only.
         if not owned.copies:
             committed = {
                 tp: entry
                 for tp, entry in self._owner.committed([*partitions]).items()
                 if tp.topic not in lost_topics or self._positions.is_of_new_topic(tp, entry)
             }
-        if uses_committed:
             self._ignored = self._positions.ignored(partitions)
             if self._ignored and self._are_replaced({tp.topic for tp in self._ignored}):
                 raise RefreshRetriableError("Topics were created again since they were last described.")
-        elif not owned.copies:
-            committed = self._rewound_since_start(committed)
         committed = self._positions.without_stale(self._without_replayed(committed))
         self._follow_rewinds(committed)
         # A batch was decided by the sink, so the group's offsets describe the output, also where they are lower.
@@ -360,23 +356,6 @@ class PositionTracker:
         others = {tp: move for tp, move in moves.items() if tp not in surprising}
         if others:
             log.info("group=%s has read on: %s", self._options.group_id, start_and_end.format_moves(others))
-
-    def _rewound_since_start(
-        self, committed: Mapping[TopicPartition, CommitOffset]
-    ) -> dict[TopicPartition, CommitOffset]:
-        """Return the committed offsets of partitions that were rewound since a query with a start of its own started.
-
-        Such a query (`group.start=starting`) begins where its options say, whatever the group's offsets are. That
-        includes a rewind of the group from before its start.
-        """
-        rewinds = self._positions.unfollowed_rewinds(committed)
-        if self._resolved_join is None:
-            self._positions.note_rewinds(rewinds)
-            if not self._commits:
-                # The group keeps these, and a restart before they are reached must not continue at them.
-                self._positions.set_stale({tp: entry.offset for tp, entry in committed.items()})
-            return {}
-        return {tp: committed[tp] for tp in rewinds}
 
     def _follow_rewinds(self, committed: Mapping[TopicPartition, CommitOffset]) -> None:
         """Continue at the group's offsets in the partitions that somebody has rewound."""

@@ -95,8 +95,6 @@ class ReadTask(InputPartition):
         rewinds: The rewind of the group that each partition follows, for the commit with `commit=task`.
         stream: The id of the stream that commits, likewise; None in a batch, see `committed_by`.
         uncommitted: The partitions in which the task commits nothing: others of the group have committed further.
-        committed_before: What the group had committed when the batch was planned, with `commit=task` and a start of
-            its own, which may be below.
     """
 
     ranges: tuple[Range, ...]
@@ -107,7 +105,6 @@ class ReadTask(InputPartition):
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
     stream: str | None = None
     uncommitted: frozenset[TopicPartition] = frozenset()
-    committed_before: Mapping[TopicPartition, CommitOffset] = field(default_factory=dict)
 
     @property
     def committed_by(self) -> str | None:
@@ -118,12 +115,7 @@ class ReadTask(InputPartition):
 
     def renewal(self) -> Renewal | None:
         """Return how the task gets new credentials if its slot is lost; None: it ends then."""
-        before = self.committed_before
-        ranges = {
-            (tp := r.topic_partition): (max(r.start, before[tp].offset) if tp in before else r.start, r.end)
-            for r in self.ranges
-            if r.replica == 0
-        }
+        ranges = {r.topic_partition: (r.start, r.end) for r in self.ranges if r.replica == 0}
         publisher = None if self.credentials is None else self.credentials.renewed_by
         if self.credentials is None or publisher is None or not ranges:
             return None
@@ -215,7 +207,6 @@ class TaskFactory:
         rewinds: The rewind of the group that each partition follows; without partitions that were never rewound.
         stream: The id of the stream; None in a batch.
         uncommitted: The partitions in which no task commits.
-        committed_before: What the group had committed at the plan, see `ReadTask`.
     """
 
     credentials: Callable[[int], SlotCredentials | None]
@@ -224,7 +215,6 @@ class TaskFactory:
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
     stream: str | None = None
     uncommitted: frozenset[TopicPartition] = frozenset()
-    committed_before: Mapping[TopicPartition, CommitOffset] = field(default_factory=dict)
 
     def task(self, planned: PlannedInput) -> ReadTask:
         """Return the task that reads `planned`, without a quota."""
@@ -239,7 +229,6 @@ class TaskFactory:
             rewinds={tp: self.rewinds[tp] for tp in partitions if tp in self.rewinds},
             stream=self.stream,
             uncommitted=self.uncommitted & partitions,
-            committed_before={tp: self.committed_before[tp] for tp in partitions if tp in self.committed_before},
         )
 
 

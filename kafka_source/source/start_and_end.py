@@ -88,7 +88,7 @@ def resolve_batch(
     subscribed = {*subscribed, *partitions}
     leaderless = frozenset() if options.in_group else _left_to_tasks(cluster, options, partitions)
     partitions = [tp for tp in partitions if tp not in leaderless]
-    entries = owner.committed(sorted(partitions)) if options.group_start == "committed" else {}
+    entries = owner.committed(sorted(partitions))
     committed = {tp: entry.offset for tp, entry in entries.items()}
     log_committed_start(options, list(committed), commits=options.commit not in (None, "none"))
     again = cluster.earliest(owner.ignored(partitions))
@@ -579,10 +579,10 @@ def log_committed_start(options: ReadOptions, committed: Collection[TopicPartiti
     log.log(
         logging.INFO if is_meant else logging.WARNING,
         "group=%s has committed offsets in %d of this query's partitions, and this query has no checkpoint: it starts "
-        "there at the committed offsets, not where startingOffsets or the other starting options say.%s To start where "
-        "the options say, set group.start=starting. If kafka.group.id is meant as a label, as in Spark's own source, "
-        "set group.membership=false. If the query is meant to continue where the group is, set group.membership=true, "
-        "and this line is logged at INFO.",
+        "there at the committed offsets, not where startingOffsets or the other starting options say.%s To start "
+        "elsewhere, set the group's offsets first (kafkagroup rewind). If kafka.group.id is meant as a label, as in "
+        "Spark's own source, set group.membership=false. If the query is meant to continue where the group is, set "
+        "group.membership=true, and this line is logged at INFO.",
         options.group_id,
         len(committed),
         " It commits its own offsets over them (commit=none commits nothing)." if commits else "",

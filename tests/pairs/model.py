@@ -81,8 +81,6 @@ def refused(draw: Draw) -> set[str]:
         named.add("startingOffsets")
     if draw.start == "committed" and draw.membership == "none":
         named.add("startingOffsets")
-    if draw.start == "starting" and draw.commit == "sink":
-        named.add("group.start")
     return named
 
 
@@ -127,7 +125,7 @@ def start_of(draw: Draw, place: tuple[str, int]) -> int:
 
 def reads_all_again(draw: Draw) -> bool:
     """Whether each batch read of the draw starts where the one before has: its output is that of the last one."""
-    return not draw.is_stream and (draw.commit == "none" or draw.start == "starting")
+    return not draw.is_stream and draw.commit == "none"
 
 
 def expected(draw: Draw, *, event: bool = True) -> dict[Record, Times]:
@@ -175,7 +173,7 @@ def _with_other(draw: Draw, times: Mapping[Record, Times]) -> dict[Record, Times
 
 def _of_last_read(draw: Draw, r: Record, times: Times) -> Times:
     """The records of the last read, where each one reads all again."""
-    keeps_group = draw.membership == "none" or draw.start == "starting"
+    keeps_group = draw.membership == "none"
     if r.topic == "t" and r.life == 1:
         if draw.event in ("topic deleted", "topic created again"):
             return NEVER
@@ -197,13 +195,13 @@ def _rebalanced(draw: Draw, r: Record, times: Times) -> Times:
     """Members commit before they rejoin.
 
     Without commits a query reads a partition that it gets from its first record, because it does not know how far
-    others have read. With `group.start=starting` the other query starts where its options say.
+    others have read.
     """
     if not draw.is_member or r.phase not in ("first", "second"):
         return times
     if draw.commit == "none":
         return Times(times.least, 9)
-    return ONCE_OR_TWICE if times == ONCE and draw.start == "starting" else times
+    return times
 
 
 def _rewound(draw: Draw, r: Record, times: Times) -> Times:

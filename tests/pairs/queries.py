@@ -87,8 +87,6 @@ def options_of(draw: Draw, names: Names, query: str) -> dict[str, str]:
         given["startingOffsets"] = json.dumps(by_topic)
     elif draw.start == "timestamp":
         given["startingTimestamp"] = TIMESTAMP
-    elif draw.start == "starting":
-        given |= {"startingOffsets": "earliest", "group.start": "starting"}
     else:
         given["startingOffsets"] = draw.start
     if draw.limited and draw.is_stream:

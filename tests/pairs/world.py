@@ -49,7 +49,7 @@ class World:
         if draw.commit == "sink":
             kafka.create_topic(self.names.sink, 1)
         self.write("first")
-        if draw.membership != "none" and draw.start in ("committed", "starting"):
+        if draw.membership != "none" and draw.start == "committed":
             self.groups.create(self.names.group, dict.fromkeys(self.partitions(), COMMITTED))
 
     def partitions(self) -> list[TopicPartition]:

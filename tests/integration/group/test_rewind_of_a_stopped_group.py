@@ -164,34 +164,6 @@ def test_a_copy_of_the_group_has_the_rewind_too(streams, settings, kafka, groups
         copy.close()
 
 
-def test_a_query_with_a_start_of_its_own_leaves_older_rewinds_alone(
-    kafka, streams, settings, groups, group, name, last
-):
-    groups.rewind(group, dict.fromkeys(last, 1))
-    first = streams.run(group_start="starting", startingOffsets="latest")
-    joined(groups, group, 2)
-    # Before that it has no position: then what comes back to it starts at the latest offset of that moment.
-    wait_until(lambda: groups.committed(group) == last, "its start to be committed")
-    # Its partitions go to another query, and come back.
-    second = streams.run(group_start="starting", startingOffsets="latest")
-    joined(groups, group, 4)
-    second.close()
-    joined(groups, group, 2)
-    produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
-    read_from(first, last, ends(groups, name))
-
-
-def test_a_query_with_a_start_of_its_own_follows_a_rewind_before_its_first_batch(
-    streams, settings, groups, group, name, last
-):
-    runner = streams.run(group_start="starting", startingOffsets="latest")
-    joined(groups, group, 2)
-    wait_until(lambda: groups.committed(group) == last, "its start to be committed")
-    target = dict.fromkeys(last, 1)
-    rewind_running_group(settings, group, target, timeout=60)
-    read_from(runner, target, last)
-
-
 def test_a_batch_that_was_planned_before_the_rewind_is_not_committed_over_it(
     streams, settings, groups, group, name, last
 ):

@@ -22,7 +22,7 @@ from kafka_source.group.background import Siblings
 from kafka_source.group.model import Topics
 from kafka_source.group.slot import Renewal, SlotSession
 from kafka_source.group.slot_keeper import SlotKeeper, start_keeper
-from kafka_source.model.commits import CommitOffset, with_notes
+from kafka_source.model.commits import with_notes
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from tests.support.memberships import Memberships, everything, held, leave
@@ -191,7 +191,7 @@ def kept(members, name, *, siblings=None, strategy=None, **settings):
     membership = members.make(name, app="batch", rewinds=False, siblings=siblings, strategies=strategies, **settings)
     ends = dict.fromkeys((tp for slot in slots for tp in slot.partitions), 1)
     patience = settings.get("rebalance_timeout_ms", 60_000) / 1000
-    keeper = SlotKeeper(membership, slots, ends, {}, lambda: not over.is_set(), patience)
+    keeper = SlotKeeper(membership, slots, ends, lambda: not over.is_set(), patience)
     with ThreadPoolExecutor(1) as pool:
         try:
             yield slots, pool.submit(keeper.run)
@@ -213,7 +213,6 @@ def test_slots_leave_when_the_driver_has_ended(kafka, members, topic, group, gro
             Topics((name,)),
             slots,
             ends,
-            {},
             [load("range")],
             driver.pid,
         )
@@ -299,28 +298,9 @@ def test_slots_that_never_join_again_leave_if_their_tasks_were_faster_than_the_k
     ends = dict.fromkeys(everything(name, 2), 1)
     looks = iter(range(20))
     keeper = SlotKeeper(
-        members.make(name, app="batch", rewinds=False), slots, ends, {}, lambda: next(looks, None) is not None, 60
+        members.make(name, app="batch", rewinds=False), slots, ends, lambda: next(looks, None) is not None, 60
     )
     assert keeper.run() == "the batch is committed"
-
-
-def test_slots_stay_until_the_batch_is_committed_also_if_their_group_was_further_before(members, topic):
-    name = topic("orders", partitions=2)
-    planner = members.make(name, app="batch", rewinds=False)
-    slots = [slot.credentials for slot in planner.join(30).slots]
-    planner.commit({slot.slot: dict.fromkeys(slot.partitions, CommitOffset(2)) for slot in slots})
-    before = planner.committed_entries(everything(name, 2))
-    planner.detach()
-    looks = iter(range(5))
-    keeper = SlotKeeper(
-        members.make(name, app="batch", rewinds=False),
-        slots,
-        dict.fromkeys(everything(name, 2), 1),
-        before,
-        lambda: next(looks, None) is not None,
-        60,
-    )
-    assert keeper.run() == "the Spark driver has ended"
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -353,24 +333,6 @@ def test_a_later_attempt_of_a_task_fences_the_earlier_one_by_the_transactional_i
         list(earlier)
     rows = later + [number for task in others for number in run(planned, task)]
     assert sorted(rows) == list(range(300))
-    wait_until_committed(groups, group, 300)
-
-
-@pytest.mark.parametrize("on_lost", ["stop", "rejoin", "rejoin and lost"])
-def test_a_batch_with_a_start_of_its_own_reads_again_what_its_group_has_committed(
-    kafka, orders, group, groups, members, on_lost
-):
-    on_lost, *lost = on_lost.split(" and ")
-    for _ in range(2):
-        options = {"group.start": "starting", "group.on.lost": on_lost}
-        planned, tasks = plan_to_commit(kafka, orders, group, **options)
-        if lost:
-            # As the coordinator does when no heartbeat comes.
-            for task in tasks:
-                leave(members.config, task.credentials)
-        assert sorted(number for task in tasks for number in run(planned, task)) == list(range(300))
-        # The slots of the second batch stay until its own tasks have committed.
-        wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
     wait_until_committed(groups, group, 300)
 
 

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
-from kafka_source.errors import InvalidConfigurationError, OptionError
+from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
-from kafka_source.options import Where, check_read
 from kafka_source.source.plan import PlannedInput, plan
 from kafka_source.source.replay import (
     check_undecided,
@@ -27,12 +26,6 @@ from kafka_source.source.replay import (
 )
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def test_a_group_that_the_sink_commits_is_rewound_and_not_ignored() -> None:
-    given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "kafka.group.id": "g", "commit": "sink"}
-    with pytest.raises(OptionError, match="kafkagroup rewind"):
-        check_read({**given, "group.start": "starting"}, Where.STREAM)
 
 
 @pytest.mark.parametrize(
