@@ -38,11 +38,13 @@ from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettin
 from kafka_source.group.rebalance_log import Reason, RebalanceLog, log_assignment
 from kafka_source.group.requests import (
     commit_offsets,
+    describe_classic,
     fetch_committed,
     fetch_entries,
 )
 from kafka_source.group.slot import Slot, is_renewal_asked, leave_slots
 from kafka_source.group.topics import SubscribedTopics
+from kafka_source.group.unread import Look, UnreadWatch, existing, read_in_classic
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
@@ -123,6 +125,7 @@ class GroupMembership:
         works: list[Callable[[], Awaitable[None]]] = [
             functools.partial(self._heartbeats.beat, self._background.heartbeats_sent),
             self._topics.watch,
+            UnreadWatch(settings, self._look_for_unread, self._ask_for_rebalance).watch,
             self._balance.watch,
             self._background.rejoin_lost,
         ]
@@ -421,6 +424,31 @@ class GroupMembership:
         self._rebalances.note(self._slots, before, joined.assignment, joined.cause, time.monotonic() - started)
         log_assignment(self._settings.group, before, joined.assignment, self._background.in_flight.ends)
         return joined.assignment
+
+    async def _look_for_unread(self) -> tuple[Look | None, int]:
+        """Look at the group for `UnreadWatch`, unless another query leads it, which looks itself."""
+        joined, generation = self._slots[0].member.joined, self._slots[0].generation
+        if joined is None or self._slots[0].has_copies:
+            return None, 0
+        deadline = Deadline(_REQUEST_SECONDS)
+        described = await describe_classic(self._client, self._settings.group, deadline)
+        size = sum(len(one.state) + len(one.member.metadata) for one in described.members)
+        leader = next((one for one in described.members if one.member.member_id == joined.leader), None)
+        led_elsewhere = leader is not None and leader.client_id == self._settings.client_id
+        if led_elsewhere and not self._rounds.watches_as_leader:
+            return None, size
+        topics = {topic for one in described.members for topic in one.topics or ()}
+        snapshot = await self._client.metadata(topics, deadline)
+        states = {slot.member.membership.state for slot in self._slots}
+        if states != {State.STABLE} or {slot.generation for slot in self._slots} != {generation}:
+            return None, size
+        own = {slot.member.membership.member_id: (*slot.assignment.partitions, *slot.held) for slot in self._slots}
+        read = read_in_classic(described, own)
+        return None if read is None else Look(generation, existing(snapshot, topics), read), size
+
+    def _ask_for_rebalance(self, reason: str) -> None:
+        self._slots[0].told_generation = self._slots[0].generation
+        self._topics.changed = self._topics.changed or reason
 
     async def _leave(self, reason: str, deadline: Deadline, slots: Sequence[Slot] | None = None) -> None:
         """Stop the heartbeats, and leave with some of the slots; None: with all."""

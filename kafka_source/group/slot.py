@@ -88,6 +88,8 @@ class Slot:
         self._claimed: frozenset[TopicPartition] = frozenset()
         # The generation in which this slot was a member when it joined last; None: it was none.
         self.assigned_in: int | None = None
+        # Told as metadata: where it has changed, the rejoin of a follower starts a rebalance, too.
+        self.told_generation = NO_GENERATION
 
     @property
     def leading(self) -> bool:
@@ -104,6 +106,12 @@ class Slot:
         """Whether a partition moves in two rebalances, as with a cooperative assignor (KIP-429)."""
         assignor = self._assignor_in_use
         return assignor is not None and RebalanceProtocol.COOPERATIVE in assignor.protocols
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether the strategy gives a partition to several members, or is unknown."""
+        assignor = self._assignor_in_use
+        return assignor is None or assignor.redundant
 
     def assignor(self, name: str) -> Assignor:
         """Return this slot's assignor of the name that the group chose."""
@@ -185,7 +193,7 @@ class Slot:
             topics=tuple(topics),
             user_data=assignor.subscription_user_data(topics),
             owned=owned,
-            generation=self.generation if known and (cooperative or owned) else NO_GENERATION,
+            generation=self.generation if known and (cooperative or owned) else self.told_generation,
             rack=self._rack,
         )
         return encode_subscription(subscription)

@@ -5,12 +5,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from assignors import Assignment
+from kafka_source.group import leader, unread
+from kafka_source.group.consumer_protocol import slot as consumer_slot
 from kafka_source.kafka_client.messages.tables import Request
 from kafka_source.kafka_client.messages.transaction import AddOffsetsToTxnRequest, EndTxnRequest
 from tests.support.native import kernel
@@ -20,10 +26,12 @@ from tests.support.simulator import run_simulator
 kernel()
 
 from tests.simulation import campaign  # noqa: E402
-from tests.simulation.mutations import MUTATIONS  # noqa: E402
+from tests.simulation.clients import other_client  # noqa: E402
+from tests.simulation.mutations import MUTATIONS, Mutation  # noqa: E402
 from tests.simulation.run import Run  # noqa: E402
-from tests.simulation.scenario import Fault, Scenario  # noqa: E402
+from tests.simulation.scenario import CONSUMER, Fault, Scenario  # noqa: E402
 from tests.simulation.stories import read_stories  # noqa: E402
+from tests.simulation.world import World  # noqa: E402
 
 
 @pytest.mark.parametrize("first", range(0, campaign.SEEDS_IN_CI, 100))
@@ -73,6 +81,63 @@ def test_a_query_whose_first_commit_is_refused_continues_where_others_have_read_
     run.world.after(30.0, lambda: before(AddOffsetsToTxnRequest, die))
     assert run.run().problems == []
     assert run.checks.lost_members > 0
+
+
+def _without_partition_0(world: World, settled: float) -> Callable[[Any], Any]:
+    """Lose a partition of each assignment, or of each answer of the brokers, until a point of time."""
+
+    def make(right: Any) -> Any:
+        def lose(given: Any) -> Any:
+            if world.now > settled:
+                return right(given)
+            if isinstance(given, Assignment):
+                return right(replace(given, partitions=[tp for tp in given.partitions if tp.partition]))
+            found = right(given)
+            kept = None if found.target is None else frozenset(one for one in found.target if one.partition)
+            return replace(found, target=kept)
+
+        return lose
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("strategy", "others", "where"),
+    [
+        ("range", 0, (leader, "encode_assignment")),
+        ("cooperative-sticky", 0, (leader, "encode_assignment")),
+        ("range", 1, (other_client, "encode_assignment")),
+        (CONSUMER, 0, (consumer_slot, "_answer")),
+    ],
+    ids=["classic", "cooperative", "led by another application", "consumer"],
+)
+def test_a_partition_of_a_lost_assignment_is_read_again(strategy: str, others: int, where: tuple[Any, str]) -> None:
+    scenario = Scenario(
+        seed=61,
+        strategy=strategy,
+        queries=2 - others,
+        slots=2,
+        partitions=6,
+        brokers=1,
+        transactional=True,
+        session_ms=10_000,
+        share_of_long=0.0,
+        on_lost="rejoin",
+        static=False,
+        others=others,
+        # The other application leads once the query, which was there before, has died.
+        faults=(Fault(21.0, "kill", 0.0, 0.0),) if others else (),
+    )
+    unwatched = Mutation("do not look", (unread, "decide"), lambda _: lambda found, look: found)
+    for is_watched in (True, False):
+        run = Run(scenario, 60.0)
+        with contextlib.ExitStack() as defects:
+            defects.enter_context(
+                Mutation("lose", where, _without_partition_0(run.world, 40.0 if others else 15.0)).applied()
+            )
+            if not is_watched:
+                defects.enter_context(unwatched.applied())
+            assert (run.run().problems == []) is is_watched
 
 
 def test_kept_stories_find_the_defects_that_are_put_back_and_nothing_without_them() -> None:

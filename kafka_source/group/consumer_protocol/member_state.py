@@ -210,6 +210,11 @@ def unanswered(member: Member) -> Member:
     return replace(member, failures=member.failures + 1, unanswered_epoch=member.epoch)
 
 
+def ask_again(member: Member) -> Member:
+    """Return the member that sends all fields, as after a heartbeat without an answer, so that the answer has all."""
+    return replace(member, unanswered_epoch=member.epoch)
+
+
 def reconcile(member: Member, topics: Collection[uuid.UUID]) -> Member:
     """Return the member with what it may have now, and nothing else.
 

@@ -40,6 +40,7 @@ from kafka_source.group.requests import (
 )
 from kafka_source.group.slot import publish_owners
 from kafka_source.group.topics import topics_of
+from kafka_source.group.unread import Look, UnreadWatch, described_bytes, existing, read_as_assigned_by_brokers
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, Snapshot, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
@@ -102,6 +103,7 @@ class ConsumerMembership:
         works: list[Callable[[], Coroutine[Any, Any, None]]] = [
             *(functools.partial(self._live, slot) for slot in self._slots),
             self._watch_batch,
+            UnreadWatch(settings, self._look_for_unread, self._ask_again).watch,
         ]
         if subscription.pattern is not None:
             works.append(self._watch_topics)
@@ -544,6 +546,25 @@ class ConsumerMembership:
             log.info("topics group=%s subscribed=%s", self._settings.group, ",".join(self._told.topics))
             for slot in self._slots:
                 slot.wake.set()
+
+    async def _look_for_unread(self) -> tuple[Look | None, int]:
+        """Look at the group for `UnreadWatch`."""
+        deadline = Deadline(_REQUEST_SECONDS)
+        described = await describe_consumer_protocol(self._client, self._settings.group, deadline)
+        if described is None:
+            return None, 0
+        size = described_bytes(described)
+        topics = self._told.topics
+        snapshot = await self._client.metadata(topics, deadline)
+        if self._calls or not all(slot.member.in_group and slot.settled for slot in self._slots):
+            return None, size
+        own = {slot.member.member_id: slot.partitions(self._names) for slot in self._slots}
+        read = read_as_assigned_by_brokers(described, own)
+        return None if read is None else Look(described.group_epoch, existing(snapshot, topics), read), size
+
+    def _ask_again(self, reason: str) -> None:
+        for slot in self._slots:
+            slot.ask_again()
 
     # ---- the batch in flight, between Spark's calls
 

@@ -107,6 +107,11 @@ class ConsumerSlot:
                 elif self.told_at is None:
                     self.told_at = time.monotonic()
 
+    def ask_again(self) -> None:
+        """Let the next heartbeat be now, and ask for all that the brokers mean for the slot."""
+        self.member = member_state.ask_again(self.member)
+        self.wake.set()
+
     def rejoin(self) -> None:
         """Let the next heartbeat join, if the member is in the group no longer or not yet."""
         if self.member.state in (State.UNJOINED, State.LOST, State.LEFT):

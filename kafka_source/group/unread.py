@@ -1,0 +1,185 @@
+"""Partitions that exist and that no member reads: found by two looks at the group, and healed once.
+
+A lost message between a coordinator and a member can leave a partition without a reader, while the group counts as
+stable. `decide` and the functions that make a `Look` are pure; `UnreadWatch` looks and acts, for both group protocols.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from assignors import AssignmentError, TopicPartition, WireFormatError, decode_assignment
+from kafka_source.errors import KafkaGroupError
+from kafka_source.group.leader import subscriptions, without_held
+from kafka_source.group.model import GroupSettings
+from kafka_source.group.requests import STABLE, GroupDescription
+from kafka_source.kafka_client import Snapshot
+from kafka_source.kafka_client.messages.group import ConsumerGroupDescribeResponse
+from kafka_source.model.partition_runs import format_partitions
+
+log = logging.getLogger(__name__)
+
+_Partitions = frozenset[TopicPartition]
+_NONE: _Partitions = frozenset()
+# A description of more bytes is asked for less often.
+_LARGE_BYTES = 1 << 20
+_LARGE_SECONDS = 300.0
+# Of a topic in an assignment, besides its name and partitions: its id, three lengths.
+_BYTES_OF_TOPIC = 19
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A stable group.
+
+    Attributes:
+        epoch: The generation, or the group epoch.
+        existing: The partitions of the subscribed topics, without topics that the user may not describe.
+        read: The partitions that a member has, claims or is about to take; of the query's own slots, those that they
+            believe to have.
+    """
+
+    epoch: int
+    existing: _Partitions
+    read: _Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The result of the looks until now.
+
+    Attributes:
+        last: The last look.
+        unread: The partitions that existed in the last two looks, and had no reader in the last one.
+        asked: The partitions for which healing was asked, and that have had no reader since.
+        heal: The partitions to heal now: without a reader in two looks of one epoch.
+        warn: The partitions of which to warn now: healing did not help.
+        warned: The partitions of which a warning told, and that have had no reader since.
+    """
+
+    last: Look = Look(-1, _NONE, _NONE)
+    unread: _Partitions = _NONE
+    asked: _Partitions = _NONE
+    heal: _Partitions = _NONE
+    warn: _Partitions = _NONE
+    warned: _Partitions = _NONE
+
+
+def decide(found: Found, look: Look) -> Found:
+    """Return the result of one more look. A partition must be known for a look before it counts, as new ones move."""
+    unread = (look.existing & found.last.existing) - look.read
+    again = unread & found.unread if look.epoch == found.last.epoch else _NONE
+    asked, warned = found.asked & unread, found.warned & unread
+    heal, warn = again - asked, (again & asked) - warned
+    return Found(look, unread, asked | heal, heal, warn, warned | warn)
+
+
+def existing(snapshot: Snapshot, topics: Collection[str]) -> _Partitions:
+    """Return the partitions of these topics, as far as the brokers describe them."""
+    return frozenset(
+        TopicPartition(name, number)
+        for name in topics
+        if name in snapshot.topics
+        for number in snapshot.topics[name].partitions
+    )
+
+
+def read_in_classic(described: GroupDescription, own: Mapping[str, Collection[TopicPartition]]) -> _Partitions | None:
+    """Return what the members of a classic group read, hold and claim; None: that is not known now.
+
+    Args:
+        described: The coordinator's description.
+        own: The partitions that the slots of this query believe to have, by member id.
+    """
+    if described.state != STABLE or not own.keys() <= {one.member.member_id for one in described.members}:
+        return None
+    read = {tp for partitions in own.values() for tp in partitions}
+    try:
+        group = subscriptions(one.member for one in described.members)
+        for one in described.members:
+            if one.member.member_id not in own:
+                read |= {TopicPartition(*tp) for tp in group[one.member.member_id].owned}
+                assigned, held = without_held(decode_assignment(one.state))
+                read |= {TopicPartition(*tp) for tp in (*assigned.partitions, *held)}
+    except (AssignmentError, WireFormatError):
+        # Another client's format.
+        return None
+    return frozenset(read)
+
+
+def read_as_assigned_by_brokers(
+    described: ConsumerGroupDescribeResponse.DescribedGroup, own: Mapping[str, Collection[TopicPartition]]
+) -> _Partitions | None:
+    """Return what the members of a group of the consumer protocol read or are to take, as `read_in_classic`."""
+    members = {member.member_id: member for member in described.members}
+    is_stable = described.group_state == STABLE and described.group_epoch == described.assignment_epoch
+    if not is_stable or not own.keys() <= members.keys():
+        return None
+    of_others = (
+        TopicPartition(topic.topic_name, number)
+        for member_id, member in members.items()
+        if member_id not in own
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+        for number in topic.partitions
+    )
+    return frozenset(of_others).union(*own.values())
+
+
+def described_bytes(described: ConsumerGroupDescribeResponse.DescribedGroup) -> int:
+    """Return about how many bytes a description of the consumer protocol has."""
+    topics = (
+        topic
+        for member in described.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    )
+    assigned = sum(len(topic.topic_name) + _BYTES_OF_TOPIC + 4 * len(topic.partitions) for topic in topics)
+    return assigned + sum(len(name) + 1 for member in described.members for name in member.subscribed_topic_names)
+
+
+class UnreadWatch:
+    """Looks once in `metadata.max.age.ms`, heals, and warns; belongs to the event loop of the membership.
+
+    Args:
+        settings: The group id, and how often to look.
+        look: Looks at the group; returns the look, None without one, and the bytes of the description.
+        heal: Asks for what heals these partitions; the text names them.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        look: Callable[[], Awaitable[tuple[Look | None, int]]],
+        heal: Callable[[str], None],
+    ) -> None:
+        self._settings, self._look, self._heal = settings, look, heal
+        self._found, self._bytes = Found(), 0
+
+    async def watch(self) -> None:
+        """Wait until it is time to look, and look once."""
+        seconds = self._settings.metadata_max_age_ms / 1000
+        await asyncio.sleep(max(seconds, _LARGE_SECONDS) if self._bytes > _LARGE_BYTES else seconds)
+        try:
+            look, self._bytes = await self._look()
+        except KafkaGroupError as error:
+            # For example without the right to describe the group.
+            log.debug("describe group=%s: %s", self._settings.group, error)
+            return
+        if look is None:
+            return
+        self._found = decide(self._found, look)
+        if self._found.heal:
+            named = format_partitions(sorted(self._found.heal))
+            log.info("group=%s epoch=%d: no member reads %s: healing", self._settings.group, look.epoch, named)
+            self._heal(f"{named} is read by no member")
+        if self._found.warn:
+            log.warning(
+                "group=%s: no member reads %s, although the group is stable and its assignment was asked for again. "
+                "Look whether the group's strategy leaves partitions out, else restart the group's leader.",
+                self._settings.group,
+                format_partitions(sorted(self._found.warn)),
+            )
