@@ -606,7 +606,8 @@ class GroupCoordinators:
         group = self.group(request.group_id)
         if code:
             return reply(group._joined_error(code, request.member_id))
-        return group.join(request, "member", reply)
+        is_other = (request.group_instance_id or "").startswith("other-")
+        return group.join(request, "other" if is_other else "kafkagroup-member", reply)
 
     def _sync(self, broker: Broker, request: SyncGroupRequest, reply: Reply) -> None:
         code = self._refusal(broker, request.group_id, "SyncGroup")
