@@ -16,7 +16,7 @@ from unittest import mock
 
 from assignors import Assignment
 from kafka_source.errors import FencedError
-from kafka_source.group import background, leader, membership, model, requests, topics
+from kafka_source.group import background, leader, membership, model, requests
 from kafka_source.group.consumer_protocol import membership as consumer_membership
 from kafka_source.group.consumer_protocol import slot as consumer_slot
 from kafka_source.group.member import Member
@@ -135,13 +135,6 @@ def _leave_the_last_batch(right: Any) -> Any:
         return True if self._membership.rebalance_needed() is not None else right(self, finished)
 
     return commit
-
-
-def _nobody_watches_topics(right: Any) -> Any:
-    async def changes(self: Any) -> list[str]:
-        return []
-
-    return changes
 
 
 def _give_up_in_the_middle_of_a_batch(right: Any) -> Any:
@@ -352,7 +345,6 @@ MUTATIONS = (
         (group_member_owner.GroupMemberOwner, "_commit_finished"),
         _leave_the_last_batch,
     ),
-    Mutation("do not look for new partitions", (topics.SubscribedTopics, "_changes"), _nobody_watches_topics),
     Mutation(
         "give partitions up in the middle of a batch",
         (consumer_slot.ConsumerSlot, "reconcile"),
