@@ -50,6 +50,7 @@ class _Reading:
     positions: dict[TopicPartition, int]
     uncommitted: dict[TopicPartition, CommitOffset] = field(default_factory=dict)
     read: dict[TopicPartition, CommitOffset] = field(default_factory=dict)
+    planned_at: float = 0.0
 
 
 class OtherClient:
@@ -132,11 +133,12 @@ class OtherClient:
                             or reading.topic_id != self._cluster.topics[self._topic].id
                         ):
                             if reading is not None and reading.uncommitted:
-                                self.repeats_at.append(self._world.now)
+                                self.repeats_at.append(reading.planned_at)
                             reading = self._begin(client, state)
                         self._look(client, reading)
                     except FencedError:
-                        self.repeats_at.append(self._world.now)
+                        # The next owner may have begun before this one commits.
+                        self.repeats_at.append(self._world.now if reading is None else reading.planned_at)
                     except KafkaGroupError:
                         pass
         except Died:
@@ -183,6 +185,7 @@ class OtherClient:
         if new:
             ranges = tuple(one for tp, (start, end) in new.items() for one in self._cluster.fetch(tp, start, end))
             self._output.plan(ranges)
+            reading.planned_at = self._world.now
             self._output.batches[self._name, self._written] = ranges
             self._written += 1
             reading.positions |= {tp: end for tp, (_, end) in new.items()}
