@@ -222,11 +222,8 @@ def test_without_a_right_to_transactions_offsets_are_committed_as_by_a_consumer(
 
 def test_a_stream_says_once_that_it_commits_without_transactions(guarded, group, caplog):
     # No task reads the micro-batches.
-    given = {
-        **options(guarded, NO_TRANSACTIONS, kafka_group_id=group),
-        "startingOffsets": "earliest",
-        "strict": "false",
-    }
+    given = {**options(guarded, NO_TRANSACTIONS, kafka_group_id=group), "strict": "false"}
+    given["startingOffsets"] = "earliest"
     given["maxOffsetsPerTrigger"] = str(COUNT // 3)
     planner, offset = MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM)), StreamOffset()
     with caplog.at_level("WARNING", "kafka_source"):
