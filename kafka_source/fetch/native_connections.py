@@ -108,13 +108,13 @@ class NativeConnections:
         """Yield the rest of a range from the first message in a format before Kafka 0.11, which librdkafka reads."""
         return librdkafka.engine(self._settings).read(replace(request, ranges=(rest,)))
 
-    def refresh(self, topics: set[str], *, another: bool) -> None:
+    def refresh(self, topics: set[str], *, another: bool, seconds: float) -> None:
         """Fetch the metadata of these topics again; from another broker than last time, if asked to."""
-        client = self._client
-        client.run(client.metadata(topics, Deadline(_CONTROL_SECONDS), another=another))
+        client, deadline = self._client, Deadline(min(_CONTROL_SECONDS, seconds))
+        client.run(client.metadata(topics, deadline, another=another))
 
-    def connection(self, node: int, *, read_committed: bool) -> FetchConnection:
-        """Return a connection to a broker for exclusive use until `keep`.
+    def connection(self, node: int, *, read_committed: bool, seconds: float) -> FetchConnection:
+        """Return a connection to a broker for exclusive use until `keep`; open it within so many seconds.
 
         Raises:
             ConnectionLost: The broker cannot be reached, or is not in the metadata.
@@ -125,7 +125,7 @@ class NativeConnections:
         broker = self.cluster.broker(node)
         client = self._client
         return FetchConnection(
-            client.open_socket(broker.endpoint, self._settings.client_id()),
+            client.open_socket(broker.endpoint, self._settings.client_id(), seconds),
             self._settings.get("client.rack") or "",
             read_committed=read_committed,
             timeout=client.settings.request_timeout,

@@ -230,7 +230,9 @@ class NativeReader:
             self._connections.pop(node).close()
             connection = None
         if connection is None:
-            connection = self._engine.connection(node, read_committed=self._request.read_committed)
+            connection = self._engine.connection(
+                node, read_committed=self._request.read_committed, seconds=self._patience(parts)
+            )
             self._connections[node] = connection
         if connection.busy:
             return
@@ -283,6 +285,11 @@ class NativeReader:
 
     def _without_broker(self) -> list[_Part]:
         return [part for part in self._parts.values() if part.node is None]
+
+    def _patience(self, parts: Iterable[_Part]) -> float:
+        """Return the seconds in which each of them has to return records, or a look at their leader, to be asked."""
+        since = min(part.waits_since for part in parts)
+        return max(_LAST_LOOK_SECONDS, since + self._request.timeout_ms / 1000 - time.monotonic())
 
     def _check_patience(self, parts: Iterable[_Part]) -> None:
         """Raise RetriableError if one of them has returned no records within `kafkaConsumer.pollTimeoutMs`."""
@@ -553,7 +560,7 @@ class NativeReader:
             # Where a log ends too early, or a topic or a leader is missing, the broker that was asked may be cut off.
             is_doubtful = any(part.short_since is not None for part in self._without_broker())
             try:
-                self._engine.refresh(self._topics, another=is_doubtful)
+                self._engine.refresh(self._topics, another=is_doubtful, seconds=self._patience(self._parts.values()))
             except RetriableError as problem:
                 if self._engine.cluster.cluster_id is None:
                     raise  # This process has never reached the cluster.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -106,9 +107,21 @@ class KafkaClient:
         except TimeoutError as error:
             raise ConnectionLost(f"The brokers have not answered in time: {error}.") from error
 
-    def open_socket(self, endpoint: Endpoint, client_id: str | None = None) -> BlockingConnection:
-        """Open a blocking, authenticated connection to a broker (`Broker.endpoint`), with this client id if given."""
-        settings = replace(self.settings, client_id=client_id or self.settings.client_id)
+    def open_socket(
+        self, endpoint: Endpoint, client_id: str | None = None, seconds: float = math.inf
+    ) -> BlockingConnection:
+        """Open a blocking, authenticated connection to a broker (`Broker.endpoint`).
+
+        Args:
+            endpoint: The broker's.
+            client_id: The client id, if not the client's own.
+            seconds: The time limit, where it is below `socket.connection.setup.timeout.ms`.
+        """
+        settings = replace(
+            self.settings,
+            client_id=client_id or self.settings.client_id,
+            connect_timeout=min(self.settings.connect_timeout, max(0.1, seconds)),
+        )
         time.sleep(self._reconnects.pause(endpoint, time.monotonic()))
         with self._counted(endpoint):
             return BlockingConnection.open(endpoint, settings, self._expected(endpoint))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 
@@ -62,8 +63,8 @@ class NativeProducer:
         self.cluster = self.cluster.renewed(seen, wanted)
         self._seen |= dict.fromkeys(seen.topics, time.monotonic())
 
-    def connection(self, node: int) -> ProduceConnection:
-        """Lend a connection to a broker until `keep`.
+    def connection(self, node: int, seconds: float = math.inf) -> ProduceConnection:
+        """Lend a connection to a broker until `keep`; open it within so many seconds.
 
         Raises:
             ConnectionLost: The broker cannot be reached, or is not in the metadata.
@@ -72,7 +73,7 @@ class NativeProducer:
         if kept is not None:
             return kept
         broker = self.cluster.broker(node)
-        raw = self.client.open_socket(broker.endpoint, self._client_settings.client_id())
+        raw = self.client.open_socket(broker.endpoint, self._client_settings.client_id(), seconds)
         return ProduceConnection(raw, acks=self.settings.acks, timeout=self.settings.request_timeout)
 
     def keep(self, node: int, connection: ProduceConnection) -> None:

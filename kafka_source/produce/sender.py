@@ -200,7 +200,9 @@ class Sender:
         if not any(queue.retry_at <= now for queue in leaderless):
             return
         try:
-            self._producer.refresh({queue.tp.topic for queue in leaderless}, self._settings.request_timeout)
+            self._producer.refresh(
+                {queue.tp.topic for queue in leaderless}, min(self._settings.request_timeout, self._time_left())
+            )
         except RetriableError as problem:
             self._last_problem = str(problem)
         for queue in leaderless:
@@ -235,7 +237,7 @@ class Sender:
             self._connections.pop(node).close()
             connection = None
         if connection is None:
-            connection = self._connections[node] = self._producer.connection(node)
+            connection = self._connections[node] = self._producer.connection(node, self._time_left())
             if connection.busy:
                 return
         queues = _of_one_request(sorted(queues, key=lambda queue: queue.batches[0][1]))
@@ -355,6 +357,11 @@ class Sender:
     def _back_off(self, queue: _PartitionQueue) -> None:
         queue.retry_at = time.monotonic() + self._settings.retry.pause(queue.failures)
         queue.failures += 1
+
+    def _time_left(self) -> float:
+        """Return the seconds in which the oldest batch has to be acknowledged."""
+        oldest = min(queue.batches[0][1] for queue in self._queues.values() if queue.batches)
+        return max(0.0, oldest + self._settings.delivery_timeout - time.monotonic())
 
     def _check_delivery_timeout(self) -> None:
         oldest = time.monotonic() - self._settings.delivery_timeout
