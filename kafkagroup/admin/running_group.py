@@ -28,7 +28,7 @@ from kafka_source.group import strategies
 from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.group.requests import commit_offsets, describe, fetch_committed, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commits import CommitOffset, OffsetNote, chunks
+from kafka_source.model.commits import CommitOffset, chunks, with_notes
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import first_names
 from kafka_source.model.rewind_target import Move, Target, other_group
@@ -115,8 +115,9 @@ def rewind_running_group(
     if not named:
         raise InvalidConfigurationError(f"No partition of group {group} was named to be rewound.")
     rewind_id = strategies.new_id()
-    # How large a commit is does not depend on the offsets.
-    if len(list(chunks(group, _entries(dict.fromkeys(named, 0), rewind_id)))) > 1:
+    # How large a commit is does not depend on the offsets. A topic's id has 22 letters, and a cluster's as many.
+    unknown = dict.fromkeys((tp.topic for tp in named), "-" * 22)
+    if len(list(chunks(group, _entries(dict.fromkeys(named, 0), rewind_id, unknown, "-" * 22)))) > 1:
         raise InvalidConfigurationError(
             f"Group {group}: {len(named)} partitions are too many for one commit, and a rewind is all or nothing. "
             "Rewind them in several calls, for example by topic."
@@ -131,8 +132,20 @@ def rewind_running_group(
         return _rewind(client, group, named, aim, rewind_id, Deadline(timeout))
 
 
-def _entries(offsets: Mapping[TopicPartition, int], rewind_id: str) -> dict[TopicPartition, CommitOffset]:
-    return {tp: CommitOffset(offset, metadata=OffsetNote(rewound=rewind_id).metadata) for tp, offset in offsets.items()}
+def _entries(
+    offsets: Mapping[TopicPartition, int], rewind_id: str, topic_ids: Mapping[str, str], cluster: str | None
+) -> dict[TopicPartition, CommitOffset]:
+    return with_notes(offsets, dict.fromkeys(offsets, rewind_id), None, topic_ids=topic_ids, cluster=cluster)
+
+
+async def _describe_topics(
+    client: KafkaClient, partitions: Collection[TopicPartition]
+) -> tuple[Mapping[str, str], str | None]:
+    """Return the ids of the topics, as far as brokers have ids, and of their cluster."""
+    names, deadline = frozenset(tp.topic for tp in partitions), Deadline(_LOOK_UP_SECONDS)
+    snapshot = await client.retrying(lambda: client.metadata(names, deadline), deadline)
+    ids = {name: topic.id_text for name, topic in snapshot.topics.items() if topic.id_text is not None}
+    return ids, snapshot.cluster_id
 
 
 def _to_offsets(offsets: Mapping[TopicPartition, int]) -> _Aim:
@@ -211,6 +224,7 @@ def _rewind(
     deadline: Deadline,
 ) -> RunningRewind:
     described = client.run(_describe(client, group))
+    topics = client.run(_describe_topics(client, partitions))
     # While it waits in JoinGroup it is asked for nothing. Its own rebalance timeout must not end the wait.
     settings = MemberSettings(
         group, session_timeout_ms=_SESSION_TIMEOUT_MS, rebalance_timeout_ms=max(1, int(deadline.seconds * 1000))
@@ -221,10 +235,15 @@ def _rewind(
         client.run(_join(client, member, described, deadline), deadline.seconds + _DESCRIBE_SECONDS)
         found = client.run(fetch_entries(client, group, partitions, Deadline(_COMMIT_SECONDS)))
         before = {tp: entry.offset for tp, entry in found.items()}
+        if client.run(_describe_topics(client, partitions)) != topics:
+            raise ApplicationRecoverableError(
+                f"Group {group} was not rewound: one of the topics {', '.join(sorted(topics[0]))} was created again "
+                "while the members finished their micro-batches. Nothing was changed. Rewind it again."
+            )
         # The members have committed while this one waited, so what a target means is known only now.
         moves = aim(client, before)
         offsets = {one.topic_partition: one.offset for one in moves}
-        client.run(_commit(client, member, _entries(offsets, rewind_id)))
+        client.run(_commit(client, member, _entries(offsets, rewind_id, *topics)))
         generation = member.membership.generation
     finally:
         # The members continue when this one has left.

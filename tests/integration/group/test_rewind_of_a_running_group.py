@@ -10,7 +10,7 @@ import pytest
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import InvalidConfigurationError, RetriableError
+from kafka_source.errors import ApplicationRecoverableError, InvalidConfigurationError, RetriableError
 from kafka_source.group import strategies
 from kafka_source.group.member import Member, MemberSettings
 from kafka_source.group.member_state import State
@@ -21,7 +21,7 @@ from kafkagroup.admin import Groups, RunningRewind, rewind_running_group
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.support.memberships import everything
 from tests.support.queries import Pipe
-from tests.support.records import produce
+from tests.support.records import create_again, produce
 from tests.support.rewinding import (
     COUNT,
     PARTITIONS,
@@ -353,3 +353,21 @@ def test_nobody_reads_during_rewinds_however_many_there_are(kafka, settings, gro
     finally:
         query.close()
         client.close()
+
+
+def test_the_offsets_of_a_topic_that_is_created_again_meanwhile_are_not_set(
+    kafka, settings, groups, members, topic, group
+):
+    name = topic("again", partitions=1)
+    produce(kafka.bootstrap_servers, name, COUNT)
+    reading = members.make(name, slots=1)
+    reading.join(30)
+    with ThreadPoolExecutor(1) as pool:
+        rewinding = pool.submit(rewind_running_group, settings, group, {TopicPartition(name, 0): 2}, timeout=60)
+        wait_until(reading.rebalance_needed, "the program to join")
+        kafka.delete_topic(name)
+        create_again(kafka, name, 1)
+        reading.rejoin(60)
+        with pytest.raises(ApplicationRecoverableError, match="created again"):
+            rewinding.result(60)
+    assert groups.committed(group) == {}
