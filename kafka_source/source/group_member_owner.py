@@ -395,7 +395,7 @@ class GroupMemberOwner(CommittingOwner):
         if not partitions:
             return
         try:
-            again = self._late.set_back(self._membership.committed_entries(partitions, stable=False), finished)
+            again = self._late.set_back(self._membership.committed_entries(partitions, stable=False))
             if again:
                 log.warning(
                     "group=%s was set back in %s by a late commit: it is committed again",

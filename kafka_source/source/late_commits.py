@@ -26,15 +26,18 @@ class LateCommits:
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._commits: list[tuple[float, Mapping[TopicPartition, CommitOffset]]] = []
+        self._done: dict[TopicPartition, int] = {}
         self._next_look = 0.0
 
     def add(self, entries: Mapping[TopicPartition, CommitOffset], at: float) -> None:
         """Note a commit at this time, in seconds."""
         self._commits.append((at + self._patience, entries))
+        self._done |= {tp: entry.offset for tp, entry in entries.items()}
 
     def forget(self) -> None:
         """Forget all: a coordinator refuses them in the next generation."""
         self._commits.clear()
+        self._done.clear()
 
     def due(self, at: float) -> set[TopicPartition]:
         """Return the partitions to look at, at this time."""
@@ -45,17 +48,15 @@ class LateCommits:
         self._next_look = at + _PAUSE_SECONDS
         self._commits = [(until, entries) for until, entries in self._commits if until > at]
 
-    def set_back(
-        self, committed: Mapping[TopicPartition, CommitOffset], done: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
+    def set_back(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, int]:
         """Return the offsets to commit again: the group has exactly the entry of such a commit, and had a later one.
 
         What a rewind, a tool or another member has committed has another note or another offset, and stays.
 
         Args:
             committed: What the group has.
-            done: What was committed last of the partitions.
         """
+        done = self._done
         return {
             tp: done[tp] for tp, entry in committed.items() if entry.offset < done.get(tp, 0) and self._has(tp, entry)
         }

@@ -314,9 +314,9 @@ def test_records_are_shown_with_what_is_in_them(command, letters, engine):
     assert (plain["key"]["text"], plain["value"]["text"], plain["value"]["format"]) == ("k0", "plain", "text")
     assert (document["value"]["format"], json.loads(document["value"]["text"])) == ("json", {"a": 1})
     assert [(one["key"], one["value"]["text"]) for one in document["headers"]] == [("trace", "abc"), ("none", None)]
-    assert (framed["value"]["schema_id"], framed["value"]["format"], framed["value"]["size"]) == (42, "binary", 8)
+    # Without a registry it is not known whether the first bytes name a schema.
+    assert (framed["value"]["schema_id"], framed["value"]["format"], framed["value"]["size"]) == (None, "binary", 8)
     assert (empty["key"]["format"], empty["value"]["format"]) == ("binary", "none")
-    assert "[schema 42]" in command.run("peek", letters, "--from", "earliest", "-n", 4, "--engine", engine)
 
 
 @pytest.mark.requires_native

@@ -137,6 +137,7 @@ DIFFERENT = {
     *product(("string",), (*FRACTIONS, "-0", "NaN", "-Infinity")),
     *product(("timestamp",), ("9223372036854775807", "-9223372036854775808")),
     *product(("float", "double"), ("-0",)),
+    *product(("int", "bigint", "timestamp"), ("1.0", "1e3")),
     ("binary", '"\t"'),
 }
 

@@ -13,14 +13,14 @@ TP = TopicPartition("orders", 0)
 ENTRIES = st.builds(CommitOffset, st.integers(0, 4), metadata=st.sampled_from(["", "a", "a rewound", "b"]))
 
 
-@given(st.lists(ENTRIES, max_size=3), ENTRIES, st.integers(0, 4))
-def test_only_an_entry_of_an_own_commit_is_replaced_and_only_by_a_later_one(
-    late: list[CommitOffset], has: CommitOffset, done: int
+@given(st.lists(ENTRIES, max_size=4), ENTRIES)
+def test_only_an_entry_of_an_own_commit_is_replaced_and_only_by_the_last_one(
+    own: list[CommitOffset], has: CommitOffset
 ) -> None:
     commits = LateCommits(30)
-    for entry in late:
+    for entry in own:
         commits.add({TP: entry}, 0)
-    again = commits.set_back({TP: has}, {TP: done})
+    again, done, late = commits.set_back({TP: has}), own[-1].offset if own else 0, own
     assert again == ({TP: done} if has in late and has.metadata and has.offset < done else {})
 
 
