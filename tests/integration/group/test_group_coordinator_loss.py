@@ -231,9 +231,9 @@ def test_a_batch_is_read_although_its_slots_cannot_leave(behind, proxied, group,
 def test_a_rejoin_does_not_wait_for_the_names_in_its_log_line(proxied, caplog):
     members, proxy = proxied
     caplog.set_level(logging.INFO, "kafka_source.group.rebalance_log")
-    leading = members.make("orders", slots=1, app="a")
+    leading = members.make("orders", slots=1, app="a", metadata_max_age_ms=600_000)
     leading.join(30)
-    following = members.make("orders", slots=1, app="b")
+    following = members.make("orders", slots=1, app="b", metadata_max_age_ms=600_000)
     with ThreadPoolExecutor(1) as pool:
         rejoin_until_joined(leading, pool.submit(following.join, 60))
         following.take_rebalances()
