@@ -83,8 +83,7 @@ class Node:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        with cast(IO[bytes], supervisor.stdout) as told:
-            line = told.readline()
+        line = cast(IO[bytes], supervisor.stdout).readline()
         self._supervisor = supervisor
         self._pid = int(line) if line.strip() else None
 
@@ -123,7 +122,7 @@ class Node:
         return "\n".join([*errors[:10], *(["..."] if errors else []), *log[-lines:]])
 
     def pause(self) -> None:
-        """Send SIGSTOP: connections stay open, but the node does not answer."""
+        """Send SIGSTOP and wait until it holds: connections stay open, but the node does not answer."""
         self._order(b"S")
 
     def resume(self) -> None:
@@ -155,20 +154,21 @@ class Node:
         return True
 
     def _order(self, orders: bytes) -> None:
-        if not self.running or self._supervisor is None or self._supervisor.stdin is None:
+        if not self.running or self._supervisor is None:
             raise BrokerError(f"Node {self.id} is not running.")
         # The process may end between the check and the write; then there is nothing to signal.
         with contextlib.suppress(BrokenPipeError):
-            self._supervisor.stdin.write(orders)
-            self._supervisor.stdin.flush()
+            cast(IO[bytes], self._supervisor.stdin).write(orders)
+            cast(IO[bytes], self._supervisor.stdin).flush()
+            cast(IO[bytes], self._supervisor.stdout).read(len(orders))
 
     def _wait(self, timeout: float) -> None:
         if self._supervisor is None:
             return
         self._supervisor.wait(timeout)
-        if self._supervisor.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._supervisor.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            cast(IO[bytes], self._supervisor.stdin).close()
+        cast(IO[bytes], self._supervisor.stdout).close()
 
 
 def wait_until_started(nodes: Sequence[Node], deadline: float) -> None:

@@ -1,15 +1,17 @@
 """The parent process of a node's JVM: it sends the JVM signals, and stops it when the process that started both ends.
 
 A script that needs only the standard library: `python -I supervisor.py LOG REMOVE COMMAND...`. Each byte on its
-standard input is a signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C (SIGCONT). End of file, a change of the
-parent process, or a SIGTERM to the supervisor mean that the process that started it has ended, possibly by SIGKILL:
-then the supervisor stops the JVM and removes the folder REMOVE (none if it is empty). The supervisor is the JVM's
-parent, so the JVM's process id cannot be reused before the supervisor has read its exit status, and no signal can reach
-another process. Its exit code is the JVM's.
+standard input is a signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C (SIGCONT). The same byte on its
+standard output acknowledges that the signal was sent, and that the JVM has stopped if it was S. End of file, a change
+of the parent process, or a SIGTERM to the supervisor mean that the process that started it has ended, possibly by
+SIGKILL: then the supervisor stops the JVM and removes the folder REMOVE (none if it is empty). The supervisor is the
+JVM's parent, so the JVM's process id cannot be reused before the supervisor has read its exit status, and no signal can
+reach another process. Its exit code is the JVM's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shutil
@@ -59,8 +61,19 @@ def supervise(log_path: str, remove: str, command: list[str]) -> int:
             break
         if order in _SIGNALS:
             child.send_signal(_SIGNALS[order])
+            if order == b"S":
+                _wait_until_stopped(child)
+            with contextlib.suppress(BrokenPipeError):
+                os.write(1, order)
     code = child.wait()
     return 128 - code if code < 0 else code
+
+
+def _wait_until_stopped(child: subprocess.Popen[bytes]) -> None:
+    # Python has had waitid on macOS since 3.13 only; there, the acknowledgement only says that S was sent.
+    if hasattr(os, "waitid"):
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, child.pid, os.WSTOPPED)
 
 
 def _abandoned(child: subprocess.Popen[bytes], remove: str) -> None:
