@@ -244,7 +244,7 @@ _GROUP = (
     _unused("share.acknowledgement.mode", _C, _STRING, "share groups are not supported"),
     _unused("share.acquire.mode", _C, _STRING, "share groups are not supported"),
     _refused("auto.offset.reset", _C, _STRING, "use `startingOffsets`"),
-    _refused("enable.auto.commit", _C, _BOOL, "use `commit=batch`, `task` or `none`"),
+    _refused("enable.auto.commit", _C, _BOOL, "use `commit=batch` or `task`"),
 )
 
 _FETCH = (

@@ -12,9 +12,8 @@ exceptions are in `MicroBatches.tasks`. An offset never contains a secret: check
 "split" is [minPartitions, maxRecordsPerPartition, min.records.per.task]. Where all copies of a partition emit rows
 (`redundant.emit=all`), a fourth element of a partition lists its readers: [[slot, replica], …]. Where the sink commits
 (`commit=sink`), "stream" is the stream's id; where the driver or tasks commit, "committer" is. Where the group was
-rewound, "rewinds" has the id of the last rewind by topic and partition. "stale" has the group's offsets that do not
-count, likewise, and "epochs" the leader epochs with which a truncated log is noticed. Where values are decoded by a
-registry's schema, "schemas" has its id: {"value": 7}.
+rewound, "rewinds" has the id of the last rewind by topic and partition. "epochs" has the leader epochs with which a
+truncated log is noticed, likewise. Where values are decoded by a registry's schema, "schemas" has its id: {"value": 7}.
 
 A query that was started with Spark's own Kafka source has offsets in its form, which says how far each partition was
 read and nothing else: {"orders": {"0": 250, "1": 180}}. These are read too, so that the query can continue.
@@ -132,8 +131,6 @@ class StreamOffset:
         stream: The stream's id, the same in all batches of a checkpoint; None if it does not commit in a group.
         by_sink: Whether the batch was planned with `commit=sink`: the sink commits with the batch's decision.
         schemas: The ids of the schemas to which values were resolved when the batch was planned, by column.
-        stale: The offsets that the group had beyond the end of the log, by partition. They do not count for a query
-            that cannot set them back (`commit=none`), until somebody has committed another one.
         epochs: The epoch of the leader whose log had everything before the partition's end (KIP-320); without
             partitions where it is not known.
         rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.strategies`.
@@ -153,7 +150,6 @@ class StreamOffset:
     of_spark: bool = False
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
     by_sink: bool = False
-    stale: Mapping[TopicPartition, int] = field(default_factory=dict)
     schemas: Mapping[str, int] = field(default_factory=dict)
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
@@ -167,9 +163,8 @@ class StreamOffset:
         kept = {tp: span for tp, span in self.partitions.items() if tp.topic not in topics}
         ids = {t: i for t, i in self.topics.items() if t not in topics}
         rewinds = {tp: i for tp, i in self.rewinds.items() if tp.topic not in topics}
-        stale = {tp: offset for tp, offset in self.stale.items() if tp.topic not in topics}
         epochs = {tp: epoch for tp, epoch in self.epochs.items() if tp.topic not in topics}
-        return replace(self, partitions=kept, topics=ids, rewinds=rewinds, stale=stale, epochs=epochs)
+        return replace(self, partitions=kept, topics=ids, rewinds=rewinds, epochs=epochs)
 
     def in_cluster(self, cluster_id: str | None) -> StreamOffset:
         """Return this offset as far as it means something in the cluster that answers; None: unknown.
@@ -202,7 +197,6 @@ class StreamOffset:
             "partitions": partitions,
             **({} if self.stream is None else {"stream" if self.by_sink else "committer": self.stream}),
             **({"rewinds": _by_topic(self.rewinds)} if self.rewinds else {}),
-            **({"stale": _by_topic(self.stale)} if self.stale else {}),
             **({"schemas": dict(self.schemas)} if self.schemas else {}),
             **({"epochs": _by_topic(self.epochs)} if self.epochs else {}),
         }
@@ -254,7 +248,6 @@ class StreamOffset:
                 value.get("stream", value.get("committer")),
                 rewinds={tp: str(rewind_id) for tp, rewind_id in _by_partition(value.get("rewinds", {})).items()},
                 by_sink="stream" in value,
-                stale={tp: int(offset) for tp, offset in _by_partition(value.get("stale", {})).items()},
                 schemas={column: int(schema_id) for column, schema_id in value.get("schemas", {}).items()},
                 epochs={tp: int(epoch) for tp, epoch in _by_partition(value.get("epochs", {})).items()},
             )

@@ -272,9 +272,10 @@ class ReadOptions(ValueOptions):
         kinds.COMMIT,
         "Who commits the group's offsets: `batch`, the driver after each micro-batch; `task`, each task at the end of "
         "its ranges; `sink`, the exactly-once sink of the same query (its option `commit.group`; with another sink the "
-        "query stops before its second micro-batch); `none`, nobody. In a batch read `task` is at most once: a task "
-        "commits before Spark has written its rows, so a job that fails later loses them. Use `kafkagroup.pinned` to "
-        "commit a batch after its output is written.",
+        "query stops before its second micro-batch); `none`, in a batch only: no commit. A stream that must not commit "
+        "has `group.membership=false`. In a batch read `task` is at most once: a task commits before Spark has written "
+        "its rows, so a job that fails later loses them. Use `kafkagroup.pinned` to commit a batch after its output is "
+        "written.",
         default_text="batch for streams, none for batches",
     )
     commit_transactional: bool | None = option(
@@ -626,7 +627,7 @@ REFUSED: Mapping[str, Refused] = {
         "values are binary; cast the column, or set value.format",
     ),
     "kafka.enable.auto.commit": Refused(
-        Where.READ, "Kafka option 'enable.auto.commit' is not supported", "use commit=batch, task or none"
+        Where.READ, "Kafka option 'enable.auto.commit' is not supported", "use commit=batch or task"
     ),
     "kafka.interceptor.classes": Refused(
         Where.ALL, "Kafka option 'interceptor.classes' is not supported", "interceptors are Java classes"

@@ -458,11 +458,17 @@ def _check_group(options: ReadOptions, where: Where) -> None:
     commit = options.commit
     if commit in ("batch", "task", "sink") and not options.in_group:
         raise OptionError("commit", commit, "batch, task and sink only with kafka.group.id, whose offsets they commit")
+    if commit == "none" and where is Where.STREAM and options.in_group:
+        takes = (
+            "batch, task or sink in a stream of a group, which commits what it reads; to read without the group and "
+            "commit nothing, set group.membership=false"
+        )
+        raise _OtherQueryError("commit", commit, takes)
     if commit in ("batch", "sink") and where is Where.BATCH:
         takes = "task or none in a batch read; kafkagroup.pinned commits a whole read"
         raise _OtherQueryError("commit", commit, takes)
     if options.assign is not None and commit in ("task", "sink"):
-        raise OptionError("commit", commit, "batch or none with assign, where no member of the group could commit")
+        raise OptionError("commit", commit, "batch with assign, where no member of the group could commit")
     if options.redundant_emit == "all" and "redundant" not in options.partition_assignment_strategy:
         raise OptionError("redundant.emit", "all", "all only with kafka.partition.assignment.strategy=redundant")
     if options.in_group and options.group_protocol == "classic":

@@ -260,7 +260,7 @@ class StaticPartitions(CommittingOwner):
         options: Of the query; with `assign` and a group.
         cluster: Where to look up which partitions exist.
         subscription: The partitions of `assign`.
-        commits: Whether the driver commits offsets. Else nobody does.
+        commits: Whether the driver commits offsets. A batch commits none.
         positions: The query's positions; None: it has no checkpoint.
     """
 

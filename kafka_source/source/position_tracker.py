@@ -90,7 +90,7 @@ class PositionTracker:
         self._ignored: frozenset[TopicPartition] = frozenset()
         self._subscribed = frozenset(subscribed)
         self._sink_commits = options.commit == "sink"
-        self._commits = options.commit != "none" or program_commits
+        self._warns_of_stream = options.commit != "sink" and not program_commits
         self._own_positions = options.redundant_emit == "all"
         # The join of the slots after which the positions were last resolved; None: this process has not resolved any.
         self._resolved_join: int | None = None
@@ -117,7 +117,7 @@ class PositionTracker:
     @property
     def marks_steps_back(self) -> bool:
         """Whether offsets of the checkpoint tell a step back by the mark of a rewind."""
-        return self._commits and not self._own_positions
+        return not self._own_positions
 
     def compare_with_group(self, newest: StreamOffset) -> None:
         """Compare the newest offset of the checkpoint with the query's own commits, when the query starts.
@@ -272,12 +272,7 @@ class PositionTracker:
             log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, before, to)
         back = {tp: to for tp, (_, to) in moves.items()}
         self._positions.step_back(back, rewinds=self.marks_steps_back)
-        if self._commits:
-            self._owner.rewind_committed(back)
-            return
-        # The group stays where it is, and another rewind of it must not look as if it were new.
-        committed = self._owner.committed(sorted(back))
-        self._positions.set_stale({tp: entry.offset for tp, entry in committed.items() if entry.offset > back[tp]})
+        self._owner.rewind_committed(back)
 
     def are_durable(self, start: StreamOffset, starts: Mapping[TopicPartition, int]) -> bool:
         """Return whether a query that restarts before its next micro-batch would resolve the same positions.
@@ -288,8 +283,6 @@ class PositionTracker:
         """
         if not starts:
             return True
-        if self._positions.stale(starts).items() - start.stale.items():
-            return False
         if any(starts[tp] != start.ends.get(tp) for tp in self._positions.replaced(starts)):
             # Where the sink commits, the group's offsets keep them.
             return self._sink_commits and (start.by_sink or not start.partitions)
@@ -319,16 +312,17 @@ class PositionTracker:
             self._ignored = self._positions.ignored(partitions)
             if self._ignored and self._are_replaced({tp.topic for tp in self._ignored}):
                 raise RefreshRetriableError("Topics were created again since they were last described.")
-        committed = self._positions.without_stale(self._without_replayed(committed))
+        committed = self._without_replayed(committed)
         self._follow_rewinds(committed)
         # A batch was decided by the sink, so the group's offsets describe the output, also where they are lower.
         group_counts = self._sink_commits and start.by_sink and start.stream is not None
         rule = group_or_own if group_counts else max_offset
-        positions = self._positions.merge(partitions, committed, rule, commits=self._commits)
+        positions = self._positions.merge(partitions, committed, rule)
         self._log_moves(start, positions)
         if self._resolved_join is None and not start.partitions:
-            start_and_end.log_committed_start(self._options, positions, commits=self._commits)
-            start_and_end.warn_of_new_checkpoint(self._options, committed.values())
+            start_and_end.log_committed_start(self._options, positions, commits=True)
+            if self._warns_of_stream:
+                start_and_end.warn_of_new_checkpoint(self._options, committed.values())
         return positions
 
     def _without_replayed(

@@ -17,9 +17,8 @@ moment the group's offset may be behind that end, with `commit=batch` by the bat
 | both, the group's is ahead by own commits | what `group.on.older.checkpoint` says: the checkpoint was put back, and \
 nobody but the user knows whether the output was too |
 | the group's has the mark of a rewind that the query does not follow yet | the group's, wherever it is |
-| the group's is stale, and nobody has committed another one | the checkpoint's |
 | a position beyond the end of the log | what is left within the log, else its end (`failOnDataLoss=false`). The group \
-follows by a rewind, so that the offset from before counts nowhere; where the query commits nothing, it is stale |
+follows by a rewind, so that the offset from before counts nowhere |
 | a position in a log that has lost records before it, as the leader epochs tell | where the logs diverge, likewise |
 | its topic was created again | the group's offset, if its note names the new topic, or has no id and the \
 coordinator was asked by the new one (from Kafka 4.1 on); else the new topic's first offset |
@@ -61,7 +60,6 @@ class _Partition:
         in_flight: The end of a micro-batch that is planned and, as far as this driver knows, not committed.
         committed: The group's offset, as far as this driver has committed or compared it; None: unknown.
         committed_at: When that was, by the clock.
-        stale: The group's offset if it does not count, until somebody has committed another one.
         rewind: The id of the last rewind that the query follows; None: there was none.
         epoch: The epoch of the leader whose log had everything before `next` (KIP-320); -1: unknown.
         checked: The epoch of the last leader whose log is known to have it, too.
@@ -74,7 +72,6 @@ class _Partition:
     in_flight: int | None = None
     committed: int | None = None
     committed_at: float = 0.0
-    stale: int | None = None
     rewind: str | None = None
     epoch: int = -1
     checked: int = -1
@@ -88,7 +85,7 @@ class Positions:
         clock: The time in seconds; only differences count.
 
     Attributes:
-        stream: The stream's id, which its commits carry; None: no batch of it is planned yet, or it commits nothing.
+        stream: The stream's id, which its commits carry; None: no batch of it is planned yet, or it has none.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -141,9 +138,6 @@ class Positions:
             if (known.next, known.epoch) != (end, epoch):
                 known.epoch = known.checked = epoch
             known.next, known.is_replaced = end, False
-        for tp, offset in start.stale.items():
-            if self._get(tp).stale is None:
-                self._partitions[tp].stale = offset
         self._start = start
 
     def replace(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -158,8 +152,6 @@ class Positions:
         partitions: Iterable[TopicPartition],
         committed: Mapping[TopicPartition, CommitOffset],
         rule: Callable[[int | None, int | None], int | None],
-        *,
-        commits: bool,
     ) -> dict[TopicPartition, int]:
         """Return where partitions continue by the query's own offset and the group's, where there is one of them.
 
@@ -167,15 +159,13 @@ class Positions:
             partitions: The partitions.
             committed: The group's offsets that count.
             rule: Returns the offset that counts, of the query's own and the group's; None: unknown.
-            commits: Whether the query, its tasks or its sink commit. If not, the query does not step back to the
-                group's offset: it could not tell it from then on.
         """
         merged = {}
         for tp in partitions:
             known = self._partitions[tp]
             own, group = known.next, committed[tp].offset if tp in committed else None
             known.other = None
-            if own is not None and group is not None and (commits or own < group):
+            if own is not None and group is not None:
                 known.other = min(own, group)
             chosen = rule(own, group)
             epochs = {known.epoch} if own == chosen else set()
@@ -270,24 +260,6 @@ class Positions:
         """
         epochs = {tp: leaders.get(tp, -1) if end > starts[tp] else self._get(tp).epoch for tp, end in ends.items()}
         return {tp: epoch for tp, epoch in epochs.items() if epoch >= 0}
-
-    # ---- offsets of the group that do not count
-
-    def set_stale(self, committed: Mapping[TopicPartition, int]) -> None:
-        """Note offsets of the group that do not count, where the query cannot set them back."""
-        for tp, offset in committed.items():
-            self._partitions[tp].stale = offset
-
-    def stale(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the group's offsets that do not count, for the checkpoint."""
-        return {tp: offset for tp in partitions if (offset := self._get(tp).stale) is not None}
-
-    def without_stale(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
-        """Return the committed offsets that count, and forget which ones were stale where somebody has committed."""
-        for tp, entry in committed.items():
-            if self._get(tp).stale not in (None, entry.offset):
-                self._partitions[tp].stale = None
-        return {tp: entry for tp, entry in committed.items() if self._get(tp).stale is None}
 
     # ---- rewinds of the group
 

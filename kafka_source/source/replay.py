@@ -301,8 +301,7 @@ def describe_skipped(options: ReadOptions, batch: StreamOffset, *, refused: bool
     told = f"Spark has finished a micro-batch without reading it, so these records are in no output: {read}."
     if not refused:
         return f"{told} That is right where nothing of the query needs them, or where its sink has them already."
-    commits = options.in_group and options.commit != "none"
-    group = f" Group {options.group_id} stays where the micro-batch begins." if commits else ""
+    group = f" Group {options.group_id} stays where the micro-batch begins." if options.in_group else ""
     return (
         f"{told}{group} It is the first one of this checkpoint, and the sink has one of its number, of another "
         f"checkpoint. {NEW_OUTPUT}. If nothing of the query needs these records, set the option strict to false."

@@ -585,7 +585,7 @@ def log_committed_start(options: ReadOptions, committed: Collection[TopicPartiti
         "group.membership=true, and this line is logged at INFO.",
         options.group_id,
         len(committed),
-        " It commits its own offsets over them (commit=none commits nothing)." if commits else "",
+        " It commits its own offsets over them." if commits else "",
     )
 
 
@@ -596,7 +596,7 @@ def warn_of_new_checkpoint(options: ReadOptions, committed: Iterable[CommitOffse
         options: Of the stream.
         committed: The group's offsets at which it starts.
     """
-    if options.commit not in ("none", "sink") and any(OffsetNote.parse(entry.metadata).stream for entry in committed):
+    if any(OffsetNote.parse(entry.metadata).stream for entry in committed):
         log.warning(
             "group=%s has offsets of a stream of kafkagroup, and this query has no checkpoint: its micro-batches count "
             "from 0. %s.",

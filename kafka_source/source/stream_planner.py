@@ -81,6 +81,7 @@ class StreamPlanner:
         program_commits: bool = False,
     ) -> None:
         self._options = options
+        self._program_commits = program_commits
         self._schemas = dict(schemas or {})
         check_engine(options.engine, options.settings)
         # A lookup does not wait for leaders: a trigger does, and the other partitions are read meanwhile.
@@ -157,7 +158,7 @@ class StreamPlanner:
         self._admission.trigger_started()
         self._check_cluster(start)
         self._learn(start)
-        if self._options.in_group and self._options.commit != "none":
+        if self._options.in_group and not self._program_commits:
             self._positions.stream = self._positions.stream or uuid.uuid4().hex
         with self._owner.rebalance_paused():
             return self._retry(lambda: self._next_attempt(start, limited=limited))
@@ -474,7 +475,6 @@ class StreamPlanner:
             stream=self._positions.stream,
             rewinds=self._positions.rewinds(starts),
             by_sink=self._sink_commits,
-            stale=self._positions.stale(starts),
             schemas=self._schemas,
             epochs=epochs,
         )
@@ -492,9 +492,9 @@ def _partition_owner(
 ) -> PartitionOwner:
     if not options.in_group:
         return Standalone(cluster, selection)
-    commits = options.commit in (None, "batch")
     if not options.is_member:
-        return StaticPartitions(options, cluster, selection, commits=commits, positions=positions)
+        return StaticPartitions(options, cluster, selection, commits=True, positions=positions)
+    commits = options.commit in (None, "batch") and not program_commits
     # In the consumer protocol a slot that a new process takes over is refused until the old one's session ends.
     static = not program_commits and options.group_protocol == "classic"
     group = group_settings(options, partitions=partitions, stream=True, static=static)

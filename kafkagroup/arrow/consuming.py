@@ -117,8 +117,6 @@ def consume(
             # Whoever calls this means to share, and to go on where the group is: no warning says so.
             "group.membership": "true",
             "group.members": "1",
-            # The caller commits.
-            "commit": "none",
         }
         options = read_options(given, Where.STREAM)
         if options.group_protocol == "consumer":

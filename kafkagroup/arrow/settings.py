@@ -40,7 +40,7 @@ _PREFIX = re.compile(r"(?<![\w.])kafka\.(?=[a-z])")
 _WORDS = {
     "set the option failOnDataLoss to false": "give fail_on_data_loss=False",
     "failOnDataLoss=false": "fail_on_data_loss=False",
-    "use commit=batch, task or none": "leave it out: only commit() commits",
+    "use commit=batch or task": "leave it out: only commit() commits",
 }
 _POSITIONS = re.compile(r"\b(start|end)ing(?:Offsets|Timestamp)\b")
 

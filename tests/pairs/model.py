@@ -75,6 +75,8 @@ def refused(draw: Draw) -> set[str]:
         named.add("commit")
     if draw.kind != "pinned" and draw.commit != "none" and draw.membership == "none":
         named.add("commit")
+    if draw.is_stream and draw.commit == "none" and draw.membership != "none":
+        named.add("commit")
     if draw.commit in ("task", "sink") and draw.membership == "assign":
         named.add("commit")
     if not draw.is_stream and draw.start == "latest":
@@ -194,8 +196,7 @@ def _has_checkpoint(draw: Draw) -> bool:
 def _rebalanced(draw: Draw, r: Record, times: Times) -> Times:
     """Members commit before they rejoin.
 
-    Without commits a query reads a partition that it gets from its first record, because it does not know how far
-    others have read.
+    Without commits a batch reads a partition that it gets from its first record.
     """
     if not draw.is_member or r.phase not in ("first", "second"):
         return times

@@ -663,13 +663,13 @@ def test_a_coordinator_may_be_silent_for_longer_than_a_request_takes(proxied):
 
 @pytest.fixture
 def read_at_once(behind, group):
-    """A running group of one partition that commits nothing itself, so that every commit is a rewind's."""
+    """A running group of one partition whose tasks do not run, so that every commit after the start is a rewind's."""
     kafka, proxy = behind
     name = kafka.create_topic(f"{group}-rewound", 1)
     produce(kafka.bootstrap_servers, name, 10)
     streams = Streams(kafka, name, group)
     try:
-        runner = streams.run(commit="none", group_members=1)
+        runner = streams.run(commit="task", group_members=1)
         wait_until(lambda: runner.read, "the records to be read")
         yield Settings({"bootstrap.servers": kafka.bootstrap_servers}), proxy, TopicPartition(name, 0), runner
     finally:

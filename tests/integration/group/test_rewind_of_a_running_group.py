@@ -148,9 +148,8 @@ def test_a_query_that_was_stopped_follows_the_rewind_when_it_starts_again(kafka,
     assert all(covered(again.ranges(tp), committed[tp], last[tp]) for tp in theirs)
 
 
-@pytest.mark.parametrize("commit", ["none", "task"])
-def test_a_query_follows_the_rewind_whoever_commits(settings, groups, name, group, run, commit):
-    runner = run(commit=commit)
+def test_a_query_whose_tasks_commit_follows_the_rewind(settings, groups, name, group, run):
+    runner = run(commit="task")
     last = ends(groups, name)
     wait_until(lambda: all(covered(runner.ranges(tp), 0, end) for tp, end in last.items()), "everything to be read")
     rewind_running_group(settings, group, dict.fromkeys(last, 1), timeout=60)
@@ -185,7 +184,7 @@ def test_a_batch_that_was_planned_before_the_rewind_does_not_undo_it(kafka, sett
     pipe.whole_batch()
     pipe.batch()
     pipe.close()
-    other = run(commit="none")
+    other = run(commit="task")
     wait_until(lambda: other.read, "the other query")
     rewind_running_group(settings, group, dict.fromkeys(everything(name, PARTITIONS), 0), timeout=60)
     other.close()
@@ -198,7 +197,7 @@ def test_a_replayed_batch_whose_tasks_commit_ends_where_partitions_were_rewound(
     first = planner(commit="task")
     end = first.next(StreamOffset(), limited=True)
     first.close()
-    other = run(commit="none")
+    other = run(commit="task")
     wait_until(lambda: other.read, "the other query")
     rewound = {TopicPartition(name, number): 1 for number in range(2)}
     rewind_running_group(settings, group, rewound, timeout=60)
@@ -220,7 +219,7 @@ def test_a_replayed_batch_whose_tasks_commit_commits_nothing_of_partitions_that_
     first = planner(commit="task")
     end = StreamOffset.from_json(first.next(StreamOffset(), limited=True).to_json())
     first.close()
-    other = run(commit="none")
+    other = run(commit="task")
     wait_until(lambda: other.read, "the other query")
     again = planner(commit="task")
     try:

@@ -74,8 +74,8 @@ def joined(groups: Groups, group: str, members: int) -> None:
 
 
 def never_followed(streams: Streams, settings: Settings, group: str, offsets: dict[TopicPartition, int]) -> None:
-    """Rewind the group while another query is in it, one that commits nothing; then no query runs."""
-    other = streams.run(commit="none")
+    """Rewind the group while another query is in it, one whose tasks do not run; then no query runs."""
+    other = streams.run(commit="task")
     joined(Groups(settings), group, 2)
     rewind_running_group(settings, group, offsets, timeout=60)
     other.close()

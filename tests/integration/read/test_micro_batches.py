@@ -86,7 +86,7 @@ def produce_to(kafka, tp: TopicPartition, count: int) -> None:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-@pytest.mark.parametrize("commit", ["none", "batch", "task"])
+@pytest.mark.parametrize("commit", ["batch", "task"])
 @pytest.mark.parametrize("starting", [None, '{"%s": {"0": -1}}'])
 def test_a_partition_that_is_added_to_an_idle_query_is_read_from_its_first_record(
     kafka, topic, group, start, starting, commit, stopped

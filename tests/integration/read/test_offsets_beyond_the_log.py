@@ -19,7 +19,7 @@ from tests.support.records import produce, reader
 from tests.support.waiting import wait_until
 
 BEYOND = 140
-KINDS = ["batch", "task", "none", "assign", "assign none"]
+KINDS = ["batch", "task", "assign"]
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def job(kafka, name, group):
     """A query of one kind, with `failOnDataLoss=false`."""
 
     def one(kind: str, **options: object) -> Job:
-        what = {"assign": json.dumps({name: [0]})} if kind.startswith("assign") else {"subscribe": name}
-        commit = {"assign": "batch", "assign none": "none"}.get(kind, kind)
+        what = {"assign": json.dumps({name: [0]})} if kind == "assign" else {"subscribe": name}
+        commit = "batch" if kind == "assign" else kind
         return Job(kafka, group, commit=commit, **{"failOnDataLoss": "false", **what, **options})
 
     return one
@@ -59,10 +59,6 @@ def more(kafka, name):
     return write
 
 
-def committed_now(kind: str, end: int) -> int:
-    return BEYOND if kind.endswith("none") else end
-
-
 def wait_for_committed(groups, group: str, expected: dict[TopicPartition, int]) -> None:
     """A transaction's offsets are visible a moment after its end: the coordinator writes the markers then."""
     wait_until(lambda: groups.committed(group) == expected, f"the group to have committed {expected}", 20)
@@ -78,22 +74,22 @@ def test_no_run_skips_what_comes_after_the_group_was_found_beyond_the_end(groups
         f"stepped back {tp.topic}-0 from={BEYOND} to=50"
     ]
     for end in (100, 150, 200):
-        wait_for_committed(groups, group, {tp: committed_now(kind, end - 50)})
+        wait_for_committed(groups, group, {tp: end - 50})
         more()
         assert query.run() == list(range(end - 50, end))
-    wait_for_committed(groups, group, {tp: committed_now(kind, 200)})
+    wait_for_committed(groups, group, {tp: 200})
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_run_skips_what_comes_after_the_checkpoint_was_found_beyond_the_end(groups, group, tp, job, more, kind):
     groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
     query = job(kind)
-    query.offsets = [StreamOffset({tp: Span(0, BEYOND, 0)}, slots=0 if kind.startswith("assign") else 1)]
+    query.offsets = [StreamOffset({tp: Span(0, BEYOND, 0)}, slots=0 if kind == "assign" else 1)]
     assert query.run() == []
     for end in (100, 150, 200):
         more()
         assert query.run() == list(range(end - 50, end))
-    wait_for_committed(groups, group, {tp: committed_now(kind, 200)})
+    wait_for_committed(groups, group, {tp: 200})
 
 
 @pytest.mark.parametrize("kind", ["batch", "task", "assign"])
@@ -115,9 +111,9 @@ def test_a_driver_that_dies_when_the_group_has_stepped_back_goes_on_there(groups
 def test_the_checkpoint_counts_where_the_group_is_beyond_the_end(groups, group, tp, job, kind):
     groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
     query = job(kind)
-    query.offsets = [StreamOffset({tp: Span(0, 20, 0)}, slots=0 if kind.startswith("assign") else 1)]
+    query.offsets = [StreamOffset({tp: Span(0, 20, 0)}, slots=0 if kind == "assign" else 1)]
     assert query.run() == list(range(20, 50))
-    wait_for_committed(groups, group, {tp: committed_now(kind, 50)})
+    wait_for_committed(groups, group, {tp: 50})
 
 
 def test_another_query_of_the_group_with_an_old_checkpoint_goes_on_where_the_group_is(groups, group, tp, job, more):
@@ -132,22 +128,10 @@ def test_another_query_of_the_group_with_an_old_checkpoint_goes_on_where_the_gro
     assert second.run() == list(range(100, 200))
 
 
-def test_commits_of_others_count_again_for_a_query_that_commits_nothing(groups, group, tp, job, more):
-    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
-    query = job("none")
-    assert query.run() == []
-    more()
-    assert query.run() == list(range(50, 100))
-    more()
-    groups.rewind(group, {tp: 120}, checkpoints_follow=False)
-    assert query.run() == list(range(120, 150))
-
-
-@pytest.mark.parametrize("kind", ["batch", "none"])
-def test_without_the_option_the_query_stops_and_the_group_stays(groups, group, tp, job, kind):
+def test_without_the_option_the_query_stops_and_the_group_stays(groups, group, tp, job):
     groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
     with pytest.raises(DataLossError, match=f"{BEYOND}"):
-        job(kind, failOnDataLoss="true").run()
+        job("batch", failOnDataLoss="true").run()
     wait_for_committed(groups, group, {tp: BEYOND})
 
 

@@ -167,15 +167,6 @@ def test_latest_in_a_group_survives_a_stop_before_the_first_record(spark, kafka,
     assert written(tmp_path / "two" / "out") == list(range(5, 10))
 
 
-def test_commit_none_leaves_the_group_as_it_is(spark, kafka, topic, groups, tmp_path):
-    name = topic("untouched", partitions=1)
-    group = f"{name}-group"
-    produce(kafka.bootstrap_servers, name, 5)
-    run(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest", commit="none"), tmp_path)
-    assert written(tmp_path / "out") == list(range(5))
-    assert groups.committed(group) == {}
-
-
 @pytest.mark.parametrize("transactional", ["true", "false"])
 def test_tasks_can_commit(spark, kafka, topic, groups, tmp_path, transactional):
     name = topic("tasks", partitions=2)

@@ -94,10 +94,8 @@ def test_the_checkpoint_counts_where_it_is_ahead_of_the_group(groups, group, sta
     assert groups.committed(group) == last
 
 
-@pytest.mark.parametrize("commit", ["none", None])
-def test_nothing_is_committed_without_a_right_to(kafka, groups, group, start, last, commit):
-    options = {"commit": commit} if commit else {"group.membership": "false"}
-    planner = start(**options)
+def test_nothing_is_committed_where_the_group_is_a_label(groups, group, start):
+    planner = start(group_membership="false")
     end = planner.next(StreamOffset(), limited=True)
     planner.tasks(StreamOffset(), end)
     assert planner.next(end, limited=True) is end

@@ -106,6 +106,8 @@ def test_kafka_settings_are_passed_on_without_the_prefix():
         ({"commit": "task", "kafka.group.id": "g", "minPartitions": "4"}, Where.BATCH, "minPartitions"),
         ({"subscribe": None, "assign": '{"t":[0]}', "kafka.group.id": "g", "commit": "task"}, Where.STREAM, "commit"),
         ({"subscribe": None, "assign": '{"t":[0]}', "kafka.group.id": "g", "commit": "sink"}, Where.STREAM, "commit"),
+        ({"commit": "none", "kafka.group.id": "g"}, Where.STREAM, "commit"),
+        ({"subscribe": None, "assign": '{"t":[0]}', "kafka.group.id": "g", "commit": "none"}, Where.STREAM, "commit"),
         ({"kafka.auto.offset.reset": "earliest"}, Where.BATCH, "kafka.auto.offset.reset"),
         ({"kafka.enable.auto.commit": "true"}, Where.STREAM, "kafka.enable.auto.commit"),
         ({"startingOffset": "earliest"}, Where.STREAM, "startingOffset"),
@@ -262,6 +264,14 @@ def test_the_value_of_a_misspelt_option_is_not_shown(name):
     with pytest.raises(OptionError, match=f"{name}.*Did you mean") as caught:
         parse({**BASE, name: "topsecret"}, Where.BATCH)
     assert "topsecret" not in str(caught.value) + repr(vars(caught.value))
+
+
+def test_a_stream_that_must_not_commit_is_told_both_ways():
+    with pytest.raises(OptionError, match=r"batch, task or sink in a stream of a group.*group\.membership=false"):
+        parse({**BASE, "kafka.group.id": "g", "commit": "none"}, Where.STREAM)
+    alone = {**BASE, "kafka.group.id": "g", "commit": "none", "group.membership": "false"}
+    assert not parse(alone, Where.STREAM).in_group
+    assert parse({**BASE, "kafka.group.id": "g", "commit": "none"}, Where.BATCH).commit == "none"
 
 
 def test_an_unknown_option_is_told_once_in_a_process(caplog):

@@ -26,7 +26,7 @@ MINE = "my-stream"
 
 offsets = st.integers(0, 100)
 choices = st.sampled_from(["stop", "follow", "replay"])
-commits = st.sampled_from(["batch", "task", "none"])
+commits = st.sampled_from(["batch", "task"])
 committers = st.sampled_from([MINE, "another", ""])
 
 
@@ -77,7 +77,7 @@ class Start:
         entries: dict[TopicPartition, CommitOffset],
         end: int,
         *,
-        commit: str,
+        commit: str = "batch",
         choice: str = "stop",
         loss: bool = False,
         epoch: int = -1,
@@ -116,9 +116,9 @@ class Start:
         if self.tracker.are_durable(checkpoint, self.starts):
             return checkpoint
         spans = {tp: Span(at, at, 0) for tp, at in self.starts.items()}
-        stale, rewinds = self.positions.stale(spans), self.positions.rewinds(spans)
+        rewinds = self.positions.rewinds(spans)
         epochs = self.positions.end_epochs(self.starts, self.starts, {TP: self.log.epoch})
-        return StreamOffset(spans, stream=checkpoint.stream, rewinds=rewinds, stale=stale, epochs=epochs)
+        return StreamOffset(spans, stream=checkpoint.stream, rewinds=rewinds, epochs=epochs)
 
 
 def at(offset: int, epoch: int | None = None) -> StreamOffset:
@@ -136,7 +136,7 @@ def test_a_group_that_is_ahead_is_followed_unless_it_is_by_own_commits(own, grou
         assert start.group.entries == {TP: CommitOffset(group, metadata=who)}
         return
     assert start.position(at(own)) == (own if put_back and choice == "replay" else max(own, group))
-    assert start.group.entries[TP].offset == (own if put_back and choice == "replay" and commit != "none" else group)
+    assert start.group.entries[TP].offset == (own if put_back and choice == "replay" else group)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,6 @@ def test_of_two_offsets_the_higher_one_within_the_log_counts(own, group, commit,
     found = start.position(at(own))
     if max(own, group) <= end:
         assert found == max(own, group)
-    elif commit == "none":
-        assert found == min(own, end)
     else:
         assert found == min(own, group, end) if own > end and group > end else found == min(own, group)
 
@@ -188,7 +186,6 @@ def test_no_restart_skips_what_has_come_since_the_position_was_found_beyond_the_
     first = Start(entries, end, commit=commit)
     reached = first.position(at(own))
     checkpoint = first.planned(at(own)) if logged else at(own)
-    assume(logged or commit != "none")
     for _ in range(2):
         again = Start(entries, later, commit=commit)
         assert again.position(checkpoint) == reached
@@ -198,8 +195,8 @@ def test_no_restart_skips_what_has_come_since_the_position_was_found_beyond_the_
 def test_a_program_that_dies_before_its_commit_skips_nothing_that_has_come_since_either():
     """It has no checkpoint: only the group's offset can tell the next one where the log ended."""
     entries = {TP: CommitOffset(140)}
-    assert Start(entries, 100, commit="none", program=True).position(StreamOffset()) == 100
-    assert Start(entries, 150, commit="none", program=True).position(StreamOffset()) == 100
+    assert Start(entries, 100, program=True).position(StreamOffset()) == 100
+    assert Start(entries, 150, program=True).position(StreamOffset()) == 100
 
 
 @given(offsets, offsets, commits, st.integers(0, 99))
@@ -209,18 +206,6 @@ def test_with_fail_on_data_loss_nothing_is_set_back(own, group, commit, end):
     with pytest.raises(DataLossError):
         Start(entries, end, commit=commit, loss=True).position(at(own))
     assert entries == {TP: CommitOffset(group)}
-
-
-@given(offsets, st.integers(101, 200), offsets, st.integers(101, 200))
-def test_a_stale_offset_of_the_group_does_not_count_until_somebody_commits_another(own, stale, new, end):
-    entries = {TP: CommitOffset(stale)}
-    first = Start(entries, 100, commit="none")
-    checkpoint = at(own)
-    reached = first.position(checkpoint)
-    checkpoint = first.planned(checkpoint)
-    assert Start(entries, 300, commit="none").position(checkpoint) == reached
-    entries[TP] = CommitOffset(new)
-    assert Start(entries, 300, commit="none").position(checkpoint) == max(reached, new)
 
 
 @given(st.none() | st.just("a1"), st.none() | st.just("c3"), st.sampled_from([(None, None), ("x+/", "y-_@:")]))
@@ -317,7 +302,7 @@ def test_topics_of_another_incarnation_lose_their_epochs():
     positions = Positions()
     positions.begin(at(150, 3))
     positions.forget_topics({"t"})
-    positions.merge([TP], {}, max_offset, commits=True)
+    positions.merge([TP], {}, max_offset)
     positions.replace({TP: 0})
     assert positions.to_check({TP: 9}) == {}
 

@@ -196,8 +196,8 @@ def test_the_higher_offset_counts_until_the_sink_commits_and_the_group_after_it(
     positions = Positions()
     for counts, expected in ((max_offset, 100), (group_or_own, 7)):
         positions.begin(StreamOffset({A: Span(0, 100, 0)}))
-        assert positions.merge([A, B], {A: CommitOffset(7)}, counts, commits=True) == {A: expected}
-        assert positions.merge([A, B], {B: CommitOffset(7)}, counts, commits=True) == {A: 100, B: 7}
+        assert positions.merge([A, B], {A: CommitOffset(7)}, counts) == {A: expected}
+        assert positions.merge([A, B], {B: CommitOffset(7)}, counts) == {A: 100, B: 7}
 
 
 class OnePartition(RuleBasedStateMachine):
@@ -224,7 +224,7 @@ class OnePartition(RuleBasedStateMachine):
         committed = {} if self.group is None else {A: self.group}
         self.positions.begin(self.checkpoint)
         self.positions.follow_rewinds(self.positions.unfollowed_rewinds(committed))
-        self.positions.replace({A: 0} | self.positions.merge([A], committed, max_offset, commits=True))
+        self.positions.replace({A: 0} | self.positions.merge([A], committed, max_offset))
         assert set(range(self.position)) <= self.read
         self.is_compared = False
 
