@@ -21,7 +21,7 @@ from kafka_source.errors import FencedError, OptionError
 from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import ReadOptions, Where, read_options
-from kafka_source.options.declaration import declared_in
+from kafka_source.options.declaration import Only, declared_in
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.positions import Positions
 from kafka_source.source.start_and_end import commit_existing, resolve_batch
@@ -31,23 +31,13 @@ _REBALANCE_TIMEOUT_MS = 1_800_000
 
 _MEMBERSHIP = "group.membership"
 
-# The options that the pinned ranges replace, in lower case.
+# The options that the pinned ranges replace, and those of members, in lower case.
 _RESOLVED = frozenset(
-    declared_in(ReadOptions)[field].name.lower()
-    for field in (
-        "subscribe",
-        "subscribe_pattern",
-        "starting_offsets",
-        "starting_timestamp",
-        "starting_offsets_by_timestamp",
-        "starting_offsets_by_timestamp_strategy",
-        "ending_offsets",
-        "ending_timestamp",
-        "ending_offsets_by_timestamp",
-        "group_membership",
-        "commit",
-        "commit_transactional",
-    )
+    one.name.lower()
+    for field, one in declared_in(ReadOptions).items()
+    if field in ("subscribe", "subscribe_pattern", "commit")
+    or field.startswith(("starting_", "ending_"))
+    or one.only in (Only.GROUP, Only.MEMBERS, Only.CLASSIC, Only.COMMITS, Only.REDUNDANT)
 )
 
 
@@ -117,8 +107,9 @@ def _read_options(given: Mapping[str, str]) -> ReadOptions:
     if commit is not None and given[commit].strip().lower() != "batch":
         raise OptionError("commit", given[commit], "batch or no value here: the whole read is committed at the end")
     kept = {name: value for name, value in given.items() if name != commit}
-    if not any(name.lower() == _MEMBERSHIP for name in kept):
-        # Who calls `pinned` means a group.
+    names = {name.lower() for name in kept}
+    if "kafka.group.id" in names and _MEMBERSHIP not in names:
+        # `pinned` implies membership.
         kept[_MEMBERSHIP] = "true"
     options = read_options(kept, Where.BATCH)
     if not options.in_group:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kafka_source.model.identity import MOVED_FROM
 from kafka_source.options import kinds
-from kafka_source.options.declaration import Option, Where, declared_in, option
+from kafka_source.options.declaration import Only, Option, Where, declared_in, option
 from kafka_source.options.kinds import (
     Commit,
     DecodedColumn,
@@ -142,6 +142,7 @@ class ReadOptions(ValueOptions):
         "What to do if a partition has no record with the starting timestamp or later: fail with an `error`, or start "
         "at the `latest` offset.",
         default="error",
+        only=Only.TIMESTAMPS,
     )
     ending_offsets: EndingWord | PartitionValues = option(
         "endingOffsets",
@@ -207,6 +208,7 @@ class ReadOptions(ValueOptions):
         "meant: then other members and committed offsets that the query finds in the group are logged at INFO and not "
         "at WARN.",
         default_text="true",
+        only=Only.GROUP,
     )
     group_instance_id: str | None = option(
         "kafka.group.instance.id",
@@ -215,6 +217,7 @@ class ReadOptions(ValueOptions):
         "a prefix too. Set it so that a stream can restart within `kafka.session.timeout.ms` without a rebalance; "
         "every application needs its own.",
         default_text="generated; generated members leave the group when the query stops",
+        only=Only.MEMBERS,
     )
     group_members: int | None = option(
         "group.members",
@@ -222,6 +225,7 @@ class ReadOptions(ValueOptions):
         "Number of group members (slots) that the query holds. A slot with many records is one Spark input partition; "
         "slots with few records share one (`min.records.per.task`). Raise it to read with more tasks at the same time.",
         default_text="the number of partitions, at most 8",
+        only=Only.MEMBERS,
     )
     group_protocol: GroupProtocol = option(
         "kafka.group.protocol",
@@ -231,6 +235,7 @@ class ReadOptions(ValueOptions):
         "`consumer` (KIP-848, brokers from 4.0): the brokers assign them, and a micro-batch delays only the member "
         "that gets its partitions. `consumer` is for streams, without `commit=task`.",
         default="classic",
+        only=Only.MEMBERS,
     )
     group_remote_assignor: str | None = option(
         "kafka.group.remote.assignor",
@@ -238,6 +243,7 @@ class ReadOptions(ValueOptions):
         "With `kafka.group.protocol=consumer`: the brokers' assignor that the query asks for, of those that "
         "`group.consumer.assignors` of the brokers names.",
         default_text="the brokers' first one, `uniform`",
+        only=Only.MEMBERS,
     )
     partition_assignment_strategy: tuple[str, ...] = option(
         "kafka.partition.assignment.strategy",
@@ -245,18 +251,21 @@ class ReadOptions(ValueOptions):
         "Assignors in order of preference; the group uses the first one that all members support. Class names of "
         "Kafka's own assignors are accepted.",
         default=("range",),
+        only=Only.CLASSIC,
     )
     assignor_options: dict[str, dict[str, object]] | None = option(
         "assignor.options",
         kinds.ASSIGNOR_OPTIONS,
         "Arguments of the assignors in `kafka.partition.assignment.strategy`, by the name of the assignor.",
         default_text="the defaults of each assignor",
+        only=Only.CLASSIC,
     )
     redundant_copies: int | None = option(
         "redundant.copies",
         kinds.COUNT,
         "With the assignor `redundant`: the number of members that each partition is assigned to.",
         default_text="2",
+        only=Only.REDUNDANT,
     )
     redundant_emit: Emit = option(
         "redundant.emit",
@@ -266,6 +275,7 @@ class ReadOptions(ValueOptions):
         "keeps its positions in its checkpoint only.",
         default="primary",
         where=Where.STREAM,
+        only=Only.REDUNDANT,
     )
     commit: Commit | None = option(
         "commit",
@@ -286,6 +296,7 @@ class ReadOptions(ValueOptions):
         "once and commits as a Java consumer does. With `true` it stops instead (without a coordinator after "
         "`coordinator.timeout.ms`); `false` never uses transactions.",
         default_text="true, and false where that is impossible",
+        only=Only.COMMITS,
     )
     group_on_lost: GroupOnLost = option(
         "group.on.lost",
@@ -297,6 +308,7 @@ class ReadOptions(ValueOptions):
         "micro-batch: its next start continues at the group's offsets.",
         default="rejoin",
         where=Where.STREAM,
+        only=Only.MEMBERS,
     )
     group_on_older_checkpoint: GroupOnOlderCheckpoint = option(
         "group.on.older.checkpoint",
@@ -308,6 +320,7 @@ class ReadOptions(ValueOptions):
         "It has no effect where others have committed further offsets: the query follows these with a warning.",
         default="stop",
         where=Where.STREAM,
+        only=Only.COMMITS,
     )
     session_timeout_ms: int | None = option(
         "kafka.session.timeout.ms",
@@ -316,6 +329,7 @@ class ReadOptions(ValueOptions):
         "because their slots may send none until Spark starts their tasks.",
         default_text="45000 for streams, 300000 for batches",
         units="ms",
+        only=Only.CLASSIC,
     )
     heartbeat_interval_ms: int = option(
         "kafka.heartbeat.interval.ms",
@@ -324,6 +338,7 @@ class ReadOptions(ValueOptions):
         "`kafka.session.timeout.ms`.",
         default=3000,
         units="ms",
+        only=Only.CLASSIC,
     )
     coordinator_timeout_ms: int = option(
         "coordinator.timeout.ms",
@@ -344,6 +359,7 @@ class ReadOptions(ValueOptions):
         "after the last task has begun or ended.",
         default_text="300000 for streams, 1800000 for batches",
         units="ms",
+        only=Only.MEMBERS,
     )
     rebalance_batch_ms: int = option(
         "rebalance.batch.ms",
@@ -352,6 +368,7 @@ class ReadOptions(ValueOptions):
         "created at the same time.",
         default=2000,
         units="ms",
+        only=Only.CLASSIC,
     )
     metadata_max_age_ms: int = option(
         "kafka.metadata.max.age.ms",
@@ -367,6 +384,7 @@ class ReadOptions(ValueOptions):
         "Value of `group.id` for librdkafka's consumers in a query without `kafka.group.id`. It is only a label: "
         "these consumers join no group.",
         default="spark-kafka-source",
+        only=Only.NO_GROUP,
     )
 
     # How to read
@@ -393,6 +411,7 @@ class ReadOptions(ValueOptions):
         "executors from batches that decompress to many times their size.",
         default=256 * MIB,
         units="bytes",
+        only=Only.NATIVE,
     )
     max_decoded_bytes: int = option(
         "max.decoded.bytes",
@@ -401,6 +420,7 @@ class ReadOptions(ValueOptions):
         "protects executors from values that are many times their size when they are decoded.",
         default=kinds.DEFAULT_DECODED_BYTES,
         units="bytes",
+        only=Only.FORMAT,
     )
     kafka_consumer_poll_timeout_ms: int = option(
         "kafkaConsumer.pollTimeoutMs",
@@ -488,6 +508,7 @@ class ReadOptions(ValueOptions):
         default=900_000,
         default_text="15m",
         where=Where.STREAM,
+        only=Only.MIN_OFFSETS,
     )
     isolation_level: IsolationLevel | None = option(
         "kafka.isolation.level",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kafka_source.client_config import Settings
 from kafka_source.options import kinds
-from kafka_source.options.declaration import KAFKA_PREFIX, Where, declared_in, option
+from kafka_source.options.declaration import KAFKA_PREFIX, Only, Where, declared_in, option
 from kafka_source.options.kinds import Engine, LogFormat, LogLevel, QuotaScope, RecoveryStrategy
 
 
@@ -109,6 +109,7 @@ class CommonOptions:
         "of them the whole quota.",
         default="query",
         where=Where.ALL,
+        only=Only.QUOTA,
     )
     quota_windows: int = option(
         "quota.windows",
@@ -117,6 +118,7 @@ class CommonOptions:
         "brokers' `quota.window.num`.",
         default=11,
         where=Where.ALL,
+        only=Only.QUOTA,
     )
     quota_window_ms: int = option(
         "quota.window.ms",
@@ -125,6 +127,7 @@ class CommonOptions:
         default=1000,
         where=Where.ALL,
         units="ms",
+        only=Only.QUOTA,
     )
     quota_watch: str | None = option(
         "quota.watch",
@@ -140,6 +143,7 @@ class CommonOptions:
         "Path of a file on the driver to which the stream writes the figures of its quota, for `kafkagroup quota "
         "show`.",
         where=Where.STREAM,
+        only=Only.QUOTA,
     )
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field, fields, replace
-from enum import Flag, auto
+from enum import Enum, Flag, auto
 from typing import Generic, TypeVar, cast, overload
 
 KAFKA_PREFIX = "kafka."
@@ -30,6 +30,22 @@ class Where(Flag):
     SINK = auto()
     READ = BATCH | STREAM
     ALL = BATCH | STREAM | SINK
+
+
+class Only(Enum):
+    """What an option has an effect with; the value completes the sentence "it has an effect only …"."""
+
+    GROUP = "with kafka.group.id"
+    MEMBERS = "with kafka.group.id, and without assign and group.membership=false"
+    CLASSIC = "with kafka.group.id, and without assign, group.membership=false and kafka.group.protocol=consumer"
+    COMMITS = "with kafka.group.id, and without commit=none and group.membership=false"
+    REDUNDANT = "with kafka.partition.assignment.strategy=redundant"
+    NO_GROUP = "without kafka.group.id"
+    TIMESTAMPS = "with startingTimestamp or startingOffsetsByTimestamp"
+    MIN_OFFSETS = "with minOffsetsPerTrigger"
+    QUOTA = "with quota.bytes.per.second, quota.records.per.second or quota.watch"
+    FORMAT = "with value.format or key.format avro, protobuf or json"
+    NATIVE = "with the engine native"
 
 
 class NotTakenError(ValueError):
@@ -75,6 +91,7 @@ class Option:
         not_in_streams: Spark's words of the error if a stream has the option; empty: where it has no effect, it is
             ignored with a warning.
         units: Of the value, if any.
+        only: What it has an effect with; None: it always has one.
     """
 
     name: str
@@ -85,6 +102,12 @@ class Option:
     where: Where
     not_in_streams: str
     units: str
+    only: Only | None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the name is our own; others are those of Spark's source, and of Kafka's settings."""
+        return "." in self.name and not self.name.startswith(KAFKA_PREFIX)
 
 
 @overload
@@ -98,6 +121,7 @@ def option(
     where: Where = ...,
     not_in_streams: str = ...,
     units: str = ...,
+    only: Only | None = ...,
 ) -> _T: ...
 @overload
 def option(
@@ -109,6 +133,7 @@ def option(
     where: Where = ...,
     not_in_streams: str = ...,
     units: str = ...,
+    only: Only | None = ...,
 ) -> _T | None: ...
 def option(
     name: str,
@@ -120,12 +145,13 @@ def option(
     where: Where = Where.READ,
     not_in_streams: str = "",
     units: str = "",
+    only: Only | None = None,
 ) -> object:
     """Declare a field of a dataclass as an option; the arguments are those of `Option`.
 
     The return type ties the field to its kind. Without a `default` the field is None where the option is not given.
     """
-    declared = Option(name, kind, doc, default, default_text, where, not_in_streams, units)
+    declared = Option(name, kind, doc, default, default_text, where, not_in_streams, units, only)
     return field(default=default, metadata={_METADATA: declared})
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from kafka_source.errors import OptionError
 from kafka_source.options.catalog import REFUSED, ReadOptions, SinkOptions
+from kafka_source.options.combinations import READS, SINKS, Example
 from kafka_source.options.common import CommonOptions
 from kafka_source.options.declaration import Option, Where, declared_in
+from kafka_source.options.validation import check_read, check_sink
+from kafka_source.options.value_rules import DECODING, ENCODING
 from kafka_source.options.values import ValueOptions
 
 _WHERE = {Where.BATCH: "batch", Where.STREAM: "stream", Where.SINK: "sink"}
@@ -23,6 +29,9 @@ def as_markdown() -> str:
         options = [one for one in declared_in(declared).values() if one not in shown]
         shown += options
         lines += [f"## {heading}", "", *_table(options), ""]
+    lines += ["## Combinations that are refused", ""]
+    lines += ["Each beside what it needs to be a query at all: the brokers, and `subscribe`.", ""]
+    lines += [*_combinations(), ""]
     lines += ["## Settings of Kafka that are refused", ""]
     lines += [
         "They would break what the connector promises. [Settings of Kafka](kafka-settings.md) has all others.",
@@ -58,9 +67,35 @@ def _table(options: list[Option]) -> list[str]:
     for option in options:
         takes = takes_words(option).replace("|", "\\|")
         anchor = f'<a id="{anchor_of(option.name)}"></a>'
-        rows.append(
-            f"| {anchor}`{option.name}` | {takes} | {default_words(option)} | {_where(option.where)} | {option.doc} |"
-        )
+        where = _where(option.where) + (f"; only {option.only.value}" if option.only else "")
+        rows.append(f"| {anchor}`{option.name}` | {takes} | {default_words(option)} | {where} | {option.doc} |")
+    return rows
+
+
+def refused_examples() -> Iterator[tuple[Example, OptionError]]:
+    """Yield each example of options that are refused together, with its error.
+
+    Raises:
+        ValueError: An example is not refused.
+    """
+    for table in (READS, DECODING, SINKS, ENCODING):
+        for example in table.examples:
+            try:
+                if example.where is Where.SINK:
+                    check_sink(example.whole)
+                else:
+                    check_read(example.whole, example.where)
+            except OptionError as error:
+                yield example, error
+            else:
+                raise ValueError(f"{example} is not refused")
+
+
+def _combinations() -> list[str]:
+    rows = ["| options | where | the error |", "| --- | --- | --- |"]
+    for example, error in refused_examples():
+        given = ", ".join(f"`{name}={text}`" for name, text in example.given.items())
+        rows.append(f"| {given} | {_where(example.where)} | {error} |")
     return rows
 
 

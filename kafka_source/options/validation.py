@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Generic, TypeVar
 
@@ -17,16 +16,11 @@ from kafka_source.client_config.librdkafka import is_librdkafkas
 from kafka_source.errors import OptionError
 from kafka_source.model.identity import MOVED_FROM
 from kafka_source.options.catalog import OPTIONS, REFUSED, ReadOptions, SinkOptions
+from kafka_source.options.combinations import READS, SINKS, OtherQueryError
 from kafka_source.options.common import CommonOptions
-from kafka_source.options.declaration import KAFKA_PREFIX, NotTakenError, Option, Where, declared_in
-from kafka_source.options.kinds import (
-    DECODED_FORMATS,
-    EndingWord,
-    PartitionValues,
-    StartingValues,
-    StartingWord,
-)
-from kafka_source.options.value_rules import check_decoding, check_encoding
+from kafka_source.options.declaration import KAFKA_PREFIX, NotTakenError, Only, Option, Where, declared_in
+from kafka_source.options.kinds import DECODED_FORMATS
+from kafka_source.options.value_rules import DECODING, ENCODING
 from kafka_source.options.values import REGISTRY_PREFIX, ValueOptions
 from kafka_source.runtime.logs import set_up_logging
 
@@ -108,14 +102,6 @@ class Checked(Generic[_OptionsT]):
     warnings: tuple[str, ...] = ()
 
 
-class _OtherQueryError(OptionError):
-    """An option that is wrong in this kind of query, and may be right in the other one: a batch, or a stream."""
-
-    def plain(self) -> OptionError:
-        """Return the error that users see."""
-        return OptionError(self.option, self.got, self.takes, problem=self.problem, spark=self.spark)
-
-
 def check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
     """Check the options of a read and parse their values.
 
@@ -132,7 +118,7 @@ def check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
     """
     try:
         return _check_read(given, where)
-    except _OtherQueryError as problem:
+    except OtherQueryError as problem:
         raise problem.plain() from None
 
 
@@ -144,11 +130,51 @@ def _check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
         given,
         spark="Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer",
     )
-    _check_positions(checked.options, where)
-    _check_group(checked.options, where)
-    _check_protocol(checked.options, where, given)
-    check_decoding(checked.options, given)
-    return checked
+    READS.check(checked.options, where, given)
+    DECODING.check(checked.options, where, given)
+    options = checked.options
+    return _check_effects(checked, given, where, lambda only: _has_effect_in_read(options, only))
+
+
+def _check_effects(
+    checked: Checked[_OptionsT], given: Mapping[str, str], where: Where, has_effect: Callable[[Only], bool]
+) -> Checked[_OptionsT]:
+    """Refuse our own options that have no effect beside the others, unless `strict` is false; warn about others.
+
+    Spark's options and Kafka's settings may be in a configuration that several programs share.
+    """
+    warnings = list(checked.warnings)
+    for name in given:
+        option = _BY_NAME.get(name.lower())
+        if option is None or option.only is None or not option.where & where or has_effect(option.only):
+            continue
+        what = f"has an effect only {option.only.value}"
+        if option.is_ours and checked.options.strict:
+            raise OptionError(option.name, HIDDEN, problem=f"Option {option.name} {what}: remove it. {_MEANT}")
+        warnings.append(f"option {option.name} {what} and is ignored")
+    return replace(checked, warnings=tuple(warnings))
+
+
+def _has_effect(options: CommonOptions, only: Only) -> bool:
+    rates = (options.quota_bytes_per_second, options.quota_records_per_second, options.quota_watch)
+    return only is not Only.QUOTA or any(one is not None for one in rates)
+
+
+def _has_effect_in_read(options: ReadOptions, only: Only) -> bool:
+    starts_by_time = options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None
+    holds = {
+        Only.GROUP: options.group_id is not None,
+        Only.MEMBERS: options.is_member,
+        Only.CLASSIC: options.is_member and options.group_protocol == "classic",
+        Only.COMMITS: options.in_group and options.commit != "none",
+        Only.REDUNDANT: "redundant" in options.partition_assignment_strategy,
+        Only.NO_GROUP: options.group_id is None,
+        Only.TIMESTAMPS: starts_by_time,
+        Only.MIN_OFFSETS: options.min_offsets_per_trigger is not None,
+        Only.FORMAT: bool(options.decoded),
+        Only.NATIVE: options.engine != "librdkafka",
+    }
+    return holds.get(only, _has_effect(options, only))
 
 
 def check_load(given: Mapping[str, str]) -> Checked[ReadOptions]:
@@ -167,8 +193,8 @@ def check_load(given: Mapping[str, str]) -> Checked[ReadOptions]:
             _check_values_of_streams(given)
             return checked
     # Of two problems, the one that does not depend on the kind of query is the one to tell.
-    told = next((one for one in problems if not isinstance(one, _OtherQueryError)), problems[0])
-    raise told.plain() if isinstance(told, _OtherQueryError) else told
+    told = next((one for one in problems if not isinstance(one, OtherQueryError)), problems[0])
+    raise told.plain() if isinstance(told, OtherQueryError) else told
 
 
 def _check_values_of_streams(given: Mapping[str, str]) -> None:
@@ -183,9 +209,10 @@ def check_sink(given: Mapping[str, str]) -> Checked[SinkOptions]:
     """Check the options of a write and parse their values; arguments and errors as in `check_read`."""
     checked = _check(given, Where.SINK, SinkOptions)
     _check_servers(checked.options, given)
-    _check_transactional(checked.options)
-    check_encoding(checked.options, given)
-    return checked
+    SINKS.check(checked.options, Where.SINK, given)
+    ENCODING.check(checked.options, Where.SINK, given)
+    options = checked.options
+    return _check_effects(checked, given, Where.SINK, lambda only: _has_effect(options, only))
 
 
 def column_options(given: Mapping[str, str]) -> ReadOptions:
@@ -238,7 +265,7 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
         if not option.where & where:
             if where is Where.STREAM and option.not_in_streams:
                 problem = f"Remove the option {option.name}: a stream has no end; it is for batch reads"
-                raise _OtherQueryError(option.name, text, problem=problem, spark=option.not_in_streams)
+                raise OtherQueryError(option.name, text, problem=problem, spark=option.not_in_streams)
             if not key.startswith(KAFKA_PREFIX):
                 # A setting has an effect on the clients that have it, which `client_config.check` knows.
                 warnings.append(f"option {option.name} has no effect here and is ignored")
@@ -384,216 +411,17 @@ def _check_servers(options: CommonOptions, given: Mapping[str, str], spark: str 
 
 
 def _check_topics(options: ReadOptions, given: Mapping[str, str]) -> None:
-    named = {
-        "assign": options.assign,
-        "subscribe": options.subscribe,
-        "subscribePattern": options.subscribe_pattern,
-    }
-    chosen = [name for name, value in named.items() if value is not None]
-    if len(chosen) != 1:
-        which = "Only one of the following options can" if chosen else "One of the following options must"
-        problem = f"Keep one of the options {' and '.join(chosen)}"
-        if not chosen:
-            problem = "Set one of the options subscribe, subscribePattern, assign"
-        if not chosen and "topic" in map(str.lower, given):
+    if options.assign is None and options.subscribe is None and options.subscribe_pattern is None:
+        problem = "Set one of the options subscribe, subscribePattern, assign"
+        if "topic" in map(str.lower, given):
             problem += "; topic is an option of a sink"
-        if not chosen and not given:
-            problem += _NO_OPTION
         raise OptionError(
             "subscribe",
-            " and ".join(chosen) if chosen else None,
-            problem=problem,
-            spark=f"{which} be specified for Kafka source: subscribe, subscribepattern, assign. See the docs for more "
-            "details",
+            None,
+            problem=problem if given else problem + _NO_OPTION,
+            spark="One of the following options must be specified for Kafka source: subscribe, subscribepattern, "
+            "assign. See the docs for more details",
         )
-
-
-def _check_positions(options: ReadOptions, where: Where) -> None:
-    first, last = options.starting_timestamp, options.ending_timestamp
-    firsts, lasts = options.starting_offsets_by_timestamp, options.ending_offsets_by_timestamp
-    # As in Spark, only the option that takes precedence is looked at.
-    start = options.starting_offsets if first is None and firsts is None else None
-    end = options.ending_offsets if last is None and lasts is None else None
-    if where is Where.BATCH:
-        _check_ends_of_batch(start, end)
-    if start == "committed" and options.group_id is None:
-        raise OptionError("startingOffsets", "committed", "committed only with kafka.group.id")
-    low, high = options.min_offsets_per_trigger, options.max_offsets_per_trigger
-    if low is not None and high is not None and low > high:
-        raise OptionError(
-            "minOffsetsPerTrigger",
-            str(low),
-            f"at most maxOffsetsPerTrigger ({high})",
-            spark=f"The value of minOffsetPerTrigger({low}) is higher than the maxOffsetsPerTrigger({high})",
-        )
-    if isinstance(start, dict) and isinstance(end, dict):
-        numbers = _numbers(start)
-        # Beside a topic with a word, only the topics that both name by their partitions can be compared.
-        ends = end if numbers.keys() == start.keys() else {topic: end[topic] for topic in end if topic in numbers}
-        _check_order("startingOffsets", "endingOffsets", numbers, ends, sentinels=True)
-    if first is None and last is None and firsts is not None and lasts is not None:
-        _check_order("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", firsts, lasts, sentinels=False)
-
-
-def _check_ends_of_batch(start: StartingWord | StartingValues | None, end: EndingWord | PartitionValues | None) -> None:
-    """Refuse a batch that starts at latest, or ends at earliest."""
-    takes_start, takes_end = "where a batch starts: latest (-1) would read nothing", "where a batch ends: earliest (-2)"
-    late, early = "be latest for batch queries on Kafka", "be earliest for batch queries on Kafka"
-    if start == "latest":
-        raise _OtherQueryError("startingOffsets", start, takes_start, spark=f"starting offset can't {late}")
-    if end == "earliest":
-        raise OptionError("endingOffsets", end, f"{takes_end} would read nothing", spark=f"ending offset can't {early}")
-    for topic, of_topic in start.items() if isinstance(start, dict) else ():
-        if of_topic == "latest":
-            spark = f"startingOffsets for {topic} can't {late}"
-            raise _OtherQueryError("startingOffsets", "latest", takes_start, spark=spark)
-    for tp in _with_offset(start, -1):
-        raise _OtherQueryError("startingOffsets", "-1", takes_start, spark=f"startingOffsets for {tp} can't {late}")
-    for tp in _with_offset(end, -2):
-        takes = f"{takes_end} would read nothing"
-        raise OptionError("endingOffsets", "-2", takes, spark=f"ending offset for {tp} can't {early}")
-
-
-def _check_group(options: ReadOptions, where: Where) -> None:
-    commit = options.commit
-    if commit in ("batch", "task", "sink") and not options.in_group:
-        raise OptionError("commit", commit, "batch, task and sink only with kafka.group.id, whose offsets they commit")
-    if commit == "none" and where is Where.STREAM and options.in_group:
-        takes = (
-            "batch, task or sink in a stream of a group, which commits what it reads; to read without the group and "
-            "commit nothing, set group.membership=false"
-        )
-        raise _OtherQueryError("commit", commit, takes)
-    if commit in ("batch", "sink") and where is Where.BATCH:
-        takes = "task or none in a batch read; kafkagroup.pinned commits a whole read"
-        raise _OtherQueryError("commit", commit, takes)
-    if options.assign is not None and commit in ("task", "sink"):
-        raise OptionError("commit", commit, "batch with assign, where no member of the group could commit")
-    if options.redundant_emit == "all" and "redundant" not in options.partition_assignment_strategy:
-        raise OptionError("redundant.emit", "all", "all only with kafka.partition.assignment.strategy=redundant")
-    if options.in_group and options.group_protocol == "classic":
-        _check_heartbeats(options)
-    cuts = {"minPartitions": options.min_partitions, "maxRecordsPerPartition": options.max_records_per_partition}
-    for name, cut in cuts.items():
-        if cut is not None and commit == "task":
-            raise OptionError(name, str(cut), "no value with commit=task, where one task must read a slot whole")
-
-
-def _check_heartbeats(options: ReadOptions) -> None:
-    session, heartbeat = options.session_timeout_ms, options.heartbeat_interval_ms
-    if session is not None and heartbeat >= session:
-        raise OptionError(
-            "kafka.session.timeout.ms",
-            str(session),
-            f"more than kafka.heartbeat.interval.ms ({heartbeat}). Where kafka.group.id is only a label, as in Spark's "
-            "own Kafka source, set group.membership=false",
-        )
-
-
-# What has no place in the consumer protocol, as in Java's consumer, and where it is set instead.
-_CLASSIC_ONLY = {
-    "kafka.partition.assignment.strategy": "the brokers assign the partitions; kafka.group.remote.assignor chooses how",
-    "kafka.session.timeout.ms": "the group's setting consumer.session.timeout.ms decides, which an administrator sets",
-    "kafka.heartbeat.interval.ms": (
-        "the group's setting consumer.heartbeat.interval.ms decides, which an administrator sets"
-    ),
-}
-
-
-def _check_protocol(options: ReadOptions, where: Where, given: Mapping[str, str]) -> None:
-    """Refuse what members of the consumer protocol do not have (KIP-848)."""
-    if not options.in_group:
-        return
-    names = {name.lower(): name for name in given}
-    if options.group_protocol == "classic":
-        if options.group_remote_assignor is not None:
-            name = names["kafka.group.remote.assignor"]
-            raise OptionError(name, options.group_remote_assignor, "a value only with kafka.group.protocol=consumer")
-        return
-    if options.assign is not None:
-        why = "with assign, where no member joins"
-    elif where is Where.BATCH:
-        why = "in a batch, whose slots wait for their tasks as members of the classic protocol"
-    elif options.commit == "task":
-        why = "with commit=task: an epoch that rises in the middle of a micro-batch would refuse its tasks' commits"
-    else:
-        for classic, instead in _CLASSIC_ONLY.items():
-            if classic in names:
-                problem = f"Remove the option {names[classic]}: with kafka.group.protocol=consumer {instead}"
-                raise OptionError(names[classic], given[names[classic]], problem=problem)
-        return
-    raise _OtherQueryError("kafka.group.protocol", "consumer", f"classic {why}")
-
-
-def _check_order(
-    first: str,
-    last: str,
-    starts: Mapping[str, Mapping[int, int]],
-    ends: Mapping[str, Mapping[int, int]],
-    *,
-    sentinels: bool,
-) -> None:
-    """Check that two options in JSON name the same partitions, and that no start is above its end.
-
-    Args:
-        first: The name of the option with the starts.
-        last: The name of the option with the ends.
-        starts: Its values, by topic and partition.
-        ends: The values of the other one.
-        sentinels: Whether negative values mean earliest and latest, which are resolved later.
-    """
-    from_, to = _flat(starts), _flat(ends)
-    if from_.keys() != to.keys():
-        others = ", ".join(sorted(from_.keys() ^ to.keys()))
-        raise OptionError(
-            last,
-            json.dumps(ends),
-            f"a value for exactly the partitions of {first}, and not for others (only one of the two names {others})",
-            spark="MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET",
-        )
-    for name, start in from_.items():
-        if start > to[name] and not (sentinels and min(start, to[name]) < 0):
-            what = "OFFSET" if sentinels else "TIMESTAMP"
-            raise OptionError(
-                last,
-                str(to[name]),
-                f"at least the start, {start}, for {name}",
-                spark=f"UNRESOLVED_START_{what}_GREATER_THAN_END_{what}",
-            )
-
-
-def _flat(values: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
-    return {f"{topic}-{partition}": value for topic, parts in values.items() for partition, value in parts.items()}
-
-
-def _with_offset(offsets: str | Mapping[str, str | dict[int, int]] | None, value: int) -> Iterator[str]:
-    """Yield the partitions, as `topic-0`, for which an option in JSON gives this value."""
-    if offsets is not None and not isinstance(offsets, str):
-        yield from (name for name, found in _flat(_numbers(offsets)).items() if found == value)
-
-
-def _numbers(offsets: Mapping[str, str | dict[int, int]]) -> dict[str, dict[int, int]]:
-    """Return the topics whose partitions an option names."""
-    return {topic: parts for topic, parts in offsets.items() if isinstance(parts, dict)}
-
-
-def _check_transactional(options: SinkOptions) -> None:
-    if options.transactional:
-        if options.transactional_id_prefix is None:
-            raise OptionError(
-                "transactional.id.prefix",
-                None,
-                "a prefix of this query's transactional ids, the same after every restart",
-            )
-        return
-    only = {
-        "transactional.id.prefix": options.transactional_id_prefix,
-        "transactional.on.lost": options.transactional_on_lost,
-        "commit.group": options.commit_group,
-    }
-    for name, value in only.items():
-        if value is not None:
-            raise OptionError(name, value, "a value only with transactional=true")
 
 
 def load_options(given: Mapping[str, str]) -> ReadOptions:

@@ -1,6 +1,6 @@
 """Which options about decoded and encoded columns go together: formats, framings, schemas, the registry, dead letters.
 
-Each option is valid by itself when this is asked; `validation` has checked that.
+Two more tables of rules; see `combinations`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from kafka_source.client_config import HIDDEN
 from kafka_source.errors import OptionError
 from kafka_source.model.record_columns import COLUMN_TYPES
 from kafka_source.options.catalog import ReadOptions, SinkOptions
-from kafka_source.options.declaration import declared_in
+from kafka_source.options.combinations import Table
+from kafka_source.options.declaration import Where, declared_in
 from kafka_source.options.kinds import (
     DECODED_FORMATS,
     FRAMINGS_OF,
@@ -19,57 +20,100 @@ from kafka_source.options.kinds import (
 )
 from kafka_source.options.values import REGISTRY_PREFIX, ColumnOptions, ValueOptions
 
+DECODING = Table[ReadOptions](Where.STREAM)
+ENCODING = Table[SinkOptions](Where.SINK)
+
 _SOURCES = ("schema", "schema.id", "subject", "descriptor.file")
 _OF_PROTOBUF = ("message.name", "descriptor.file")
 
 
-def check_decoding(options: ReadOptions, given: Mapping[str, str]) -> None:
-    """Check the options of a read about decoded values and keys, and about dead letters.
+_URL = {"schema.registry.url": "http://registry:8081"}
+_AVRO, _JSON, _PROTOBUF = ({**_URL, "value.format": one} for one in ("avro", "json", "protobuf"))
+_OWN_SCHEMA = {"value.format": "avro", "value.framing": "none", "value.schema": '"long"'}
+_TOPICS = {"subscribe": "orders,returns"}
+_TOPIC = {"topic": "orders"}
 
-    Raises:
-        OptionError: See `validation.check_read`.
-    """
+
+@DECODING.refuses({"deadletter.topic": "bad"}, {**_AVRO, "mode": "PERMISSIVE", "deadletter.topic": "orders"})
+def _check_dead_letters(options: ReadOptions, _where: Where, _given: Mapping[str, str]) -> None:
+    topic = options.deadletter_topic
+    if topic is None:
+        return
+    if not options.goes_on_after_bad_values:
+        missing = "mode to PERMISSIVE or DROPMALFORMED" if options.decoded else "value.format to avro, protobuf or json"
+        problem = f"Option deadletter.topic is for bad values that do not end the query: set {missing}, or remove it"
+        raise OptionError("deadletter.topic", topic, problem=problem)
+    if topic in (options.subscribe or options.assign or ()):
+        raise OptionError("deadletter.topic", topic, "a topic that the query does not read")
+
+
+@DECODING.refuses(
+    {"value.subject": "orders-value"},
+    {**_AVRO, "value.message.name": "shop.v1.Order"},
+    {**_AVRO, "value.schema.id": "1", "value.subject": "orders-value"},
+    {**_JSON, "value.framing": "single-object"},
+    {"value.format": "json"},
+    {**_PROTOBUF, "value.subject": "orders-value,returns-value"},
+    {**_AVRO, **_TOPICS},
+)
+def _check_columns(options: ReadOptions, _where: Where, given: Mapping[str, str]) -> None:
     names = {name.lower() for name in given}
-    _check_dead_letters(options)
-    columns = (options.of_value, options.of_key)
-    for column in columns:
+    for column in (options.of_value, options.of_key):
         _refuse_unused(column, names, f"{column.column}.")
         if column.is_decoded:
             _check_reader_schema(options, column, names)
+
+
+@DECODING.refuses(_URL, {"value.format": "avro"}, {**_URL, **_OWN_SCHEMA})
+def _check_registry_of_read(options: ReadOptions, _where: Where, given: Mapping[str, str]) -> None:
+    columns = (options.of_value, options.of_key)
     # The ids of JSON Schemas are not looked up.
     asking = [one for one in columns if one.is_decoded and not one.has_own_schema]
     asking += [one for one in columns if one.names_schemas and one.format != "json"]
-    _check_registry(options, asking, names)
+    _check_registry(options, asking, {name.lower() for name in given})
+
+
+@DECODING.refuses({**_AVRO, "value.schema.id": "1", "avroSchemaEvolutionMode": "restart"})
+def _check_evolution(options: ReadOptions, _where: Where, _given: Mapping[str, str]) -> None:
     if options.avro_schema_evolution_mode == "restart" and not any(one.follows_subject for one in options.decoded):
         problem = (
             "Remove avroSchemaEvolutionMode: no column has the newest schema of a subject, so none gets a newer one"
         )
         raise OptionError("avroSchemaEvolutionMode", "restart", problem=problem)
-    _check_mode(options, columns)
-    if options.recursive_field_max_depth is not None and all(one.format == "json" for one in options.decoded):
-        problem = "Remove recursiveFieldMaxDepth: it is for values and keys of Avro and Protobuf"
-        raise OptionError("recursiveFieldMaxDepth", str(options.recursive_field_max_depth), problem=problem)
-    if not options.decoded:
-        return
-    if options.mode != "PERMISSIVE" and "columnnameofcorruptrecord" in names:
-        raise OptionError(
-            "columnNameOfCorruptRecord", options.column_name_of_corrupt_record, "a value only with mode=PERMISSIVE"
-        )
-    # Spark takes names that differ only in case for the same one.
-    if options.column_name_of_corrupt_record.lower() in map(str.lower, COLUMN_TYPES):
-        takes = f"a name that is none of {', '.join(COLUMN_TYPES)}"
-        raise OptionError("columnNameOfCorruptRecord", options.column_name_of_corrupt_record, takes)
 
 
-def _check_mode(options: ReadOptions, columns: Sequence[ColumnOptions]) -> None:
+@DECODING.refuses({"value.format": "string", "mode": "PERMISSIVE"})
+def _check_mode(options: ReadOptions, _where: Where, _given: Mapping[str, str]) -> None:
     """Refuse a mode that does not hold for all columns."""
-    texts = [one.column for one in columns if one.format == "string"]
+    texts = [one.column for one in (options.of_value, options.of_key) if one.format == "string"]
     if texts and options.mode != "FAILFAST":
         problem = (
             f"Option mode={options.mode} does not hold for the column {texts[0]}, where a string that is not UTF-8 "
             f"ends the query: remove {texts[0]}.format, and cast the bytes to a string"
         )
         raise OptionError("mode", options.mode, problem=problem)
+
+
+@DECODING.refuses({**_JSON, "recursiveFieldMaxDepth": "2"})
+def _check_recursion(options: ReadOptions, _where: Where, _given: Mapping[str, str]) -> None:
+    if options.recursive_field_max_depth is not None and all(one.format == "json" for one in options.decoded):
+        problem = "Remove recursiveFieldMaxDepth: it is for values and keys of Avro and Protobuf"
+        raise OptionError("recursiveFieldMaxDepth", str(options.recursive_field_max_depth), problem=problem)
+
+
+@DECODING.refuses(
+    {**_AVRO, "columnNameOfCorruptRecord": "bad"},
+    {**_AVRO, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "value"},
+)
+def _check_corrupt_column(options: ReadOptions, _where: Where, given: Mapping[str, str]) -> None:
+    if not options.decoded:
+        return
+    name, takes = options.column_name_of_corrupt_record, "a value only with mode=PERMISSIVE"
+    if options.mode != "PERMISSIVE" and "columnnameofcorruptrecord" in {one.lower() for one in given}:
+        raise OptionError("columnNameOfCorruptRecord", name, takes)
+    # Spark takes names that differ only in case for the same one.
+    if name.lower() in map(str.lower, COLUMN_TYPES):
+        raise OptionError("columnNameOfCorruptRecord", name, f"a name that is none of {', '.join(COLUMN_TYPES)}")
 
 
 def _refuse_unused(column: ColumnOptions, names: Collection[str], prefix: str) -> None:
@@ -116,28 +160,25 @@ def _check_reader_schema(options: ReadOptions, column: ColumnOptions, names: Col
         raise OptionError(f"{own}subject", None, problem=problem)
 
 
-def _check_dead_letters(options: ReadOptions) -> None:
-    topic = options.deadletter_topic
-    if topic is None:
-        return
-    if not options.goes_on_after_bad_values:
-        missing = "mode to PERMISSIVE or DROPMALFORMED" if options.decoded else "value.format to avro, protobuf or json"
-        problem = f"Option deadletter.topic is for bad values that do not end the query: set {missing}, or remove it"
-        raise OptionError("deadletter.topic", topic, problem=problem)
-    if topic in (options.subscribe or options.assign or ()):
-        raise OptionError("deadletter.topic", topic, "a topic that the query does not read")
-
-
-def check_encoding(options: SinkOptions, given: Mapping[str, str]) -> None:
-    """Check the options of a write about encoded values and keys.
-
-    Raises:
-        OptionError: See `validation.check_read`.
-    """
+@ENCODING.refuses(
+    {**_TOPIC, "value.subject": "orders-value"},
+    {**_TOPIC, **_AVRO, "value.framing": "glue"},
+    {**_TOPIC, "value.format": "json", "value.schema.id": "1"},
+    {**_TOPIC, **_AVRO, "value.schema.id": "1", "value.subject": "orders-value"},
+    {**_TOPIC, **_PROTOBUF, "value.descriptor.file": "shop.desc"},
+    {
+        **_TOPIC,
+        "value.format": "protobuf",
+        "value.framing": "none",
+        "value.descriptor.file": "shop.desc",
+        "value.schema": 'syntax = "proto3";',
+    },
+    {**_TOPIC, **_PROTOBUF, "auto.register.schemas": "true"},
+    _AVRO,
+)
+def _check_columns_of_sink(options: SinkOptions, _where: Where, given: Mapping[str, str]) -> None:
     names = {name.lower() for name in given}
-    columns = (options.of_value, options.of_key)
-    with_id = list[ColumnOptions]()
-    for column in columns:
+    for column in (options.of_value, options.of_key):
         _refuse_unused(column, names, f"{column.column}.")
         if column.is_decoded and column.framing not in FRAMINGS_OF_SINKS:
             takes = f"{' or '.join(FRAMINGS_OF_SINKS)} in a sink"
@@ -146,15 +187,22 @@ def check_encoding(options: SinkOptions, given: Mapping[str, str]) -> None:
             _check_plain_json(column, names)
         elif column.is_decoded:
             _check_writer_schema(options, column, names)
-            with_id += [column] if column.names_schemas else []
+
+
+@ENCODING.refuses(
+    {**_TOPIC, "auto.register.schemas": "true"}, {**_TOPIC, **_URL, **_OWN_SCHEMA}, {**_TOPIC, "value.format": "avro"}
+)
+def _check_registry_of_sink(options: SinkOptions, _where: Where, given: Mapping[str, str]) -> None:
+    columns = [one for one in (options.of_value, options.of_key) if one.is_decoded and not one.is_plain_json]
+    with_id = [one for one in columns if one.names_schemas]
     if options.auto_register_schemas and not with_id:
         problem = (
             "Remove auto.register.schemas: nothing is written with the id of a schema. That needs value.format or "
             "key.format, schema.registry.url, and not value.framing=none"
         )
         raise OptionError("auto.register.schemas", "true", problem=problem)
-    unframed = [one for one in columns if one.is_decoded and not one.is_plain_json and not one.has_own_schema]
-    _check_registry(options, [*with_id, *unframed], names)
+    unframed = [one for one in columns if not one.has_own_schema]
+    _check_registry(options, [*with_id, *unframed], {name.lower() for name in given})
 
 
 def _check_plain_json(column: ColumnOptions, names: Collection[str]) -> None:

@@ -110,8 +110,6 @@ def consume(
             **topics_of(topics),
             **memory_options(settings, max_bytes),
             **position_options("starting", start, topics),
-            # Where nothing is as new as the start, what comes is.
-            "startingOffsetsByTimestampStrategy": "latest",
             "failOnDataLoss": str(fail_on_data_loss).lower(),
             "engine": engine,
             # Whoever calls this means to share, and to go on where the group is: no warning says so.

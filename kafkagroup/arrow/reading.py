@@ -104,11 +104,10 @@ def bounded_options(
             **memory_options(settings, max_bytes),
             "failOnDataLoss": str(fail_on_data_loss).lower(),
             "engine": engine,
-            # A group id is only a label here.
-            "group.membership": "false",
-            # Where nothing is as new as the start, there is nothing to read.
-            "startingOffsetsByTimestampStrategy": "latest",
         }
+        if "group.id" in settings:
+            # It is only a label here.
+            given["group.membership"] = "false"
         for name, position in (("starting", start), ("ending", end)):
             if offset_everywhere(position) is None:
                 given |= position_options(name, position, topics)

@@ -163,7 +163,9 @@ def position_options(
         return {f"{name}Offsets": position}
     if isinstance(position, Mapping):
         return {f"{name}Offsets": json.dumps(_by_topic(position, topics))}
-    return {f"{name}Timestamp": str(_time_ms(name, position, now))}
+    # Where no record is as new as the start, later ones are.
+    if_none = {"startingOffsetsByTimestampStrategy": "latest"} if name == "starting" else {}
+    return {f"{name}Timestamp": str(_time_ms(name, position, now)), **if_none}
 
 
 def _time_ms(name: str, position: object, now: Callable[[], float]) -> int:

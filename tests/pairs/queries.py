@@ -58,7 +58,6 @@ def options_of(draw: Draw, names: Names, query: str) -> dict[str, str]:
         "failOnDataLoss": draw.fail_on_data_loss,
         "kafka.heartbeat.interval.ms": 200,
         "kafka.metadata.max.age.ms": 300,
-        "rebalance.batch.ms": 50,
         # No leader of these brokers is away for seconds.
         "data.loss.patience.ms": 1_000,
     }
@@ -77,7 +76,11 @@ def options_of(draw: Draw, names: Names, query: str) -> dict[str, str]:
         # So long the slots of a read wait for its tasks.
         given["kafka.max.poll.interval.ms"] = 4_000
     if draw.is_member:
-        given |= {"group.members": SLOTS, "kafka.partition.assignment.strategy": draw.strategy}
+        given |= {
+            "rebalance.batch.ms": 50,
+            "group.members": SLOTS,
+            "kafka.partition.assignment.strategy": draw.strategy,
+        }
     if draw.membership == "static":
         given["kafka.group.instance.id"] = f"{names.prefix}-{query}"
     if draw.start == "json":

@@ -87,6 +87,8 @@ UTC = timezone.utc
     ],
 )
 def test_positions(position: arrow_settings.Position, options: dict[str, str]) -> None:
+    if "startingTimestamp" in options:
+        options = options | {"startingOffsetsByTimestampStrategy": "latest"}
     assert position_options("starting", position, "orders", now=lambda: 10_000) == options
 
 

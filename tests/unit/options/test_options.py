@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import pickle
 import re
+import traceback
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -19,10 +22,12 @@ from kafka_source.options import (
     check_read,
     check_sink,
     column_options,
+    combinations,
     read_options,
+    value_rules,
 )
 from kafka_source.options.declaration import declared_in
-from kafka_source.options.reference import as_markdown
+from kafka_source.options.reference import as_markdown, default_words, refused_examples
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 BASE = {**SERVERS, "subscribe": "orders"}
@@ -60,54 +65,29 @@ def test_kafka_settings_are_passed_on_without_the_prefix():
         ({"subscribe": None, "assign": "[1]"}, Where.BATCH, "assign"),
         ({"subscribe": None, "assign": '{"t":[-1]}'}, Where.BATCH, "assign"),
         ({"subscribe": None}, Where.BATCH, "subscribe"),
-        ({"startingOffsets": "latest"}, Where.BATCH, "startingOffsets"),
-        ({"startingOffsets": '{"orders":{"0":-1}}'}, Where.BATCH, "startingOffsets"),
         ({"startingOffsets": '{"orders":{"0":-3}}'}, Where.BATCH, "startingOffsets"),
         ({"startingOffsets": '{"orders":{"0":"x"}}'}, Where.BATCH, "startingOffsets"),
         ({"startingOffsets": '{"orders":"newest"}'}, Where.STREAM, "startingOffsets"),
-        ({"startingOffsets": '{"orders":"latest"}'}, Where.BATCH, "startingOffsets"),
         ({"endingOffsets": '{"orders":"latest"}'}, Where.BATCH, "endingOffsets"),
         ({"maxBytesPerTrigger": "0"}, Where.STREAM, "maxBytesPerTrigger"),
         ({"maxBytesPerTrigger": "5 apples"}, Where.STREAM, "maxBytesPerTrigger"),
         ({"targetTriggerDuration": "0s"}, Where.STREAM, "targetTriggerDuration"),
         ({"startingOffsets": "newest"}, Where.STREAM, "startingOffsets"),
-        ({"startingOffsets": "committed"}, Where.STREAM, "startingOffsets"),
-        ({"endingOffsets": "earliest"}, Where.BATCH, "endingOffsets"),
-        ({"endingOffsets": '{"orders":{"0":-2}}'}, Where.BATCH, "endingOffsets"),
         ({"endingOffsets": "latest"}, Where.STREAM, "endingOffsets"),
         ({"endingOffsetsByTimestamp": '{"orders":{"0":1}}'}, Where.STREAM, "endingOffsetsByTimestamp"),
         ({"startingTimestamp": "-1"}, Where.BATCH, "startingTimestamp"),
         ({"startingOffsetsByTimestampStrategy": "skip"}, Where.BATCH, "startingOffsetsByTimestampStrategy"),
-        (
-            {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"0":4}}'},
-            Where.BATCH,
-            "endingOffsets",
-        ),
         ({"minPartitions": "0"}, Where.BATCH, "minPartitions"),
         ({"minPartitions": "2147483648"}, Where.BATCH, "minPartitions"),
         ({"kafka.group.id": "g", "kafka.session.timeout.ms": "3000"}, Where.STREAM, "kafka.session.timeout.ms"),
-        (
-            {"kafka.group.id": "g", "kafka.session.timeout.ms": "10000", "kafka.heartbeat.interval.ms": "20000"},
-            Where.BATCH,
-            "kafka.session.timeout.ms",
-        ),
         ({"batch.bytes": str(2**30 + 1)}, Where.BATCH, "batch.bytes"),
         ({"batch.rows": str(2**31)}, Where.STREAM, "batch.rows"),
         ({"redundant.copies": "0"}, Where.BATCH, "redundant.copies"),
         ({"assignor.options": '{"weighted": 3}'}, Where.STREAM, "assignor.options"),
         ({"redundant.emit": "both"}, Where.STREAM, "redundant.emit"),
-        ({"redundant.emit": "all"}, Where.STREAM, "redundant.emit"),
         ({"maxRecordsPerPartition": "-1"}, Where.BATCH, "maxRecordsPerPartition"),
-        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, Where.STREAM, "minOffsetsPerTrigger"),
         ({"maxTriggerDelay": "soon"}, Where.STREAM, "maxTriggerDelay"),
         ({"failOnDataLoss": "maybe"}, Where.BATCH, "failOnDataLoss"),
-        ({"commit": "task"}, Where.BATCH, "commit"),
-        ({"commit": "batch", "kafka.group.id": "g"}, Where.BATCH, "commit"),
-        ({"commit": "task", "kafka.group.id": "g", "minPartitions": "4"}, Where.BATCH, "minPartitions"),
-        ({"subscribe": None, "assign": '{"t":[0]}', "kafka.group.id": "g", "commit": "task"}, Where.STREAM, "commit"),
-        ({"subscribe": None, "assign": '{"t":[0]}', "kafka.group.id": "g", "commit": "sink"}, Where.STREAM, "commit"),
-        ({"commit": "none", "kafka.group.id": "g"}, Where.STREAM, "commit"),
-        ({"subscribe": None, "assign": '{"t":[0]}', "kafka.group.id": "g", "commit": "none"}, Where.STREAM, "commit"),
         ({"kafka.auto.offset.reset": "earliest"}, Where.BATCH, "kafka.auto.offset.reset"),
         ({"kafka.enable.auto.commit": "true"}, Where.STREAM, "kafka.enable.auto.commit"),
         ({"startingOffset": "earliest"}, Where.STREAM, "startingOffset"),
@@ -622,26 +602,50 @@ def test_a_stream_may_use_the_consumer_protocol_in_any_case():
     assert parse({**BASE, "kafka.group.id": "g"}, Where.STREAM).group_protocol == "classic"
 
 
-@pytest.mark.parametrize(
-    ("more", "where", "says"),
-    [
-        ({}, Where.BATCH, "classic in a batch"),
-        ({"commit": "task"}, Where.STREAM, "classic with commit=task"),
-        ({"subscribe": None, "assign": '{"orders":[0]}'}, Where.STREAM, "classic with assign"),
-        ({"kafka.partition.assignment.strategy": "copartition"}, Where.STREAM, "the brokers assign the partitions"),
-        ({"kafka.session.timeout.ms": "9000"}, Where.STREAM, "consumer.session.timeout.ms"),
-        ({"kafka.heartbeat.interval.ms": "900"}, Where.STREAM, "consumer.heartbeat.interval.ms"),
-        (
-            {"kafka.group.protocol": "classic", "kafka.group.remote.assignor": "range"},
-            Where.STREAM,
-            "only with kafka.group.protocol=consumer",
-        ),
-    ],
-)
-def test_what_the_consumer_protocol_does_not_have_is_refused(more, where, says):
-    given = {name: value for name, value in {**GROUP, **more}.items() if value is not None}
-    with pytest.raises(OptionError, match=says):
-        parse(given, where)
-    # Where the group is a label, nobody joins.
-    if "commit" not in more:
-        parse({**given, "group.membership": "false"}, where)
+def test_a_group_that_is_only_a_label_has_no_members_to_refuse():
+    only_classic = {"kafka.partition.assignment.strategy": "copartition", "kafka.heartbeat.interval.ms": "900"}
+    parse({**GROUP, **only_classic, "group.membership": "false"}, Where.STREAM)
+
+
+def test_each_error_about_a_combination_has_an_example_on_the_page():
+    raised, written = set[tuple[str, int | None]](), set[tuple[str, int | None]]()
+    for example, error in refused_examples():
+        assert error.option.lower() in str(error).lower(), example
+        for one in (error, error.__context__):
+            frames = traceback.extract_tb(one.__traceback__) if one is not None else ()
+            raised |= {(frame.filename, frame.lineno) for frame in frames}
+    for module in (combinations, value_rules):
+        path = inspect.getfile(module)
+        for node in ast.walk(ast.parse(Path(path).read_text())):
+            if isinstance(node, ast.Raise):
+                written |= {(path, node.lineno)}
+    assert written
+    assert written <= raised
+
+
+VALUES = {
+    "group.membership": "true",
+    "kafka.group.instance.id": "i",
+    "group.members": "2",
+    "kafka.group.remote.assignor": "range",
+    "assignor.options": "{}",
+    "redundant.copies": "2",
+    "commit.transactional": "true",
+    "kafka.session.timeout.ms": "9000",
+    "kafka.max.poll.interval.ms": "9000",
+    "quota.report": "/tmp/quota.json",
+}
+
+
+@pytest.mark.parametrize("option", [one for one in OPTIONS if one.only], ids=lambda one: one.name)
+def test_an_option_without_an_effect_is_refused_or_told(option):
+    name = option.name
+    given = {**BASE, name: VALUES.get(name) or default_words(option).replace("15m", "15min")}
+    # Without a group, a quota, a format, these do nothing; two need something else to do nothing.
+    given |= {"groupIdPrefix": {"kafka.group.id": "g"}, "max.unpacked.bytes": {"engine": "librdkafka"}}.get(name, {})
+    if option.is_ours:
+        with pytest.raises(OptionError, match=f"Option {name} has an effect only with"):
+            check_read(given, Where.STREAM)
+    told = check_read({**given, "strict": "false"}, Where.STREAM).warnings
+    assert [one for one in told if one.startswith(f"option {name} has an effect only ")]
+    assert option.is_ours or told == check_read(given, Where.STREAM).warnings

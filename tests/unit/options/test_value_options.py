@@ -82,10 +82,8 @@ def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
     [
         ({"value.schema": '"long"', "value.format": "binary"}, "set value.format to avro or protobuf or json"),
         ({"schema.registry.url": "http://there", "value.format": "string"}, "set value.format to avro"),
-        ({"value.schema.id": "7", "value.subject": "other"}, "Keep one of"),
         ({"value.schema.id": "seven"}, "whole number"),
         ({"value.format": "thrift"}, "one of binary, string, avro, protobuf, json"),
-        ({"value.message.name": "shop.Order"}, "set value.format to protobuf"),
         ({"value.descriptor.file": "/shop.desc"}, "set value.format to protobuf"),
         ({"value.format": "protobuf", "value.descriptor.file": "d", "value.schema": "x"}, "Keep one of"),
         (
@@ -99,7 +97,6 @@ def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
             "confluent, confluent-header, none with value.format=protobuf",
         ),
         ({"mode": "SKIP"}, "one of FAILFAST, PERMISSIVE, DROPMALFORMED"),
-        ({"columnNameOfCorruptRecord": "bad"}, "only with mode=PERMISSIVE"),
         ({"columnNameOfCorruptRecord": "Offset", "mode": "permissive"}, "a name that is none of key"),
         ({"deadletter.topic": "dead"}, "set mode to PERMISSIVE or DROPMALFORMED"),
         (
@@ -107,8 +104,6 @@ def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
             "value.format to avro, protobuf or json",
         ),
         ({"key.format": "string", "mode": "PERMISSIVE"}, "does not hold for the column key"),
-        ({"deadletter.topic": "orders", "mode": "PERMISSIVE"}, "a topic that the query does not read"),
-        ({"value.framing": "none", "value.schema": '"long"'}, "Remove schema.registry.url"),
         ({"schema.registry.ssl.trustore.location": "/ca"}, "no setting schema.registry.ssl.trustore.location"),
         ({"schema.registry.basic.auth.user": f"reader:{SECRET}"}, "no setting schema.registry.basic.auth.user"),
         ({"value.fromat": "avro"}, "Did you mean value.format"),
@@ -136,13 +131,6 @@ def test_a_stream_ends_at_a_newer_schema_only_where_it_may_get_one():
     for pinned in ({"value.schema.id": "7"}, {"value.schema": '"long"'}, {"value.framing": "glue"}):
         with pytest.raises(OptionError, match="no column has the newest schema of a subject"):
             check_read({**restart, **pinned}, Where.STREAM)
-
-
-def test_a_registry_is_needed_where_values_name_their_schemas():
-    given = {**BASE, "value.format": "avro", "value.schema": '"long"'}
-    with pytest.raises(OptionError, match=r"schema\.registry\.url is missing"):
-        check_load(given)
-    assert check_load({**given, "value.framing": "none"}).options.schema_registry_url is None
 
 
 def test_the_options_of_keys_are_those_of_values():
@@ -192,24 +180,13 @@ JSON_TEXT: dict[str, str | None] = {"value.format": "json", "schema.registry.url
             {"value.format": "binary"},
             r"registry\.url is for values with a schema: set value\.format to avro or protobuf",
         ),
-        ({"value.message.name": "M"}, r"value\.message\.name is for Protobuf values"),
-        ({"value.format": "protobuf", "auto.register.schemas": "true"}, r"Set value\.schema to the text of a \.proto"),
-        ({"value.format": "protobuf", "value.descriptor.file": "d"}, r"set value\.framing=none"),
-        (
-            {**UNFRAMED, "value.descriptor.file": "d", "value.schema": "message M {}"},
-            r"Keep one of .* value\.descriptor\.file and value\.schema",
-        ),
-        ({**JSON_TEXT, "value.schema.id": "7"}, r"set schema\.registry\.url .* or remove value\.schema\.id"),
         ({**JSON_TEXT, "auto.register.schemas": "true"}, r"Remove auto\.register\.schemas: nothing"),
         ({"value.format": "json", "value.framing": "none"}, r"Remove schema\.registry\.url"),
         ({**JSON_TEXT, "value.framing": "confluent"}, r"schema\.registry\.url is missing"),
         ({**JSON_TEXT, "schema.registry.timeout.ms": "5"}, r"Remove schema\.registry\.timeout\.ms"),
         ({"schema.registry.url": None}, r"schema\.registry\.url"),
-        ({"topic": None}, r"Set value\.subject or value\.schema\.id"),
-        ({"value.schema.id": "7", "value.subject": "s"}, r"value\.schema\.id and value\.subject"),
         ({"value.schema.id": "7", "auto.register.schemas": "true"}, r"value\.schema\.id and auto\.register\.schemas"),
         ({"value.framing": "none", "auto.register.schemas": "true"}, r"Remove auto\.register\.schemas"),
-        ({"value.framing": "none", "value.schema": '"long"'}, r"Remove schema\.registry\.url"),
         ({"key.schema": '"long"'}, r"key\.schema is for keys with a schema: set key\.format to avro or protobuf or"),
         ({"key.format": "avro", "topic": None, "value.subject": "s"}, r"Set key\.subject or key\.schema\.id"),
         ({"value.framing": "apicurio"}, "confluent or none in a sink"),
@@ -219,8 +196,6 @@ def test_options_of_a_sink_that_contradict_each_other_are_refused(changed, said)
     given = {name: text for name, text in {**WRITE_AVRO, **changed}.items() if text is not None}
     with pytest.raises(OptionError, match=said):
         check_sink(given)
-    with pytest.raises(OptionError, match=r"Remove auto\.register\.schemas: nothing is written with the id"):
-        check_sink({**SINK, "auto.register.schemas": "true"})
 
 
 @pytest.mark.parametrize(
@@ -271,16 +246,8 @@ def test_json_values_with_the_id_of_a_schema_need_a_registry_and_no_type():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"value.schema": None}, r"value\.schema is missing"),
         ({"value.schema.id": "7"}, r"value\.schema and value\.schema\.id: each says"),
-        (
-            {"value.framing": "single-object"},
-            "confluent, confluent-header, apicurio, glue, none with value.format=json",
-        ),
         ({"schema.registry.url": "http://there"}, r"Remove schema\.registry\.url: .* need value\.framing=confluent"),
-        ({"value.schema": None, "schema.registry.url": "http://there", "subscribe": "a,b"}, r"Set value\.subject"),
-        ({"value.message.name": "m"}, "is for Protobuf values"),
-        ({"columnNameOfCorruptRecord": "bad"}, "only with mode=PERMISSIVE"),
     ],
 )
 def test_options_beside_json_that_have_no_effect_are_refused(changed, said):

@@ -90,7 +90,7 @@ class Start:
             "subscribe": "t",
             "kafka.group.id": "g",
             "commit": commit,
-            "group.on.older.checkpoint": choice,
+            **({"group.on.older.checkpoint": choice} if choice != "stop" else {}),
             "failOnDataLoss": str(loss).lower(),
             "data.loss.patience.ms": str(patience_ms),
         }
