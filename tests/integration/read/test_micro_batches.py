@@ -30,13 +30,8 @@ from tests.support.waiting import wait_until
 
 Start = Callable[..., MicroBatches]
 
-QUICK = {
-    "group_members": 1,
-    "kafka_heartbeat_interval_ms": 200,
-    "kafka_metadata_max_age_ms": 300,
-    "rebalance_batch_ms": 300,
-    "min.records.per.task": 1,
-}
+QUICK = {"kafka_metadata_max_age_ms": 300, "min.records.per.task": 1}
+QUICK_MEMBER = {"group_members": 1, "kafka_heartbeat_interval_ms": 200, "rebalance_batch_ms": 300}
 
 
 @pytest.fixture
@@ -45,7 +40,8 @@ def start(kafka) -> Iterator[Start]:
     started = []
 
     def one(**options: object) -> MicroBatches:
-        named = {name.replace("_", "."): str(value) for name, value in {**QUICK, **options}.items()}
+        quick = {**QUICK, **(QUICK_MEMBER if "kafka_group_id" in options else {})}
+        named = {name.replace("_", "."): str(value) for name, value in {**quick, **options}.items()}
         given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **named}
         started.append(MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM)))
         return started[-1]
