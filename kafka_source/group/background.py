@@ -3,7 +3,7 @@
 Slots rejoin in Spark's calls, between micro-batches. There are three exceptions. A read of the same driver and group
 that waits in a join keeps Spark from calling this one, so the slots rejoin for it at once. Slots that the group has
 removed in the middle of a micro-batch rejoin at once if its tasks or its sink need new credentials for their commits
-(see `slot.Renewal`). And if Spark has not called for `max.poll.interval.ms`, the slots leave, so that others can have
+(see `commits.rights`). And if Spark has not called for `max.poll.interval.ms`, the slots leave, so that others can have
 their partitions (KIP-62).
 
 **Siblings** are the other reads of this Spark driver that are members of the same group. Spark calls the sources of a
@@ -34,7 +34,7 @@ from kafka_source.group.member_state import State
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
 from kafka_source.group.rebalance_log import Reason
 from kafka_source.group.requests import REBALANCING, describe, fetch_committed
-from kafka_source.group.slot import Slot, publish_owners
+from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import RebalanceCause
@@ -364,7 +364,7 @@ class BackgroundRejoiner:
     async def _may_rejoin(self) -> bool:
         """Return whether nobody commits the batch in flight with credentials that a rejoin makes invalid."""
         batch = self.in_flight
-        if not batch.committed_elsewhere or not batch.ends:
+        if batch.right is None or not batch.right.waits or not batch.ends:
             return True
         committed = await fetch_committed(
             self._client, self._settings.group, batch.ends, Deadline(_REQUEST_SECONDS), stable=False
@@ -384,12 +384,12 @@ class BackgroundRejoiner:
 
     async def _publish(self, batch: BatchInFlight, owners: Mapping[TopicPartition, SlotCredentials]) -> None:
         """Publish who owns the partitions of the batch; nobody: it is lost."""
-        if batch.publisher is None or not batch.ends:
+        if batch.renewed is None:
             return
         self.lost_batch = None if owners else batch
         group, deadline = self._settings.group, Deadline(_REQUEST_SECONDS)
         try:
-            await publish_owners(self._client, group, batch.publisher, batch.ends, owners, deadline)
+            await batch.renewed.publish(self._client, group, batch.ends, owners, deadline)
         except KafkaGroupError as error:
             log.warning("group=%s: the batch gets no new credentials: %s", group, error)
 
@@ -422,7 +422,7 @@ class BackgroundRejoiner:
         await self._lost.wait()
         self._lost.clear()
         batch = self.in_flight
-        if not self._calls and batch.ends and batch.publisher is not None and batch is not self.lost_batch:
+        if not self._calls and batch.renewed is not None and batch is not self.lost_batch:
             await self.renew_credentials()
 
     async def renew_credentials(self) -> None:

@@ -42,7 +42,7 @@ from kafka_source.group.requests import (
     fetch_committed,
     fetch_entries,
 )
-from kafka_source.group.slot import Slot, is_renewal_asked, leave_slots
+from kafka_source.group.slot import Slot, leave_slots
 from kafka_source.group.topics import SubscribedTopics
 from kafka_source.group.unread import Look, UnreadWatch, existing, read_in_classic
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
@@ -370,10 +370,10 @@ class GroupMembership:
     def is_renewal_asked(self) -> bool:
         """Return whether a task of the batch in flight has asked for new credentials since the slots last joined."""
         batch, since = self._background.in_flight, self.assignment.generation
-        if batch.publisher is None:
+        if batch.renewed is None:
             return False
         deadline = Deadline(self._settings.coordinator_timeout_ms / 1000)
-        work = is_renewal_asked(self._client, self._settings.group, batch.publisher, batch.ends, since, deadline)
+        work = batch.renewed.is_renewal_asked(self._client, self._settings.group, batch.ends, since, deadline)
         return self._run(work, deadline.seconds)
 
     def renew_credentials(self) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 from assignors.model import TopicPartition
+from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
@@ -139,21 +140,54 @@ class GroupAssignment:
         return {tp: slot.credentials.slot for slot in self.slots for tp in slot.held}
 
 
+class Right(Protocol):
+    """The right to commit a batch, which the members call when they rejoin; see `commits.rights`."""
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether new credentials are published."""
+        ...
+
+    @property
+    def waits(self) -> bool:
+        """Whether a read of the same driver that waits in a join waits until the batch is committed."""
+        ...
+
+    async def publish(
+        self,
+        client: KafkaClient,
+        group: str,
+        ends: Mapping[TopicPartition, int],
+        owners: Mapping[TopicPartition, SlotCredentials],
+        deadline: Deadline,
+    ) -> None:
+        """Publish the slots that own the partitions of the batch now; a partition without one is lost."""
+        ...
+
+    async def is_renewal_asked(
+        self, client: KafkaClient, group: str, partitions: Collection[TopicPartition], since: int, deadline: Deadline
+    ) -> bool:
+        """Return whether a task has asked for credentials that are newer than those of this generation."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class BatchInFlight:
     """A micro-batch that a query has planned and of which it does not know yet that it is finished.
 
     Attributes:
         ends: The next offset after the batch, for each partition that it reads.
-        committed_elsewhere: Whether its tasks or its sink commit these offsets, with credentials that they have
-            already. A rejoin would make the credentials invalid.
-        publisher: The name under which slots that were lost and have joined again publish their new credentials; see
-            `slot.Renewal`. None: they join again when Spark calls.
+        right: The right of its tasks or its sink to commit these offsets with the slots' credentials, which a rejoin
+            ends; None: no other process commits them.
     """
 
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-    committed_elsewhere: bool = False
-    publisher: str | None = None
+    right: Right | None = None
+
+    @property
+    def renewed(self) -> Right | None:
+        """The right for which slots that were lost join again at once; None: they join again when Spark calls."""
+        return self.right if self.right is not None and self.right.is_renewed and self.ends else None
 
 
 _MAX_DEFAULT_SLOTS = 8

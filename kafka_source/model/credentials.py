@@ -22,8 +22,8 @@ class SlotCredentials:
         per_member_epoch: Whether the credentials vouch for this member only. In a classic group all members of a
             generation are valid together, so one of them may commit for all slots of its query. Where the brokers
             assign, each member has an epoch of its own, and another slot may have lost its partitions already.
-        renewed_by: The name under which whoever holds the slot publishes new credentials when it has joined again in
-            the middle of a batch; None: nobody does. See `group.slot`.
+        right: The id of the right to commit the batch: new credentials are published under it when the slot has joined
+            again in the middle of the batch. None: they are not renewed. See `commits.rights`.
     """
 
     group: str
@@ -33,7 +33,7 @@ class SlotCredentials:
     slot: int = 0
     partitions: tuple[TopicPartition, ...] = field(default=(), repr=False)
     per_member_epoch: bool = False
-    renewed_by: str | None = None
+    right: str | None = None
 
     @staticmethod
     def without_membership(group: str) -> SlotCredentials:

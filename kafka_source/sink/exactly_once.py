@@ -14,6 +14,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from kafka_source.client_config import Settings
+from kafka_source.commits.handoff import BatchOfRun
+from kafka_source.commits.source_offsets import SourceOffsets, offsets_of_sources, renewed_offsets
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError, error_for_code
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, cached_client, to_coordinator
@@ -22,10 +24,8 @@ from kafka_source.produce.records import Records
 from kafka_source.produce.settings import transaction_timeout_ms
 from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.sink.target import ExactlyOnce, Target
-from kafka_source.sink.two_phase.committer import DriverEpoch, PreparedBatch, SourceOffsets, TwoPhaseCommit
+from kafka_source.sink.two_phase.committer import DriverEpoch, PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
-from kafka_source.sink.two_phase.source_offsets import offsets_of_sources, renewed_offsets
-from kafka_source.source_sink_handoff import BatchOfRun
 from kafka_source.transactions.open_transaction import initialise
 
 # How long the driver may take to begin a batch, to commit it, or to give it up. After a crash the begin waits this long

@@ -17,12 +17,12 @@ from assignors.model import TopicPartition
 from kafka_source.boundary import short_errors
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
+from kafka_source.commits.keeper import start_keeper
 from kafka_source.engine_selection import check_engine
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError
 from kafka_source.group.background import Siblings
 from kafka_source.group.model import GroupSettings, group_settings, subscription_of
-from kafka_source.group.slot_keeper import start_keeper
 from kafka_source.model.commits import rewinds_in
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
@@ -96,7 +96,7 @@ class BatchReader(DataSourceReader):
         if options.commit == "task":
             slots = [task.credentials for task in planned if task.credentials is not None]
             if options.group_on_lost == "stop":
-                slots = [replace(one, renewed_by=None) for one in slots]
+                slots = [replace(one, right=None) for one in slots]
             ends = {r.topic_partition: r.end for task in planned for r in task.ranges}
             start_keeper(self._query.settings, group, subscription, slots, ends, strategies_of(options), driver_pid())
         return list(planned)

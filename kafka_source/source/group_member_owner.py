@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import end_offsets
+from kafka_source.commits.rights import Right
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AbortableError,
@@ -102,7 +103,7 @@ class GroupMemberOwner(CommittingOwner):
         # In the consumer protocol epochs rise in the middle of a batch, so its sink needs them in any case.
         self._renews = not self._stops or options.group_protocol == "consumer"
         has_id = options.commit == "task" or (options.commit == "sink" and self._renews)
-        self._renewed_by = uuid4().hex if has_id else None
+        self._right = uuid4().hex if has_id else None
         # The join since which the group's offsets were compared; see `OwnedPartitions.joins`.
         self._compared_join = 0
         self._joined = False
@@ -133,7 +134,8 @@ class GroupMemberOwner(CommittingOwner):
         self._positions.add_in_flight(ends)
         self._membership.set_batch_in_flight(
             BatchInFlight(
-                self._positions.in_flight, self._committed_elsewhere, self._renewed_by if self._renews else None
+                self._positions.in_flight,
+                Right(self._right if self._renews else None) if self._committed_elsewhere else None,
             )
         )
 
@@ -440,7 +442,7 @@ class GroupMemberOwner(CommittingOwner):
         """Return the slot's credentials; a replayed batch may have had more slots than there are now."""
         self.join()
         slots = self._membership.credentials
-        return replace(slots[slot % len(slots)], renewed_by=self._renewed_by)
+        return replace(slots[slot % len(slots)], right=self._right)
 
     def take_events(self) -> OwnerEvents:
         """Return the driver's commits and the slots' rebalances since the last call."""

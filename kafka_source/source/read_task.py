@@ -22,6 +22,8 @@ from pyspark.sql.types import StructType
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.commits.handoff import BatchOfRun, Handoff, publish
+from kafka_source.commits.rights import Renewal, SlotSession
 from kafka_source.engine_selection import engine_of_tasks
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
@@ -33,7 +35,6 @@ from kafka_source.errors import (
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.group.requests import fetch_by_ids
-from kafka_source.group.slot import Renewal, SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset, check_one_topic, with_notes
 from kafka_source.model.credentials import SlotCredentials, representative_slots
@@ -51,7 +52,6 @@ from kafka_source.source.plan import PlannedInput, bundles
 from kafka_source.source.replay import handoffs_of
 from kafka_source.source.row_columns import columns_to_fetch, rows_of
 from kafka_source.source.start_and_end import commit_existing, start_after_end
-from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
 from kafka_source.transactions.offset_committer import (
     TransactionalCommitter,
     commits_plainly_after,
@@ -111,15 +111,15 @@ class ReadTask(InputPartition):
         """The id in the metadata of the task's commits: of the stream, or of the one plan of a batch."""
         if self.stream is not None or self.credentials is None:
             return self.stream
-        return self.credentials.renewed_by
+        return self.credentials.right
 
     def renewal(self) -> Renewal | None:
         """Return how the task gets new credentials if its slot is lost; None: it ends then."""
         ranges = {r.topic_partition: (r.start, r.end) for r in self.ranges if r.replica == 0}
-        publisher = None if self.credentials is None else self.credentials.renewed_by
-        if self.credentials is None or publisher is None or not ranges:
+        right = None if self.credentials is None else self.credentials.right
+        if self.credentials is None or right is None or not ranges:
             return None
-        return Renewal(self.credentials.group, publisher, ranges, self.stream)
+        return Renewal(self.credentials.group, right, ranges, self.stream)
 
 
 def shares_of(planned: Sequence[ReadTask]) -> list[float]:

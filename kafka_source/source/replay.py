@@ -21,6 +21,7 @@ from hashlib import sha256
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import LATEST
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.commits.handoff import Handoff
 from kafka_source.errors import NEW_OUTPUT, DataLossError, InvalidConfigurationError
 from kafka_source.group.strategies import new_id
 from kafka_source.model.commits import CommitOffset, OffsetNote
@@ -30,7 +31,6 @@ from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import StartingValues
 from kafka_source.source.plan import PlannedInput
 from kafka_source.source.start_and_end import earliest_of_added, format_moves, raise_or_warn, starting_offsets
-from kafka_source.source_sink_handoff import Handoff
 
 # ---- a sink that commits the offsets, and the hand-off to it
 

@@ -16,6 +16,7 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import ListedOffset
 from kafka_source.cluster.lookup import Cluster, NoLeaderError
 from kafka_source.cluster.topic_ids import TopicIds
+from kafka_source.commits.handoff import DecisionRecord
 from kafka_source.engine_selection import check_engine
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import DataLossError, FencedError, RefreshRetriableError
@@ -40,7 +41,6 @@ from kafka_source.source.position_tracker import PositionTracker
 from kafka_source.source.positions import Positions
 from kafka_source.source.start_and_end import raise_or_warn
 from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
-from kafka_source.source_sink_handoff import DecisionRecord
 from kafka_source.transactions.offset_transaction import GroupOffsets
 
 # Spark starts one task in the time in which a task reads many more records than this.

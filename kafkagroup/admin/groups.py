@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.commits.side_groups import private_groups
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, InvalidConfigurationError, UnknownGroupError
 from kafka_source.group import strategies
@@ -20,7 +21,6 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset, OffsetNote, without_topic
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.rewind_target import AtOffsets, Move, Target, other_group
-from kafka_source.model.side_groups import private_groups
 from kafka_source.model.topic_selection import TopicSelection
 from kafkagroup.admin.group_requests import (
     delete_group,
@@ -68,7 +68,7 @@ class Groups:
             types: Only groups of these types: classic, consumer, share, streams.
             states: Only groups in these states, such as Stable; upper and lower case are the same.
             pattern: Only groups whose id contains a match of this regular expression.
-            private: Whether to return side groups too; see `model.side_groups`.
+            private: Whether to return side groups too; see `commits.side_groups`.
 
         Raises:
             KafkaGroupError: A broker does not answer. A list without the groups that it coordinates is not returned.

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafka_source.client_config import Settings
+from kafka_source.commits.side_groups import LEDGER
 from kafka_source.errors import AuthenticationError, KafkaGroupError
 from kafka_source.group.requests import describe_consumer_protocol
 from kafka_source.kafka_client import Broker, Deadline, KafkaClient, parse_servers
-from kafka_source.model.side_groups import LEDGER
 from kafkagroup.doctor import rights
 from kafkagroup.doctor.brokers import advertised_finding, broker_findings, clock_finding, newest_timestamp
 from kafkagroup.doctor.java_and_spark import find_java_and_spark, java_and_spark_findings

@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 from assignors import Assignment
+from kafka_source.commits import source_offsets
 from kafka_source.errors import FencedError
 from kafka_source.group import background, leader, membership, model, requests
 from kafka_source.group.consumer_protocol import membership as consumer_membership
@@ -24,7 +25,7 @@ from kafka_source.group.rebalance_log import Reason
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.driver_figures import RebalanceCause
 from kafka_source.produce.sender import Sender
-from kafka_source.sink.two_phase import open_transactions, prepare, source_offsets
+from kafka_source.sink.two_phase import open_transactions, prepare
 from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Ledger, LedgerState
 from kafka_source.source import batch, group_member_owner, position_tracker, positions, replay, topic_tracker

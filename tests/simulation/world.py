@@ -36,7 +36,8 @@ import greenlet
 from pyspark import TaskContext
 
 from kafka_source.cluster import lookup
-from kafka_source.group import model, slot_keeper
+from kafka_source.commits import keeper
+from kafka_source.group import model
 from kafka_source.group.background import Siblings
 from kafka_source.kafka_client import RequestConnection, blocking_connection
 from kafka_source.kafka_client import client as client_module
@@ -330,7 +331,7 @@ class World:
                 # Reads of one driver do not meet in this world.
                 (batch, "exclusive", lambda _: contextlib.nullcontext()),
                 (Siblings, "find", lambda *_: None),
-                (slot_keeper, "is_alive", self._is_alive),
+                (keeper, "is_alive", self._is_alive),
                 (logs, "set_up_logging", lambda *_: None),
                 (spark_processes, "start_side_process", self._start_side_process),
                 (spark_processes, "side_process_message", self._side_process_message),

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from assignors import Assignor, TopicPartition, load
 from kafka_source.client_config import Settings
 from kafka_source.cluster.list_offsets import end_offsets
+from kafka_source.commits.rights import SlotSession
 from kafka_source.errors import KafkaGroupError
 from kafka_source.group.background import Siblings
 from kafka_source.group.consumer_protocol.membership import ConsumerMembership
@@ -17,7 +18,6 @@ from kafka_source.group.member import Member, MemberSettings
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import GroupSettings, Topics
-from kafka_source.group.slot import SlotSession
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafkagroup.embedded import EmbeddedKafka

@@ -10,17 +10,17 @@ from dataclasses import replace
 from functools import partial
 
 from kafka_source.client_config import Settings
+from kafka_source.commits.handoff import BatchOfRun, publish
+from kafka_source.commits.source_offsets import SourceOffsets, offsets_of_sources, renewed_offsets
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
-from kafka_source.sink.two_phase.committer import PreparedBatch, SourceOffsets, TwoPhaseCommit
+from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
-from kafka_source.sink.two_phase.source_offsets import offsets_of_sources, renewed_offsets
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
-from kafka_source.source_sink_handoff import BatchOfRun, publish
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.two_phase import as_records
 

@@ -38,7 +38,6 @@ from kafka_source.group.requests import (
     fetch_committed,
     fetch_entries,
 )
-from kafka_source.group.slot import publish_owners
 from kafka_source.group.topics import topics_of
 from kafka_source.group.unread import Look, UnreadWatch, described_bytes, existing, read_as_assigned_by_brokers
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, Snapshot, cached_client
@@ -576,7 +575,7 @@ class ConsumerMembership:
             return
         if self._left is None and self._is_overdue():
             await self._leave_if_others_wait(batch)
-        if batch.publisher is None or self._left is not None:
+        if batch.renewed is None or self._left is not None:
             return
         if self._has_lost():
             await self._recover(batch)
@@ -631,14 +630,14 @@ class ConsumerMembership:
         return any(partitions is None or not d.assigned.isdisjoint(partitions) for d in others)
 
     async def _publish(self, batch: BatchInFlight, *, lost: bool = False) -> None:
-        """Publish the credentials of now, or that the batch is lost, for the sink's commit. See `Renewal`."""
-        if batch.publisher is None:
+        """Publish the credentials of now, or that the batch is lost, for the sink's commit. See `commits.rights`."""
+        if batch.renewed is None:
             return
         owners = () if lost else self._credentials()
         owned_by = {tp: one for one in owners for tp in one.partitions}
         group, deadline = self._settings.group, Deadline(_REQUEST_SECONDS)
         try:
-            await publish_owners(self._client, group, batch.publisher, batch.ends, owned_by, deadline)
+            await batch.renewed.publish(self._client, group, batch.ends, owned_by, deadline)
             self._known_epochs = {tuple(one.generation for one in owners)}
         except KafkaGroupError as error:
             log.warning("group=%s: the batch gets no new credentials: %s", group, error)

@@ -26,10 +26,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from assignors.model import TopicPartition
+from kafka_source.commits.source_offsets import SourceOffsets
 from kafka_source.errors import ApplicationRecoverableError, FencedError, KafkaGroupError, LostTransactionsError
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient
 from kafka_source.model.partition_runs import first_names
@@ -71,23 +72,6 @@ _MAX_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOffsets:
-    """What the sink commits for the sources of a batch.
-
-    Attributes:
-        offsets: Offsets of groups, to commit together with the decision; none for the replay of a decided batch.
-        taken: Marks of what the sources have told the sink, to commit in any case.
-        record: What the decision is about, for replays of the batch, to commit with it.
-        refusal: Why nothing must be decided; None: the batch may be.
-    """
-
-    offsets: tuple[GroupOffsets, ...] = ()
-    taken: tuple[GroupOffsets, ...] = ()
-    record: tuple[GroupOffsets, ...] = ()
-    refusal: KafkaGroupError | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class PreparedBatch:
     """The open transactions of a batch, ready for the driver's decision.
 
@@ -102,7 +86,7 @@ class PreparedBatch:
     query: str
     number: int
     transactions: Mapping[OpenTransaction, tuple[TopicPartition, ...]]
-    sources: SourceOffsets = SourceOffsets()
+    sources: SourceOffsets = field(default_factory=SourceOffsets)
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:

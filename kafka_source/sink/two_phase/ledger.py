@@ -12,7 +12,7 @@ number is the committed offset. A transaction of the transactional id of this na
 replaced cannot record anything either. Brokers keep both groups for `offsets.retention.minutes` (7 days) after their
 last commit.
 
-Numbers begin beyond the end of any log (`model.side_groups`).
+Numbers begin beyond the end of any log (`commits.side_groups`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assignors.model import TopicPartition
+from kafka_source.commits.side_groups import BEYOND_ALL_LOGS, FINISHED, LEDGER, LEDGER_PART
 from kafka_source.errors import InvalidConfigurationError, RetriableError
 from kafka_source.group.requests import fetch_all_committed, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import numbers_by_topic, runs
-from kafka_source.model.side_groups import BEYOND_ALL_LOGS, FINISHED, LEDGER, LEDGER_PART
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction
 

@@ -14,9 +14,9 @@ import pytest
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.commits import rights
 from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownGroupError, UnknownOutcomeError
 from kafka_source.group import RebalanceTimeout, leader, member
-from kafka_source.group import slot as slot_module
 from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.group.requests import DEAD, GroupDescription, commit_offsets, describe
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
@@ -619,7 +619,7 @@ def test_a_plain_commit_may_take_longer_than_a_heartbeat(proxied):
 @pytest.mark.parametrize("commit", ["batch", "task"])
 def test_a_task_reads_while_the_coordinator_is_silent(proxied, behind, group, monkeypatch, commit):
     monkeypatch.setattr(read_task, "_ATTACH_SECONDS", 1.0)
-    monkeypatch.setattr(slot_module, "_HEARTBEAT_SECONDS", 0.3)
+    monkeypatch.setattr(rights, "_HEARTBEAT_SECONDS", 0.3)
     members, proxy = proxied
     name = behind[0].create_topic(f"{group}-silent", 1)
     produce(members.config["bootstrap.servers"], name, 60)

@@ -10,9 +10,9 @@ from functools import partial
 
 import pytest
 
+from kafka_source.commits.rights import SlotSession
 from kafka_source.errors import FencedError
 from kafka_source.group.model import BatchInFlight
-from kafka_source.group.slot import SlotSession
 from kafka_source.model.commits import CommitOffset
 from kafkagroup.embedded.jars import broker_version
 from tests.apps.confluent_consumer import ConfluentConsumer

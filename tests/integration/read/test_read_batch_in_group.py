@@ -17,11 +17,11 @@ import pytest
 from assignors import TopicPartition, load
 from assignors.range_and_round_robin import RangeAssignor
 from kafka_source.client_config import Settings
+from kafka_source.commits.keeper import SlotKeeper, start_keeper
+from kafka_source.commits.rights import Renewal, SlotSession
 from kafka_source.errors import FencedError
 from kafka_source.group.background import Siblings
 from kafka_source.group.model import Topics
-from kafka_source.group.slot import Renewal, SlotSession
-from kafka_source.group.slot_keeper import SlotKeeper, start_keeper
 from kafka_source.model.commits import with_notes
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
@@ -185,7 +185,7 @@ def kept(members, name, *, siblings=None, strategy=None, **settings):
     """Keep the slots of a batch of one record in each partition; their credentials, and the future of the keeper."""
     planner = members.make(name, app="batch", rewinds=False, **settings)
     publisher, over = uuid4().hex, threading.Event()
-    slots = [replace(slot.credentials, renewed_by=publisher) for slot in planner.join(30).slots]
+    slots = [replace(slot.credentials, right=publisher) for slot in planner.join(30).slots]
     planner.detach()
     strategies = [load("range") if strategy is None else strategy]
     membership = members.make(name, app="batch", rewinds=False, siblings=siblings, strategies=strategies, **settings)
@@ -226,11 +226,11 @@ def test_slots_leave_when_the_driver_has_ended(kafka, members, topic, group, gro
 def commit_as_tasks(members, group, slots):
     """Commit the end of the batch as its tasks do."""
     for slot in slots:
-        renewal = Renewal(group, slot.renewed_by, dict.fromkeys(slot.partitions, (0, 1)), None)
+        renewal = Renewal(group, slot.right, dict.fromkeys(slot.partitions, (0, 1)), None)
         (session,) = SlotSession.attach_all(members.config, [slot], 20, renewal).result(21)
         if not isinstance(session, SlotSession):
             raise session
-        session.commit(with_notes(dict.fromkeys(slot.partitions, 1), {}, slot.renewed_by))
+        session.commit(with_notes(dict.fromkeys(slot.partitions, 1), {}, slot.right))
 
 
 def test_slots_of_a_batch_that_is_not_run_leave_until_a_task_commits(members, topic, group, groups):

@@ -18,23 +18,23 @@ from pyspark.errors import StreamingQueryException
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.commits.handoff import BatchOfRun, DecisionRecord, Handoff, collect, publish, record_of
+from kafka_source.commits.rights import Renewal, Right
+from kafka_source.commits.side_groups import BEYOND_ALL_LOGS, private_groups
+from kafka_source.commits.source_offsets import offsets_of_sources
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, FencedError, InvalidConfigurationError
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_committed
-from kafka_source.group.slot import Renewal, is_renewal_asked, publish_owners
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import RENEW_SECONDS, CommitOffset
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.side_groups import BEYOND_ALL_LOGS, private_groups
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
-from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
 from kafka_source.source import replay
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
-from kafka_source.source_sink_handoff import BatchOfRun, DecisionRecord, Handoff, collect, publish, record_of
 from kafka_source.transactions.offset_transaction import add_offsets, commit_in
 from kafka_source.transactions.open_transaction import end, initialise
 from kafkagroup.admin import Groups
@@ -138,13 +138,13 @@ def test_each_side_group_is_private_and_beyond_all_logs(kafka, topics, group):
         (tp, end), *_ = committed(kafka, group).items()
         member = query.stream._owner.credentials(0)
         assert member is not None
-        client.run(publish_owners(client, group, driver, {tp: end}, {tp: member}, Deadline(30)))
+        client.run(Right(driver).publish(client, group, {tp: end}, {tp: member}, Deadline(30)))
         renewal = Renewal(group, driver, {tp: (end, end)}, None)
         client.run(renewal._ask(client, member.generation, Deadline(30)))
         assert client.run(
             renewal.wait(client, FencedError("", code=ErrorCode.ILLEGAL_GENERATION), frozenset(), Deadline(30))
         )
-    assert client.run(is_renewal_asked(client, group, driver, [tp], member.generation, Deadline(30)))
+    assert client.run(Right(driver).is_renewal_asked(client, group, [tp], member.generation, Deadline(30)))
     made = {one.group for one in groups.list(private=True)} - before - {group}
     suffixes = ("-ledger", "-finished", f"-read-by-{query.name}", f"-rejoined-{driver}", f"-rejoined-{driver}-asked")
     assert all(any(name.endswith(suffix) for name in made) for suffix in suffixes), made

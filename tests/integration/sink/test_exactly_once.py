@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from assignors.model import TopicPartition as TP
 from kafka_source.client_config import Settings
+from kafka_source.commits.source_offsets import SourceOffsets
 from kafka_source.datasource import register
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, LostTransactionsError
@@ -28,7 +29,7 @@ from kafka_source.runtime.failpoints import install
 from kafka_source.sink.exactly_once import check_timeout
 from kafka_source.sink.two_phase import ledger, visibility
 from kafka_source.sink.two_phase import prepare as tasks
-from kafka_source.sink.two_phase.committer import PreparedBatch, SourceOffsets, TwoPhaseCommit
+from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
 from kafka_source.sink.two_phase.open_transactions import describe
 from kafka_source.sink.two_phase.prepare import IDS_OF_TASK, Prepared, SinkTask, prepare

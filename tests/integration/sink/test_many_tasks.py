@@ -9,13 +9,13 @@ from typing import TypeVar
 
 import pytest
 
+from kafka_source.commits.handoff import BatchOfRun
 from kafka_source.kafka_client import Connection, cached_client
 from kafka_source.kafka_client.messages import Request
 from kafka_source.runtime.failpoints import install
 from kafka_source.sink.exactly_once import CommitMessage, begin_batch, commit_batch
 from kafka_source.sink.target import ExactlyOnce
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
-from kafka_source.source_sink_handoff import BatchOfRun
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.two_phase import Sink, as_records, take_over, visible
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
@@ -11,13 +11,13 @@ import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.commits.rights import Right
 from kafka_source.errors import RetriableError
 from kafka_source.group.consumer_protocol import membership as module
 from kafka_source.group.consumer_protocol.member_state import State
 from kafka_source.group.consumer_protocol.membership import ConsumerMembership
 from kafka_source.group.model import BatchInFlight, GroupSettings
 from kafka_source.kafka_client import Deadline
-from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.topic_selection import TopicSelection
 
 
@@ -34,33 +34,30 @@ def membership() -> Iterator[ConsumerMembership]:
             slot.member = replace(slot.member, state=State.UNJOINED)
 
 
+class Recorded(Right):
+    """Counts what would be published."""
+
+    published = 0
+
+    async def publish(self, *_: object) -> None:
+        type(self).published += 1
+
+
 @pytest.mark.parametrize("rises", [False, True])
 def test_an_epoch_that_rises_while_tasks_get_their_credentials_is_published(
-    monkeypatch: pytest.MonkeyPatch, membership: ConsumerMembership, rises: bool
+    membership: ConsumerMembership, rises: bool
 ) -> None:
-    published: list[str] = []
-
-    async def publish_owners(
-        client: object,
-        group: str,
-        publisher: str,
-        partitions: Collection[TopicPartition],
-        owned_by: Mapping[TopicPartition, SlotCredentials],
-        deadline: object,
-    ) -> None:
-        published.append(publisher)
-
-    monkeypatch.setattr(module, "publish_owners", publish_owners)
+    Recorded.published = 0
     of_first = membership.credentials[0]
     if rises:
         # Another member has joined, and the answer to a heartbeat comes between the requests of two tasks.
         membership._slots[0].member = replace(membership._slots[0].member, epoch=6)
     of_second = membership.credentials[1]
-    membership.set_batch_in_flight(BatchInFlight({TopicPartition("t", 0): 10}, True, "sink"))
+    membership.set_batch_in_flight(BatchInFlight({TopicPartition("t", 0): 10}, Recorded("sink")))
     for _ in range(2):
         asyncio.run(membership._watch_batch())
     assert [of_first.generation, of_second.generation] == [5, 5]
-    assert published == ["sink"] * rises
+    assert Recorded.published == rises
 
 
 def test_a_commit_that_was_refused_is_tried_again_where_no_heartbeat_is_answered(
@@ -101,7 +98,7 @@ def test_slots_that_a_call_has_joined_again_are_not_lost(
         return others_have
 
     monkeypatch.setattr(ConsumerMembership, "_others_have", ask)
-    membership.set_batch_in_flight(BatchInFlight({TopicPartition("t", 0): 10}, True, "sink"))
+    membership.set_batch_in_flight(BatchInFlight({TopicPartition("t", 0): 10}, Recorded("sink")))
     membership._run(membership._watch_batch(), 10)
     assert membership._left is None
     assert slot.member.state is State.MEMBER

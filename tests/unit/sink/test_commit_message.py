@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from assignors.model import TopicPartition
-from kafka_source.model.side_groups import BEYOND_ALL_LOGS
+from kafka_source.commits.handoff import BatchOfRun
+from kafka_source.commits.side_groups import BEYOND_ALL_LOGS
 from kafka_source.sink.exactly_once import CommitMessage
 from kafka_source.sink.two_phase.committer import DriverEpoch
 from kafka_source.sink.two_phase.ledger import Decision, LedgerState
 from kafka_source.sink.two_phase.prepare import Prepared
-from kafka_source.source_sink_handoff import BatchOfRun
 from kafka_source.transactions.open_transaction import OpenTransaction
 
 QUERY = "0b6c2a52-6a1b-4f0c-9a53-5d1d6a6f0a41"

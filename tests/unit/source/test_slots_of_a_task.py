@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from kafka_source.client_config import Settings
+from kafka_source.commits.rights import SlotSession
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, FencedError, KafkaGroupError, RetriableError
-from kafka_source.group.slot import SlotSession
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import Where

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Set
+from dataclasses import dataclass
 
 from assignors.model import TopicPartition
-from kafka_source.errors import FencedError, InvalidConfigurationError
+from kafka_source.commits.handoff import BatchOfRun, Handoff, Published, collect, record_of
+from kafka_source.commits.rights import Renewal, group_by_owner
+from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError
 from kafka_source.group.requests import describe
-from kafka_source.group.slot import Renewal, group_by_owner
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset, OffsetNote
-from kafka_source.sink.two_phase.committer import SourceOffsets
-from kafka_source.source_sink_handoff import BatchOfRun, Handoff, Published, collect, record_of
 from kafka_source.transactions.offset_transaction import GroupOffsets
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffsets:
+    """What the sink commits for the sources of a batch.
+
+    Attributes:
+        offsets: Offsets of groups, to commit together with the decision; none for the replay of a decided batch.
+        taken: Marks of what the sources have told the sink, to commit in any case.
+        record: What the decision is about, for replays of the batch, to commit with it.
+        refusal: Why nothing must be decided; None: the batch may be.
+    """
+
+    offsets: tuple[GroupOffsets, ...] = ()
+    taken: tuple[GroupOffsets, ...] = ()
+    record: tuple[GroupOffsets, ...] = ()
+    refusal: KafkaGroupError | None = None
 
 
 async def offsets_of_sources(
@@ -96,14 +113,14 @@ async def renewed_offsets(
     if published is not None and published.late:
         raise _refusal(batch, published)
     for handoff in () if published is None else published.handoffs:
-        if handoff.member.renewed_by is None:
+        if handoff.member.right is None:
             raise error
-        sources.setdefault((handoff.member.renewed_by, handoff.stream), []).append(handoff)
+        sources.setdefault((handoff.member.right, handoff.stream), []).append(handoff)
     found = []
-    for (publisher, stream), handoffs in sources.items():
+    for (right, stream), handoffs in sources.items():
         # A source has a hand-off for each member that commits by itself.
         by_partition = {tp: handoff for handoff in handoffs for tp in handoff.ranges}
-        renewal = Renewal(group, publisher, {tp: one.ranges[tp] for tp, one in by_partition.items()}, stream)
+        renewal = Renewal(group, right, {tp: one.ranges[tp] for tp, one in by_partition.items()}, stream)
         owners = await renewal.wait(client, error, refused, deadline)
         for owner, partitions in group_by_owner(owners):
             ends = {tp: by_partition[tp].ends_of([tp], client.cluster_id)[tp] for tp in partitions}

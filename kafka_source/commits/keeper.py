@@ -4,7 +4,7 @@ A batch without `commit=task` needs no slots while it reads: its planner leaves 
 no process of its own: the planner's ends before the tasks begin, which may be hours later, and a task knows nothing of
 the others. So the planner starts this process with the credentials of the slots. It is to the batch what the driver is
 to a stream: it sends the heartbeats, rejoins if another read of the driver waits in a join or if the slots were lost,
-and publishes the new credentials to the tasks (see `slot.Renewal`). The tasks attach to the slots as in a stream.
+and publishes the new credentials to the tasks (see `rights`). The tasks attach to the slots as in a stream.
 
 The slots leave when the group's committed offsets have reached the end of the batch, and when the Spark driver has
 ended. They also leave when no task has committed for longer than `max.poll.interval.ms`: the batch may have failed, or
@@ -23,6 +23,7 @@ from typing import cast
 
 from assignors import Assignor, TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.commits.rights import Right
 from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group.background import Siblings
 from kafka_source.group.membership import GroupMembership
@@ -93,7 +94,7 @@ class SlotKeeper:
     ) -> None:
         self._membership = membership
         self._slots = slots
-        self._publisher = slots[0].renewed_by
+        self._right = Right(slots[0].right, waits=False)
         self._missing = dict(ends)
         self._driver_runs, self._patience = driver_runs, patience
         self._has_left = False
@@ -142,7 +143,7 @@ class SlotKeeper:
                 self._membership.renew_credentials()
                 self._has_left = False
                 self._note_progress()
-        elif self._publisher is not None and time.monotonic() - self._progress_at > self._patience:
+        elif self._right.is_renewed and time.monotonic() - self._progress_at > self._patience:
             log.warning(
                 "keeper %r: no task of the batch has committed for longer than kafka.max.poll.interval.ms. Its slots "
                 "leave the group until a task commits.",
@@ -153,7 +154,7 @@ class SlotKeeper:
 
     def _note_progress(self) -> None:
         self._progress_at = time.monotonic()
-        self._membership.set_batch_in_flight(BatchInFlight(self._missing, publisher=self._publisher))
+        self._membership.set_batch_in_flight(BatchInFlight(self._missing, self._right))
 
 
 def main(driver: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafka_source.model.side_groups import PATTERN, private_groups
+from kafka_source.commits.side_groups import PATTERN, private_groups
 
 _PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
 

@@ -44,9 +44,9 @@ class SideGroup:
 LEDGER = SideGroup("-ledger", "", "a decision's number", "sink.two_phase.ledger")
 LEDGER_PART = SideGroup("-ledger-{}", _NUMBER, "a decision's number", "sink.two_phase.ledger")
 FINISHED = SideGroup("-finished", "", "a decision's number", "sink.two_phase.ledger")
-READ_BY = SideGroup("-read-by-{}", _ID, "the end of a range that a batch reads", "source_sink_handoff")
-REJOINED = SideGroup("-rejoined-{}", _ID, "the end of a batch's range", "group.slot")
-ASKED = SideGroup("-rejoined-{}-asked", _ID, "a generation", "group.slot")
+READ_BY = SideGroup("-read-by-{}", _ID, "the end of a range that a batch reads", "commits.handoff")
+REJOINED = SideGroup("-rejoined-{}", _ID, "the end of a batch's range", "commits.rights")
+ASKED = SideGroup("-rejoined-{}-asked", _ID, "a generation", "commits.rights")
 
 SIDE_GROUPS = (LEDGER, LEDGER_PART, FINISHED, READ_BY, REJOINED, ASKED)
 

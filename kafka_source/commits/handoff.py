@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from assignors.model import TopicPartition
+from kafka_source.commits.side_groups import READ_BY, beyond, within
 from kafka_source.errors import (
     AuthenticationError,
     FencedError,
@@ -41,7 +42,6 @@ from kafka_source.kafka_client import Deadline, KafkaClient, topic_id_of
 from kafka_source.model.commits import RENEW_SECONDS, CommitOffset, is_of_other_topic, with_notes
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.identity import is_recreated
-from kafka_source.model.side_groups import READ_BY, beyond, within
 from kafka_source.transactions.offset_transaction import GroupOffsets
 
 log = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ class _Entry(NamedTuple):
         instance_id: Of the member that reads.
         stream: The stream's id.
         plan: See `Handoff`.
-        renewed_by: See `SlotCredentials`.
+        right: See `SlotCredentials`.
     """
 
     start: int
@@ -179,7 +179,7 @@ class _Entry(NamedTuple):
     instance_id: str | None
     stream: str
     plan: str
-    renewed_by: str | None
+    right: str | None
 
 
 async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Handoff], deadline: Deadline) -> None:
@@ -208,7 +208,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
                         handoff.member.instance_id,
                         handoff.stream,
                         handoff.plan,
-                        handoff.member.renewed_by,
+                        handoff.member.right,
                     )
                 ),
             )
@@ -392,9 +392,7 @@ def _topic(tp: TopicPartition) -> str:
 def _handoffs(group: str, own: Mapping[TopicPartition, tuple[CommitOffset, _Entry]]) -> tuple[Handoff, ...]:
     by_member: dict[tuple[SlotCredentials, str, str], dict[TopicPartition, tuple[CommitOffset, _Entry]]] = {}
     for tp, (end, entry) in own.items():
-        member = SlotCredentials(
-            group, entry.generation, entry.member_id, entry.instance_id, renewed_by=entry.renewed_by
-        )
+        member = SlotCredentials(group, entry.generation, entry.member_id, entry.instance_id, right=entry.right)
         by_member.setdefault((member, entry.stream, entry.plan), {})[tp] = end, entry
     return tuple(
         Handoff(

@@ -1,0 +1,1 @@
+"""Commits of a batch: which process commits, and with which right."""

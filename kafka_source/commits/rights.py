@@ -1,0 +1,397 @@
+"""The right to commit a batch: as which member, what ends it, how it is renewed.
+
+Tasks and a sink commit with the credentials of slots that their driver, or a keeper (`keeper`), holds.
+
+**Acting** as a slot needs its credentials only. A task attaches (`SlotSession`): it verifies them, reads, and
+commits. With `commit.transactional` a task fences its earlier attempts when it begins: all attempts use the
+transactional id of the slot. Without, each attempt commits the same offsets.
+
+**Renewal**: the credentials are those of the batch's plan. If the slots join again in the middle of the batch, because
+the group has removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So
+the holder of the slots publishes for each partition of the batch which slot owns it now (`Right`), as committed offsets
+of a separate group. A committer that is refused looks there (`Renewal`). A partition that another member may have is
+published as lost. The keeper of a batch has left if no task has committed for long: a task that comes then asks it to
+join again, in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.commits.side_groups import ASKED, REJOINED, beyond, within
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import FencedError, KafkaGroupError
+from kafka_source.group.member import Member, MemberSettings
+from kafka_source.group.member_state import Membership, State
+from kafka_source.group.requests import commit_offsets, fetch_entries
+from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
+from kafka_source.model.commits import CommitOffset, OffsetNote
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.partition_runs import format_partitions
+
+log = logging.getLogger(__name__)
+
+_REMOVED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
+_LOOK_AGAIN_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """The right to commit a batch, on the side of the members that have given their credentials away.
+
+    Attributes:
+        id: The name under which new credentials are published, different after each start of the query; None: they are
+            not renewed.
+        waits: Whether the slots rejoin for another read of the driver only when the batch is committed.
+    """
+
+    id: str | None
+    waits: bool = True
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether slots that were lost join again at once, for the commits of the batch."""
+        return self.id is not None
+
+    async def publish(
+        self,
+        client: KafkaClient,
+        group: str,
+        ends: Mapping[TopicPartition, int],
+        owners: Mapping[TopicPartition, SlotCredentials],
+        deadline: Deadline,
+    ) -> None:
+        """Publish the slots that own the partitions of a batch now.
+
+        Args:
+            client: The cluster's client.
+            group: The group in which the slots have joined again.
+            ends: The next offset after the batch, by partition.
+            owners: The credentials of the slot that owns each partition; without those that another member has.
+            deadline: The time limit.
+        """
+        entries = {}
+        for tp, end in ends.items():
+            owner = owners.get(tp)
+            identity = None if owner is None else (owner.generation, owner.member_id, owner.instance_id)
+            entries[tp] = CommitOffset(beyond(end), metadata=json.dumps(identity))
+        await commit_offsets(client, SlotCredentials.without_membership(REJOINED.of(group, self.id)), entries, deadline)
+
+    async def is_renewal_asked(
+        self, client: KafkaClient, group: str, partitions: Collection[TopicPartition], since: int, deadline: Deadline
+    ) -> bool:
+        """Return whether a task of a batch has asked for new credentials; see `Renewal`.
+
+        Args:
+            client: The cluster's client.
+            group: The group id.
+            partitions: The partitions of the batch.
+            since: The generation of the credentials that are refused now; a task that asked for later ones has got
+                them.
+            deadline: The time limit.
+        """
+        asked = await fetch_entries(client, ASKED.of(group, self.id), partitions, deadline)
+        return any(within(entry.offset) >= since for entry in asked.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """How a committer of a batch gets new credentials after its own were refused.
+
+    Attributes:
+        group: The group whose offsets are committed.
+        right: The id of the batch's right, see `Right`.
+        ranges: The first offset to commit over and the next offset after the batch, by partition.
+        stream: The stream's id: offsets with its note are the stream's own commits. None: a batch.
+    """
+
+    group: str
+    right: str
+    ranges: Mapping[TopicPartition, tuple[int, int]]
+    stream: str | None
+
+    async def wait(
+        self, client: KafkaClient, error: FencedError, refused: Set[tuple[int, str]], deadline: Deadline
+    ) -> dict[TopicPartition, SlotCredentials]:
+        """Wait until the driver has joined again, and return the credentials with which each partition is committed.
+
+        Args:
+            client: The cluster's client.
+            error: The refusal. FENCED_INSTANCE_ID is one too: the slot has joined again already, if it was not another
+                process with its instance id.
+            refused: The generations and member ids that the coordinator has refused.
+            deadline: The time limit.
+
+        Raises:
+            FencedError: Another member has partitions of the batch, or has committed offsets inside of it; or the
+                driver has not joined again in time.
+        """
+        if error.code not in _REMOVED:
+            raise error
+        # The driver of a stream joins again by itself.
+        has_asked = self.stream is not None
+        while True:
+            entries = await fetch_entries(client, REJOINED.of(self.group, self.right), self.ranges, deadline)
+            owners = {
+                tp: json.loads(one.metadata) for tp, one in entries.items() if within(one.offset) == self.ranges[tp][1]
+            }
+            if lost := sorted(tp for tp, owner in owners.items() if owner is None):
+                raise _lost(
+                    error, f"another member may have been assigned {format_partitions(lost)}, or has its instance id"
+                )
+            if read := await self._read_by_others(client, deadline):
+                raise _lost(error, f"another member has read records of {format_partitions(read)}")
+            # Where the brokers assign, one slot has a new epoch and another one keeps its own.
+            if owners.keys() == self.ranges.keys() and not refused >= {(o[0], o[1]) for o in owners.values()}:
+                return {tp: SlotCredentials(self.group, *owner) for tp, owner in owners.items()}
+            if not has_asked:
+                await self._ask(client, max(generation for generation, _ in refused), deadline)
+                has_asked = True
+            if deadline.left <= _LOOK_AGAIN_SECONDS:
+                raise _lost(error, f"no driver has joined for it again within {deadline.seconds:.0f} s")
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    async def _ask(self, client: KafkaClient, generation: int, deadline: Deadline) -> None:
+        """Ask the keeper of the batch to join again: it has left if no task had committed for long."""
+        entries = {tp: CommitOffset(beyond(generation)) for tp in self.ranges}
+        without_membership = SlotCredentials.without_membership(ASKED.of(self.group, self.right))
+        await commit_offsets(client, without_membership, entries, deadline)
+
+    async def check_not_committed(self, client: KafkaClient, deadline: Deadline) -> None:
+        """Raise FencedError if a task of a batch has been committed already; a stream may read a batch again.
+
+        Nothing else stops a second action that runs while the slots of the first one are still in their group.
+        """
+        if self.stream is not None:
+            return
+        committed = await fetch_entries(client, self.group, self.ranges, deadline)
+        if self.ranges.keys() == {
+            tp for tp, entry in committed.items() if OffsetNote.parse(entry.metadata).stream == self.right
+        }:
+            raise FencedError(
+                f"The records of {format_partitions(sorted(self.ranges))} up to the end of this batch are committed in "
+                f"group {self.group} already, by an earlier action or by an earlier attempt of this task. With "
+                "commit=task a DataFrame can be read once. To read it more than once, use kafkagroup.pinned or "
+                "commit=none."
+            )
+
+    async def _read_by_others(self, client: KafkaClient, deadline: Deadline) -> list[TopicPartition]:
+        committed = await fetch_entries(client, self.group, self.ranges, deadline)
+        return sorted(
+            tp
+            for tp, entry in committed.items()
+            if entry.offset > self.ranges[tp][0]
+            and (self.stream is None or OffsetNote.parse(entry.metadata).stream != self.stream)
+        )
+
+
+def _lost(error: FencedError, why: str) -> FencedError:
+    return FencedError(
+        f"{error} Since then {why}. Nothing of this batch was committed. Start the query again; it continues at the "
+        "group's offsets.",
+        code=error.code,
+    )
+
+
+def group_by_owner(
+    owners: Mapping[TopicPartition, SlotCredentials],
+) -> list[tuple[SlotCredentials, list[TopicPartition]]]:
+    """Return what each of the owners has to commit; where the brokers assign, no member commits for another one."""
+    found: dict[str, tuple[SlotCredentials, list[TopicPartition]]] = {}
+    for tp, owner in sorted(owners.items()):
+        found.setdefault(owner.member_id, (owner, []))[1].append(tp)
+    return list(found.values())
+
+
+Parts = list[tuple[SlotCredentials, Mapping[TopicPartition, int | CommitOffset]]]
+"""The offsets that each of several members commits."""
+
+# How long a task tries to act as its slot, and to commit.
+_TASK_SECONDS = 30.0
+# Seconds that one heartbeat of a task may take. A frozen coordinator never answers, another one takes its place.
+_HEARTBEAT_SECONDS = 5.0
+
+
+class SlotSession:
+    """The session of a task as its slot, created by `attach_all`.
+
+    Args:
+        client: The cluster's client.
+        credentials: Those of the input partition.
+        renewal: How to get new credentials if the slot has joined again since; None: the task ends then.
+    """
+
+    def __init__(self, client: KafkaClient, credentials: SlotCredentials, renewal: Renewal | None = None) -> None:
+        self._client = client
+        self._credentials = credentials
+        self._renewal = renewal
+        self._member = _member_of(client, credentials)
+        # The owners of the task's partitions after the slot has joined again.
+        self._owners: dict[TopicPartition, SlotCredentials] = {}
+        self._refused = {(credentials.generation, credentials.member_id)}
+
+    @classmethod
+    def attach_all(
+        cls,
+        config: Settings,
+        slots: Sequence[SlotCredentials],
+        timeout_s: float = _TASK_SECONDS,
+        renewal: Renewal | None = None,
+    ) -> Future[list[SlotSession | KafkaGroupError]]:
+        """Begin to act as slots; send a heartbeat for each to verify the credentials, all at the same time.
+
+        Args:
+            config: Kafka client settings.
+            slots: The credentials of the slots.
+            timeout_s: The time limit for the heartbeats.
+            renewal: How the sessions get new credentials if their slots have joined again; None: they do not.
+
+        Returns:
+            The future of each slot's session, or of its error. FencedError: the coordinator rejects the credentials,
+            because the group has a new generation, or the slot another owner. RetriableError: the coordinator cannot
+            be reached.
+        """
+        client = cached_client(config, "task")
+        sessions = [cls(client, one, renewal) for one in slots]
+
+        async def outcome(session: SlotSession) -> SlotSession | KafkaGroupError:
+            try:
+                await session._attach(Deadline(timeout_s))
+            except KafkaGroupError as error:
+                return error
+            return session
+
+        async def outcomes() -> list[SlotSession | KafkaGroupError]:
+            return await asyncio.gather(*map(outcome, sessions))
+
+        return client.loop.spawn(outcomes())
+
+    @property
+    def credentials(self) -> SlotCredentials:
+        """The current credentials of the slot."""
+        membership = self._member.membership
+        return replace(self._credentials, generation=membership.generation, member_id=membership.member_id)
+
+    def check(self) -> None:
+        """Raise FencedError if this task is known to have lost the slot; sends no request."""
+        self._raise_if_lost()
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int | CommitOffset],
+        timeout_s: float = _TASK_SECONDS,
+        *,
+        has_looked: bool = True,
+    ) -> None:
+        """Commit the next offsets to read, without a transaction; `has_looked` is that of `commit_offsets`.
+
+        Raises:
+            FencedError: This task has lost the slot; nothing is committed.
+            UnknownTopicError: Nobody `has_looked`, and the coordinator does not say that the topics are the same.
+            UnknownOutcomeError: The coordinator has not answered in time.
+        """
+        deadline = Deadline(timeout_s)
+
+        def commit(parts: Parts) -> None:
+            for used, part in parts:
+                work = commit_offsets(self._client, used, part, deadline, has_looked=has_looked)
+                self._client.run(work, timeout_s + 1)
+
+        self.commit_by(commit, offsets, timeout_s)
+
+    def commit_by(
+        self, commit: Callable[[Parts], object], offsets: Mapping[TopicPartition, int | CommitOffset], timeout_s: float
+    ) -> None:
+        """Call `commit` as this slot; if it is refused and the slot has joined again meanwhile, call it again.
+
+        Args:
+            commit: Commits the offsets of one or several members; raises FencedError if the coordinator refuses them.
+            offsets: The next offset to read, by partition.
+            timeout_s: For how many seconds to wait for new credentials.
+
+        Raises:
+            FencedError: This task has lost the slot.
+        """
+        self._raise_if_lost()
+        deadline = Deadline(timeout_s)
+        while True:
+            try:
+                commit(self._parts(offsets))
+            except FencedError as error:
+                self._client.run(self._renew(error, deadline), timeout_s + 1)
+            else:
+                return
+
+    def _parts(self, offsets: Mapping[TopicPartition, int | CommitOffset]) -> Parts:
+        if not self._owners:
+            return [(self.credentials, offsets)]
+        return [
+            (owner, {tp: offsets[tp] for tp in part if tp in offsets}) for owner, part in group_by_owner(self._owners)
+        ]
+
+    async def _attach(self, deadline: Deadline) -> None:
+        if self._renewal is not None:
+            await self._renewal.check_not_committed(self._client, deadline)
+        try:
+            await self._heartbeat(deadline)
+            self._raise_if_lost()
+        except FencedError as error:
+            await self._renew(error, deadline)
+
+    async def _heartbeat(self, deadline: Deadline) -> None:
+        """Send a heartbeat of the slot's member until the coordinator has judged it."""
+
+        async def ask() -> None:
+            result = await self._member.heartbeat(Deadline(min(deadline.left, _HEARTBEAT_SECONDS)))
+            if result.back_off:
+                raise ConnectionLost(f"The coordinator of group {self._credentials.group} is not ready.")
+
+        await self._client.retrying(ask, deadline)
+
+    async def _renew(self, error: FencedError, deadline: Deadline) -> None:
+        """Wait until the slot has joined again, and act with its new credentials; else raise the error."""
+        if self._renewal is None or deadline.over:
+            raise error
+        self._owners = await self._renewal.wait(self._client, error, self._refused, deadline)
+        self._refused |= {(owner.generation, owner.member_id) for owner in self._owners.values()}
+        log.info(
+            "commit group=%s slot=%d: the slot has joined again since the batch was planned",
+            self._credentials.group,
+            self._credentials.slot,
+        )
+        self._member = _member_of(self._client, self._owners[min(self._owners)])
+
+    def _raise_if_lost(self) -> None:
+        state = self._member.membership.state
+        if state not in (State.LOST, State.FENCED, State.FAILED):
+            return
+        c = self._credentials
+        who = f"Slot {c.slot} of group {c.group} ({c.instance_id or c.member_id})"
+        if state is State.FENCED:
+            raise FencedError(
+                f"{who} is now held by another process: a newer attempt of this task, a restarted query, or another "
+                "query with the same kafka.group.instance.id.",
+                code=ErrorCode.FENCED_INSTANCE_ID,
+            )
+        # Without a member id the coordinator does not know the member; with one it is a member of a later generation.
+        known = bool(self._member.membership.member_id)
+        raise FencedError(
+            f"{who} is no longer a member of generation {c.generation}: the group has rebalanced, or the slot sent no "
+            "heartbeat for longer than kafka.session.timeout.ms. Its partitions may be assigned to another member.",
+            code=ErrorCode.ILLEGAL_GENERATION if known else ErrorCode.UNKNOWN_MEMBER_ID,
+        )
+
+
+def _member_of(client: KafkaClient, credentials: SlotCredentials) -> Member:
+    return Member(
+        client,
+        MemberSettings(group=credentials.group, instance_id=credentials.instance_id),
+        Membership(State.STABLE, credentials.member_id, credentials.generation),
+    )
