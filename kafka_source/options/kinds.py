@@ -18,6 +18,7 @@ StartingValues = dict[str, TopicWord | dict[int, int]]
 """Where some topics start: the whole topic by a word, or each of its partitions at an offset."""
 
 Engine = Literal["auto", "native", "librdkafka"]
+SchemaRules = Literal["refuse", "ignore"]
 Commit = Literal["batch", "task", "sink", "none"]
 GroupOnLost = Literal["rejoin", "stop"]
 GroupProtocol = Literal["classic", "consumer"]
@@ -305,6 +306,7 @@ LOG_FORMAT: Kind[LogFormat] = word("text", "json")
 RECOVERY_STRATEGY: Kind[RecoveryStrategy] = word("rebootstrap", "none")
 QUOTA_SCOPE: Kind[QuotaScope] = word("query", "member")
 TIMESTAMP_STRATEGY: Kind[TimestampStrategy] = word("error", "latest")
+SCHEMA_RULES: Kind[SchemaRules] = word("refuse", "ignore")
 TRANSACTIONAL_ON_LOST: Kind[TransactionalOnLost] = word("stop", "replay")
 DECODED_FORMATS = ("avro", "protobuf", "json")
 """The formats whose values become columns, with a schema that a registry may have."""

@@ -155,7 +155,9 @@ def _check_effects(
     return replace(checked, warnings=tuple(warnings))
 
 
-def _has_effect(options: CommonOptions, only: Only) -> bool:
+def _has_effect(options: ValueOptions, only: Only) -> bool:
+    if only is Only.FORMAT:
+        return bool(options.decoded)
     rates = (options.quota_bytes_per_second, options.quota_records_per_second, options.quota_watch)
     return only is not Only.QUOTA or any(one is not None for one in rates)
 
@@ -171,7 +173,6 @@ def _has_effect_in_read(options: ReadOptions, only: Only) -> bool:
         Only.NO_GROUP: options.group_id is None,
         Only.TIMESTAMPS: starts_by_time,
         Only.MIN_OFFSETS: options.min_offsets_per_trigger is not None,
-        Only.FORMAT: bool(options.decoded),
         Only.NATIVE: options.engine != "librdkafka",
     }
     return holds.get(only, _has_effect(options, only))
@@ -309,7 +310,8 @@ def _make(
     construct: Callable[..., _OptionsT] = make
     fields = {field: values[name] for field, o in declared_in(make).items() if (name := o.name.lower()) in values}
     if issubclass(make, ValueOptions):
-        fields["registry"] = Settings(registry)
+        rules = {"rules": str(fields["schema_rules"])} if "schema_rules" in fields else {}
+        fields["registry"] = Settings({**registry, **rules})
     return construct(settings=Settings(settings), **fields)
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from kafka_source.client_config import Settings
 from kafka_source.options import kinds
 from kafka_source.options.common import CommonOptions
-from kafka_source.options.declaration import Where, option, option_of_key
-from kafka_source.options.kinds import DecodedColumn, ValueFormat, ValueFraming
+from kafka_source.options.declaration import Only, Where, option, option_of_key
+from kafka_source.options.kinds import DecodedColumn, SchemaRules, ValueFormat, ValueFraming
 
 REGISTRY_PREFIX = "schema.registry."
 """Options with this prefix are settings of the schema registry's client."""
@@ -64,7 +64,7 @@ class ValueOptions(CommonOptions):
     """How the values and keys of a read are decoded, and those of a sink encoded.
 
     Attributes:
-        registry: All options with the prefix `schema.registry.`, without it.
+        registry: All options with the prefix `schema.registry.`, without it; `rules` is `schema.rules`.
     """
 
     registry: Settings = Settings({})
@@ -145,6 +145,15 @@ class ValueOptions(CommonOptions):
         "those of Confluent, Karapace, Redpanda and Apicurio (below `/apis/ccompat/v7`) have. Names of other settings "
         "are Confluent's; `schema.registry.ssl.…` takes the settings of `kafka.ssl.…`.",
         where=Where.ALL,
+    )
+    schema_rules: SchemaRules = option(
+        "schema.rules",
+        kinds.SCHEMA_RULES,
+        "What becomes of a schema with rules that encrypt or transform values (Confluent's data contracts), which "
+        "kafkagroup does not apply: `refuse` it, or `ignore` the rules, and read or write values without them.",
+        default="refuse",
+        where=Where.ALL,
+        only=Only.FORMAT,
     )
     schema_registry_timeout_ms: int = option(
         "schema.registry.timeout.ms",

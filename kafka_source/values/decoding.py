@@ -295,7 +295,7 @@ class _Decoder:
     def _add(self, kernel: AvroDecoder | ProtobufDecoder, number: int, writer: RegisteredSchema) -> str | None:
         """Add a writer schema to the kernel; return why it cannot be used, if it cannot."""
         reader = self._decoding.reader
-        found = writer.check_kind(reader.format)
+        found = writer.check(reader.format)
         if isinstance(found, Unusable):
             return found.reason
         stranger = other_record(found.text, reader.text) if found.kind == "AVRO" else None

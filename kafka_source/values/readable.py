@@ -61,6 +61,7 @@ class ReadableValues:
 
         Raises:
             AuthenticationError: The registry refuses the credentials.
+            InvalidConfigurationError: The schema has rules that would have to change the value.
             RetriableError: The registry does not answer.
         """
         return self._json(schema_id, data)
@@ -84,6 +85,7 @@ class ReadableValues:
         found = self._registry.by_ids([schema_id], patience=0)[schema_id]
         if isinstance(found, Unusable) or found.kind not in ("AVRO", "PROTOBUF"):
             return None
+        found.check(found.kind)
         decoder: AvroDecoder | ProtobufDecoder
         try:
             if found.kind == "AVRO":

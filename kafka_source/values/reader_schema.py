@@ -195,7 +195,7 @@ def _usable(
     value_format: ValueFormat | None,
 ) -> ReaderSchema:
     if isinstance(found, RegisteredSchema):
-        found = found.check_kind(value_format or ("protobuf" if message is not None else found.kind))
+        found = found.check(value_format or ("protobuf" if message is not None else found.kind))
     kind: pa.DataType | None = None
     if isinstance(found, RegisteredSchema) and found.kind == "JSON":
         try:

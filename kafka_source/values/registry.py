@@ -30,6 +30,7 @@ from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.values.http_connections import Connections, Response, basic
 from kafka_source.values.references import inline_references
+from kafka_source.values.schema_rules import SchemaRule, changing_rules, refuse_rules
 
 log = logging.getLogger(__name__)
 
@@ -82,20 +83,30 @@ class RegisteredSchema:
         text: The schema. One of Avro includes the schemas that it refers to.
         kind: The registry's word for what it is: AVRO, PROTOBUF or JSON.
         imports: The names and texts of the files that a Protobuf schema imports, or a JSON Schema refers to.
+        rules: Its rules that change values; empty with `schema.rules=ignore`.
     """
 
     id: int
     text: str
     kind: str = "AVRO"
     imports: tuple[tuple[str, str], ...] = ()
+    rules: tuple[SchemaRule, ...] = ()
 
-    def check_kind(self, value_format: str) -> RegisteredSchema | Unusable:
-        """Return the schema, if it is one of this format."""
-        wanted = value_format.upper()
-        if self.kind == wanted:
-            return self
-        name = "the schema" if self.id < 0 else f"the schema with id {self.id}"
-        return Unusable(f"{name} is of type {self.kind}, and not {wanted}")
+    def check(self, value_format: str, *, writes: bool = False) -> RegisteredSchema | Unusable:
+        """Return the schema, if it is one of this format.
+
+        Args:
+            value_format: The format.
+            writes: Whether values are written with it.
+
+        Raises:
+            InvalidConfigurationError: It has rules that would have to change the values.
+        """
+        wanted, name = value_format.upper(), "the schema" if self.id < 0 else f"the schema with id {self.id}"
+        if self.kind != wanted:
+            return Unusable(f"{name} is of type {self.kind}, and not {wanted}")
+        refuse_rules(self.rules, name, writes=writes)
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +213,7 @@ class Registry:
         self._headers = _headers(settings)
         self._connections = Connections(_context(settings, self._urls), _MAX_BYTES + 1)
         self._patience = settings.seconds("timeout.ms", _DEFAULT_TIMEOUT_MS)
+        self._ignores_rules = settings.get("rules", "").lower() == "ignore"
         # One lookup at a time: tasks of one process that meet the same id send one request.
         self._asking = threading.Lock()
         self._known: dict[int | str, RegisteredSchema] = {}
@@ -407,7 +419,8 @@ class Registry:
                 raise _UnusableError(f"{what} is no valid schema ({type(problem).__name__})") from None
         number = answer.get("id", -1)
         imports = () if kind == "AVRO" else tuple(included.items())
-        return RegisteredSchema(number if isinstance(number, int) else -1, text, kind, imports)
+        rules = () if self._ignores_rules else changing_rules(answer)
+        return RegisteredSchema(number if isinstance(number, int) else -1, text, kind, imports, rules)
 
     def _include(
         self, answer: Mapping[str, Any], included: dict[str, str], deadline: Deadline, depth: int, what: str

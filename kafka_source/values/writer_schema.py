@@ -140,7 +140,7 @@ def _known(options: SinkOptions, column: ColumnOptions) -> WriterSchema:
     else:
         found = registry.by_id(number)
     if isinstance(found, RegisteredSchema):
-        found = found.check_kind(column.format)
+        found = found.check(column.format, writes=True)
     if isinstance(found, Unusable):
         raise InvalidConfigurationError(f"The column {own} cannot be written: {found.reason}.")
     protobuf = ProtobufMessage(column.message_name, found.imports) if column.format == "protobuf" else None

@@ -15,6 +15,8 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import AuthenticationError, InvalidConfigurationError, OptionError, RetriableError
+from kafka_source.options import check_load
+from kafka_source.values.reader_schema import reader_schema
 from kafka_source.values.references import inline_references
 from kafka_source.values.registry import RegisteredSchema, Registry, Unusable, registry_of
 from tests.support.registry_server import RegistryServer
@@ -46,6 +48,52 @@ def test_an_id_is_asked_for_once_whoever_asks(server: RegistryServer) -> None:
     assert server.asked == ["/schemas/ids/7"]
     same = Settings({"url": server.url})
     assert registry_of(same) is registry_of(Settings({"URL": server.url}))
+
+
+ENCRYPT = {"name": "pii", "kind": "TRANSFORM", "type": "ENCRYPT", "mode": "WRITEREAD", "tags": ["PII", "PCI"]}
+
+
+@pytest.mark.parametrize(
+    ("rules", "refused"),
+    [
+        ({"domainRules": [ENCRYPT]}, "rw"),
+        ({"domainRules": [{**ENCRYPT, "mode": "READ"}]}, "r"),
+        ({"domainRules": [{**ENCRYPT, "mode": "WRITE", "type": "JSONATA", "tags": None}]}, "w"),
+        ({"encodingRules": [{**ENCRYPT, "type": "ENCRYPT_PAYLOAD"}]}, "rw"),
+        ({"domainRules": [{**ENCRYPT, "disabled": True}]}, ""),
+        ({"domainRules": [{**ENCRYPT, "kind": "CONDITION", "type": "CEL"}]}, ""),
+        ({"migrationRules": [{**ENCRYPT, "mode": "UPGRADE", "type": "JSONATA"}]}, ""),
+        ({}, ""),
+        (None, ""),
+    ],
+)
+def test_a_schema_whose_rules_would_change_the_values_is_refused(
+    server: RegistryServer, rules: object, refused: str
+) -> None:
+    server.add(7, ORDER, "orders-value", ruleSet=rules)
+    for find in (lambda one: one.by_id(7), lambda one: one.newest("orders-value", ""), lambda one: one.by_ids([7])[7]):
+        for side, writes in (("r", False), ("w", True)):
+            found, ignoring = find(client(server)), find(client(server, rules="ignore"))
+            assert ignoring.check("avro", writes=writes) is ignoring
+            if side not in refused:
+                assert found.check("avro", writes=writes) is found
+                continue
+            with pytest.raises(
+                InvalidConfigurationError, match=r"Rules of .* id 7 .* schema\.rules=ignore"
+            ):
+                found.check("avro", writes=writes)
+
+
+def test_the_error_about_rules_says_what_the_column_would_have_contained(server: RegistryServer) -> None:
+    server.add(7, ORDER, ruleSet={"domainRules": [ENCRYPT]})
+    given = {"kafka.bootstrap.servers": "b:1", "subscribe": "t", "schema.registry.url": server.url}
+    given |= {"value.format": "avro", "value.schema.id": "7"}
+    with pytest.raises(InvalidConfigurationError) as refused:
+        reader_schema(options := check_load(given).options, options.of_value)
+    assert "pii (ENCRYPT for fields with the tag PII or PCI)" in str(refused.value)
+    assert "the column would contain encrypted bytes" in str(refused.value)
+    ignoring = check_load({**given, "schema.rules": "Ignore"}).options
+    assert reader_schema(ignoring, ignoring.of_value).id == 7
 
 
 def test_the_newest_schema_of_a_subject_is_known_by_its_id_too(server: RegistryServer) -> None:
@@ -323,8 +371,8 @@ def test_a_schema_of_protobuf_comes_with_the_files_that_it_imports(server: Regis
     found = client(server).by_id(3)
     imports = (("shop/money.proto", "message Money {}"), ("unit.proto", "message Unit {}"))
     assert found == RegisteredSchema(3, "message Order {}", "PROTOBUF", imports)
-    assert found.check_kind("protobuf") is found
-    assert found.check_kind("avro") == Unusable("the schema with id 3 is of type PROTOBUF, and not AVRO")
+    assert found.check("protobuf") is found
+    assert found.check("avro") == Unusable("the schema with id 3 is of type PROTOBUF, and not AVRO")
 
 
 def test_a_type_of_its_own_is_not_replaced() -> None:
