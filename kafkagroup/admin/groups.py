@@ -18,7 +18,7 @@ from kafka_source.errors import FencedError, InvalidConfigurationError, UnknownG
 from kafka_source.group import strategies
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commits import CommitOffset, OffsetNote, without_topic
+from kafka_source.model.commits import CommitOffset, with_notes, without_topic
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.rewind_target import AtOffsets, Move, Target, other_group
 from kafka_source.model.topic_selection import TopicSelection
@@ -230,8 +230,8 @@ class Groups:
             FencedError: The group has members.
             KafkaGroupError: The user lacks the permission, or the brokers do not answer.
         """
-        metadata = OffsetNote(rewound=strategies.new_id()).metadata if checkpoints_follow else ""
-        self._commit(group, {tp: CommitOffset(offset, metadata=metadata) for tp, offset in offsets.items()})
+        rewinds = dict.fromkeys(offsets, strategies.new_id()) if checkpoints_follow else {}
+        self._commit(group, self._with_topics(offsets, rewinds))
 
     def create(self, group: str, offsets: Mapping[TopicPartition, int], *, dry_run: bool = False) -> None:
         """Create a group by committing where it starts. Its members, when they come, begin there.
@@ -247,7 +247,7 @@ class Groups:
         """
         self._check_new(group)
         if not dry_run:
-            self._commit(group, offsets)
+            self._commit(group, self._with_topics(offsets, {}))
 
     def clone(self, source: str, group: str, *, topics: Collection[str] = (), dry_run: bool = False) -> Rows[Move]:
         """Create a group with the committed offsets of another one, with their metadata; return what was committed.
@@ -419,7 +419,16 @@ class Groups:
         rates = rates_of(before.members, committed_before, now.members, committed, ended - began)
         return replace(now, members=tuple(replace(one, rate=rates[one.member_id]) for one in now.members))
 
-    def _commit(self, group: str, offsets: Mapping[TopicPartition, int | CommitOffset]) -> None:
+    def _with_topics(
+        self, offsets: Mapping[TopicPartition, int], rewinds: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, CommitOffset]:
+        with self._client() as client:
+            cluster = self._cluster(client)
+            found = cluster.topics({tp.topic for tp in offsets})
+            ids = {name: topic.id for name, topic in found.items() if topic is not None and topic.id is not None}
+            return with_notes(offsets, rewinds, None, topic_ids=ids, cluster=cluster.cluster_id())
+
+    def _commit(self, group: str, offsets: Mapping[TopicPartition, CommitOffset]) -> None:
         no_member = SlotCredentials.without_membership(group)
         try:
             self._call(lambda client, deadline: commit_offsets(client, no_member, offsets, deadline))

@@ -95,6 +95,12 @@ def _by_program(query: Query, sink: str, *, transactional: bool = False) -> None
                 transaction.write(sink, batch)
 
 
+def _by_operator(query: Query, sink: str, *, of_new_group: bool) -> None:
+    options, (source,) = query.options, query.options.subscribe or ("",)
+    groups, offsets = Groups(options.settings), {TopicPartition(source, 0): 10}
+    groups.create(options.group_id or "", offsets) if of_new_group else groups.rewind(options.group_id or "", offsets)
+
+
 @pytest.mark.parametrize(
     ("commit", "run", "protocol"),
     [
@@ -106,6 +112,8 @@ def _by_program(query: Query, sink: str, *, transactional: bool = False) -> None
         ("batch", _by_pinned, "classic"),
         ("batch", _by_program, "classic"),
         ("batch", partial(_by_program, transactional=True), "classic"),
+        ("batch", partial(_by_operator, of_new_group=False), "classic"),
+        ("batch", partial(_by_operator, of_new_group=True), "classic"),
     ],
 )
 def test_every_commit_names_its_topic(
