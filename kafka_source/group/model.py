@@ -109,6 +109,7 @@ class SlotAssignment:
         user_data: The assignor's user data for the slot.
         replicas: The replica number (1 or higher) of each partition that is not the primary copy.
         held: Partitions of the slot's micro-batch that were taken away from it, and that nobody has until it rejoins.
+        topic_ids: The id of the topic of each partition, where the group assigns by id.
     """
 
     credentials: SlotCredentials
@@ -116,6 +117,7 @@ class SlotAssignment:
     user_data: bytes | None = None
     replicas: Mapping[TopicPartition, int] = field(default_factory=dict)
     held: tuple[TopicPartition, ...] = ()
+    topic_ids: Mapping[TopicPartition, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -489,7 +489,9 @@ def _is_transient(error: Exception, _: int, __: float) -> bool:
 def owned_by(assignment: GroupAssignment, *, all_copies: bool) -> OwnedPartitions:
     """Return the partitions of which the slots have the first copy, or with `all_copies` any copy."""
     found: dict[TopicPartition, list[tuple[int, int]]] = {}
+    ids: dict[TopicPartition, str] = {}
     for slot in assignment.slots:
+        ids = {**slot.topic_ids, **ids}
         for tp in slot.partitions:
             replica = slot.replicas.get(tp, 0)
             if replica == 0 or all_copies:
@@ -497,4 +499,5 @@ def owned_by(assignment: GroupAssignment, *, all_copies: bool) -> OwnedPartition
     copies = {tp: tuple((slot, replica) for replica, slot in sorted(pairs)) for tp, pairs in found.items()}
     all_emit = all_copies and assignment.assignor == REDUNDANT
     slots = {tp: of_it[0][0] for tp, of_it in copies.items()}
-    return OwnedPartitions(slots, len(assignment.slots), assignment.generation, copies if all_emit else {})
+    kept = copies if all_emit else {}
+    return OwnedPartitions(slots, len(assignment.slots), assignment.generation, kept, topic_ids=ids)

@@ -193,7 +193,7 @@ class MicroBatches(StreamPlanner):
         if stream and self._record:
             name = self._record.name(stream)
             replay.check_undecided(planned, committed, stream, name, has_record=decided is not None)
-        return replay.remaining(planned, owned.slots, committed)
+        return replay.remaining(planned, self._slots_of_now(owned), committed)
 
     def _without_commits_over(
         self, planned: list[PlannedInput], owned: Set[TopicPartition]

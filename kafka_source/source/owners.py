@@ -28,6 +28,7 @@ from kafka_source.kafka_client import cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import Commit, Rebalance
+from kafka_source.model.identity import is_recreated
 from kafka_source.model.stream_offset import Copies
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
@@ -57,6 +58,7 @@ class OwnedPartitions:
             own positions, and the group's offsets are those of the first copies, for lag monitors.
         joins: How often the query has been assigned partitions so far; 0 without a group. Others may have read the same
             partitions between two joins, also where the generation has the same number.
+        topic_ids: The id of the topic of each partition, where the group assigns by id.
     """
 
     slots: Mapping[TopicPartition, int]
@@ -64,6 +66,18 @@ class OwnedPartitions:
     generation: int = -1
     copies: Mapping[TopicPartition, Copies] = field(default_factory=dict)
     joins: int = 0
+    topic_ids: Mapping[TopicPartition, str] = field(default_factory=dict)
+
+    def slots_of(self, topics: Mapping[str, str]) -> dict[TopicPartition, int]:
+        """Return the slots of the partitions that are assigned of these topics, which have these ids now.
+
+        A member learns later than the brokers that a topic was created again.
+        """
+        return {
+            tp: slot
+            for tp, slot in self.slots.items()
+            if not is_recreated(self.topic_ids.get(tp), topics.get(tp.topic))
+        }
 
     def commits(self, tp: TopicPartition) -> bool:
         """Return whether this query commits the group's offset of this partition."""

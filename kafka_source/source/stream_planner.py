@@ -176,7 +176,9 @@ class StreamPlanner:
         self._positions.note_topics(self._topics.ids({tp.topic for tp in owned.slots}), self._cluster.cluster_id())
         self._check_selection(known)
         self._resolver.compare_with_group(known)
-        partitions = self._topics.existing(owned.slots)
+        existing = self._topics.existing(owned.slots)
+        assigned = self._slots_of_now(owned)
+        partitions = [tp for tp in existing if tp in assigned]
         leaderless = self._leaderless.partitions & set(partitions)
         self._leaderless.check(leaderless)
         if self._record is not None:
@@ -207,6 +209,8 @@ class StreamPlanner:
         ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
         if ends == starts and leaderless and self._admission.runs_to_an_end:
             raise NoLeaderError(leaderless)
+        if ends == starts and len(partitions) < len(existing) and self._admission.runs_to_an_end:
+            raise RefreshRetriableError("The group has not assigned the topics that were created again yet.")
         if ends == starts and self._resolver.awaits_longer_logs and self._admission.runs_to_an_end:
             raise _LeaderBehindError("Logs end before what was read of them; their leaders may be behind.")
         if known.partitions.keys() == start.partitions.keys():
@@ -231,6 +235,10 @@ class StreamPlanner:
         self._owner.batch_planned(starts, ends, {**starts, **latest})
         failpoint("batch-planned")
         return self._planned
+
+    def _slots_of_now(self, owned: OwnedPartitions) -> Mapping[TopicPartition, int]:
+        """Return the slots of the partitions that the group has assigned of the topics as they are now."""
+        return owned.slots_of(self._topics.ids({tp.topic for tp in owned.slots}))
 
     def _check_sink(self, start: StreamOffset, *, has_new: bool) -> None:
         """Look whether the sink commits, before another batch is planned; for streams with `commit=sink`."""

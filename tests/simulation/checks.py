@@ -27,7 +27,7 @@ from tests.simulation.brokers.transaction_coordinator import COMPLETE_ABORT, ONG
 from tests.simulation.clients.jobs import OUTPUT
 from tests.simulation.clients.spark import Query
 from tests.simulation.parts import GROUP_ID, TOPIC, Parts
-from tests.simulation.scenario import CONSUMER, LONG_POLL_MS, LOSES_MEMBERS, LOSES_RECORDS, Scenario
+from tests.simulation.scenario import LONG_POLL_MS, LOSES_MEMBERS, LOSES_RECORDS, Scenario
 from tests.simulation.world import Process
 
 # The last lines of a story that are shown.
@@ -36,8 +36,6 @@ _SHOWN_LINES = 120
 _FENCES = LOSES_MEMBERS | {"run stage again", "freeze to the end", "move transaction", "read by another"}
 # Virtual seconds: how long a process stands still at most, and how long a fault has consequences.
 _STANDS_STILL, _FAULTS_LAST = 40.0, 130.0
-# Virtual seconds: how long a query may not know that a topic was created again.
-_HEARD_OF = 10.0
 
 
 @dataclass
@@ -199,9 +197,7 @@ class Checks(Watch):
         self._verdict.problems.append(f"at {self._world.now:.3f} {problem}")
 
     def _is_of_now(self, tp: Key, entry: Committed) -> bool:
-        """Return whether an offset is about the topic of now: its note names this one, or none."""
-        named = topic_id_of(OffsetNote.parse(entry.metadata).topic)
-        return named in (None, self._cluster.topics[tp[0]].id)
+        return entry.is_of(self._cluster.topics[tp[0]].id)
 
     def planned(self, query: Query, offset: StreamOffset) -> None:
         """Look at what a query has planned: nothing before what its group has committed, and what its log has.
@@ -209,16 +205,15 @@ class Checks(Watch):
         A query that was removed while it stood still finds that out with its next request to the group.
         """
         process = query.process
-        if self._scenario.strategy == CONSUMER and self._world.now < self._cluster.topics[TOPIC].created_at + _HEARD_OF:
-            # A member reads the new topic's partitions by the names of those that it had, until it hears of the new
-            # assignment. This is an open defect.
-            return
         if process is None or any(
             process.froze_at <= at < self._world.now < at + _STANDS_STILL for at in self._lost_at
         ):
             return
         for tp, span in offset.partitions.items():
             key = tp.topic, tp.partition
+            if topic_id_of(offset.topics.get(tp.topic)) != self._cluster.topics[tp.topic].id:
+                # Its tasks find that the topic is gone.
+                continue
             entry = self._parts.group.offsets.get(key)
             if entry is None or not span.start < min(span.end, entry.offset) or not self._is_of_now(key, entry):
                 continue
@@ -328,8 +323,6 @@ class Checks(Watch):
         if self._scenario.commit == "sink":
             return False
         happened = [*self._lost_at, *self._set_back_at]
-        if self._scenario.strategy == CONSUMER:
-            happened.append(self._cluster.topics[TOPIC].created_at)
         for query in self._parts.queries:
             happened += query.ended_at
         for other in self._parts.others:

@@ -89,6 +89,8 @@ class Faults(Watch):
         self._parts = parts
         # Whether the coordinator moves in the next rebalance.
         self._moves_in_rebalance = False
+        # The programs that set the offsets of a group without members.
+        self._rewind_stopped: list[Process] = []
         # The workers that stand still until the world is quiet.
         self._held: list[Process] = []
         # The workers that stand still before they publish what their batch reads, by the group in which they do.
@@ -203,7 +205,8 @@ class Faults(Watch):
                 tp = TOPIC, int(fault.which * len(self._cluster.topics[TOPIC].partitions))
                 self._cluster.truncate(*tp, 1 + int(how * 60))
             case "create again":
-                for operator in self._parts.operators:
+                # The offsets that they set were meant for the topic before; who rewinds a running group looks again.
+                for operator in self._rewind_stopped:
                     operator.kill()
                 self._cluster.create_topic(TOPIC, len(self._cluster.topics[TOPIC].partitions))
                 self._parts.groups.topic_deleted(TOPIC)
@@ -228,7 +231,7 @@ class Faults(Watch):
     def _rewind(self, tp: Key, how: float) -> None:
         """Let a program rewind the group, which runs, or which is stopped for it (half of the time)."""
         entry = self._parts.group.offsets.get(tp)
-        if entry is None:
+        if entry is None or not entry.is_of(self._cluster.topics[tp[0]].id):
             return
         if how >= 0.5:
             for query in self._parts.queries:
@@ -240,6 +243,8 @@ class Faults(Watch):
         topic = self._cluster.topics[TOPIC]
         operator = self._world.process(f"operator-{len(self._parts.operators)}")
         self._parts.operators.append(operator)
+        if how >= 0.5:
+            self._rewind_stopped.append(operator)
 
         def work() -> None:
             for _ in range(4):

@@ -29,7 +29,7 @@ from kafka_source.errors import ApplicationRecoverableError, KafkaGroupError, Re
 from kafka_source.group.background import BackgroundTasks
 from kafka_source.group.consumer_protocol.member_state import State, Subscription
 from kafka_source.group.consumer_protocol.slot import ConsumerSlot
-from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings, SlotAssignment, TopicFilter
+from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings, TopicFilter
 from kafka_source.group.rebalance_log import OtherMembers, Reason, log_assignment, rebalance_of
 from kafka_source.group.requests import (
     commit_offsets,
@@ -496,13 +496,13 @@ class ConsumerMembership:
     def _note(self, reason: Reason, seconds: float) -> None:
         """Keep what the slots have now as their assignment."""
         before = self._assignment
-        credentials = self._credentials()
-        slots = tuple(SlotAssignment(one, one.partitions) for one in credentials)
+        slots = tuple(slot.assignment(self._names) for slot in self._slots)
+        has = [(slot.partitions, slot.topic_ids) for slot in slots]
         is_lost = reason.cause is RebalanceCause.LOST
-        if before is not None and not is_lost and [s.partitions for s in slots] == [s.partitions for s in before.slots]:
+        if before is not None and not is_lost and has == [(slot.partitions, slot.topic_ids) for slot in before.slots]:
             return
         last = -1 if before is None else before.generation
-        generation = max(last + 1, *(one.generation for one in credentials))
+        generation = max(last + 1, *(slot.credentials.generation for slot in slots))
         now = GroupAssignment(generation, ASSIGNOR, leading=False, slots=slots)
         self._assignment = now
         at_ms = round(time.time() * 1000)

@@ -20,7 +20,7 @@ from kafka_source.errors import (
 )
 from kafka_source.group.consumer_protocol import member_state
 from kafka_source.group.consumer_protocol.member_state import Answer, IdPartition, State, Subscription
-from kafka_source.group.model import GroupSettings
+from kafka_source.group.model import GroupSettings, SlotAssignment
 from kafka_source.kafka_client import (
     GROUP,
     ConnectionLost,
@@ -28,6 +28,7 @@ from kafka_source.kafka_client import (
     KafkaClient,
     check_coordinator,
     coordinator_call,
+    text_of_id,
     to_coordinator,
 )
 from kafka_source.kafka_client.messages.group import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -150,6 +151,11 @@ class ConsumerSlot:
         """Return what the slot has, sorted."""
         return tuple(sorted(_named(self.member.owned, names)))
 
+    def assignment(self, names: Mapping[uuid.UUID, str]) -> SlotAssignment:
+        """Return what the slot has, with the ids of its topics."""
+        ids = {_name(one, names): text_of_id(one.topic_id) for one in self.member.owned if one.topic_id in names}
+        return SlotAssignment(self.credentials(names), self.partitions(names), topic_ids=ids)
+
     def credentials(self, names: Mapping[uuid.UUID, str]) -> SlotCredentials:
         """Return the credentials with which offsets are committed for this slot."""
         return SlotCredentials(
@@ -255,7 +261,11 @@ class ConsumerSlot:
 
 
 def _named(partitions: Iterable[IdPartition], names: Mapping[uuid.UUID, str]) -> list[TopicPartition]:
-    return [TopicPartition(names[one.topic_id], one.partition) for one in partitions if one.topic_id in names]
+    return [_name(one, names) for one in partitions if one.topic_id in names]
+
+
+def _name(one: IdPartition, names: Mapping[uuid.UUID, str]) -> TopicPartition:
+    return TopicPartition(names[one.topic_id], one.partition)
 
 
 def _answer(response: ConsumerGroupHeartbeatResponse) -> Answer:

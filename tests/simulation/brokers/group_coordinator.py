@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import copy
 import itertools
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kafka_source.error_codes import ErrorCode as E
-from kafka_source.kafka_client import GROUP
+from kafka_source.kafka_client import GROUP, topic_id_of
 from kafka_source.kafka_client.messages.codec import NO_UUID
 from kafka_source.kafka_client.messages.group import (
     DescribeGroupsRequest,
@@ -32,6 +33,7 @@ from kafka_source.kafka_client.messages.group import (
     SyncGroupResponse,
 )
 from kafka_source.kafka_client.messages.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from kafka_source.model.commits import OffsetNote
 from tests.simulation.brokers.cluster import Broker, Cluster, Reply
 from tests.simulation.world import Event
 
@@ -82,6 +84,10 @@ class Committed:
     epoch: int
     metadata: str
     place: int
+
+    def is_of(self, topic_id: uuid.UUID) -> bool:
+        """Return whether it is about this topic: its note names it, or none."""
+        return topic_id_of(OffsetNote.parse(self.metadata).topic) in (None, topic_id)
 
 
 class Group:
