@@ -138,6 +138,7 @@ As far as the tools' help says: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
 | follow new records | `peek T -f` | kafka-console-consumer.sh | `topic consume` | `consume` | `-C` |
 | show records, from a time | `peek T --from TIME` | kafka-console-consumer.sh, not from a time | `topic consume -o @TIME` | `consume --from-timestamp` | `-C -o s@MS` |
 | write records to Parquet, Arrow, CSV, JSON lines | `export T --to FILE`, `export T --to FOLDER/` | – | – | – | – |
+| put dead letters back, each once | `redrive DEAD --to T` | – | – | – | – |
 | try an assignment | `plan ASSIGNOR` | – | – | – | – |
 | find open transactions | `transactions list` | kafka-transactions.sh `find-hanging`, `describe` | `cluster txn` | – | – |
 | finish open transactions | `transactions commit`, `transactions abort` | kafka-transactions.sh `abort` | – | – | – |
@@ -157,7 +158,7 @@ _DOCUMENTS_OF_THEIR_OWN = {
     "doctor": "The JSON is described on [its page](doctor.md).",
 }
 # What they write is no listing.
-_WITHOUT_DOCUMENT = frozenset({"export", "healthcheck", "plot"})
+_WITHOUT_DOCUMENT = frozenset({"export", "healthcheck", "plot", "redrive"})
 # Every command has these; the page describes them once.
 _CONNECTION = {"--bootstrap-servers", "--command-config", "--config", "--context"}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)

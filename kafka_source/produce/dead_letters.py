@@ -22,7 +22,9 @@ from kafka_source.produce.records import HEADERS, Records
 log = logging.getLogger(__name__)
 
 _ACKS = ("acks", "request.required.acks")
-_PREFIX = "__streams.errors."
+PREFIX = "__streams.errors."
+"""How the names of the headers of dead letters begin."""
+
 # As users import it.
 _EXCEPTION = f"kafkagroup.{UnreadableRecordError.__name__}"
 
@@ -107,7 +109,7 @@ def dead_letters(topic: str, records: pa.RecordBatch, reasons: Sequence[str]) ->
 
 def _headers(reason: str, topic: str, partition: int, offset: int) -> list[dict[str, object]]:
     found = {"exception": _EXCEPTION, "message": reason, "topic": topic, "partition": partition, "offset": offset}
-    return [{"key": _PREFIX + name, "value": str(text).encode()} for name, text in found.items()]
+    return [{"key": PREFIX + name, "value": str(text).encode()} for name, text in found.items()]
 
 
 def _acknowledged_by_all(settings: Settings) -> Settings:

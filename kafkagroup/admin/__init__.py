@@ -1,5 +1,9 @@
 """Administration of consumer groups and topics, and of the checkpoints of queries."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kafka_source.model.rewind_target import AtOffset, AtOffsets, AtTime, ByDuration, FromGroup, Move, Shift
 from kafkagroup.admin.groups import Groups
 from kafkagroup.admin.offsets_document import OffsetsDocument
@@ -7,6 +11,9 @@ from kafkagroup.admin.rows import Group, GroupSummary, MemberDescription, Partit
 from kafkagroup.admin.rows import UserData as UserData
 from kafkagroup.admin.running_group import RunningRewind, rewind_running_group
 from kafkagroup.admin.topics import PartitionSummary, Topics, TopicSummary
+
+if TYPE_CHECKING:
+    from kafkagroup.admin.dead_letters import Redriven, redrive
 
 __all__ = [
     "AtOffset",
@@ -22,10 +29,21 @@ __all__ = [
     "OffsetsDocument",
     "PartitionLag",
     "PartitionSummary",
+    "Redriven",
     "Rows",
     "RunningRewind",
     "Shift",
     "TopicSummary",
     "Topics",
+    "redrive",
     "rewind_running_group",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # It loads pyarrow, which the other calls do not need.
+    if name in ("Redriven", "redrive"):
+        from kafkagroup.admin import dead_letters
+
+        return getattr(dead_letters, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

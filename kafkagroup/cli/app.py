@@ -11,7 +11,7 @@ from kafkagroup.cli.groups import create, delete, list_groups, plan, show_group
 from kafkagroup.cli.installation import doctor, list_contexts, list_options, print_version
 from kafkagroup.cli.offsets import offsets, rewind
 from kafkagroup.cli.quota import quota
-from kafkagroup.cli.topics import export, peek, topics
+from kafkagroup.cli.topics import export, peek, redrive, topics
 from kafkagroup.cli.transactions import transactions
 from kafkagroup.cli.watch import healthcheck, plot, watch
 
@@ -39,6 +39,7 @@ app.add_typer(offsets, name="offsets")
 app.command(short_help="List topics, or the partitions of some.")(topics)
 app.command(short_help="Show records of a topic.")(peek)
 app.command(short_help="Write a topic to Parquet, Arrow, CSV, JSON.")(export)
+app.command(short_help="Put dead letters back, each once.")(redrive)
 app.command(short_help="Show what an assignor would assign.")(plan)
 app.add_typer(transactions, name="transactions")
 app.add_typer(quota, name="quota")

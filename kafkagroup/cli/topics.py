@@ -1,4 +1,4 @@
-"""The commands `kafkagroup topics | peek | export`: topics with their partitions, and records of a topic."""
+"""The commands `kafkagroup topics | peek | export | redrive`: topics with their partitions, and records of a topic."""
 
 from __future__ import annotations
 
@@ -297,9 +297,51 @@ def export(
         note(f"Exported {exported.records:,} records of {name} to {where}{parts}.")
 
 
+@with_connection
+def redrive(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC", show_default=False, help="The topic of the dead letters (deadletter.topic)."),
+    ],
+    connection: Connection = NO_OPTIONS,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="TOPIC",
+            help="Write to this topic. Without it each letter goes to the topic where its record was, and every group "
+            "of that topic sees it again.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Begin the first run at a time (ISO 8601, or ms since 1970), or -1h for one hour ago; else at the "
+            "first letter.",
+        ),
+    ] = None,
+) -> None:
+    """Put dead letters back: each once, up to where the topic ends now. A further run continues where this one ends.
+
+    The progress is that of the group TOPIC-redrive. Records keep key, value and headers, and count in the header
+    kafkagroup.redrive.attempt how often they were put back.
+    """
+    with exit_on_error(), _usage_of_arguments():
+        # It loads pyarrow, which other commands do not need.
+        from kafkagroup.admin.dead_letters import redrive as put_back
+
+        done = put_back(connection.settings(), name, to=to, since=since)
+        where = to or "the topics of their records, where every group sees them again"
+        note(f"Put {done.letters:,} records of {name} back to {where}; {done.doubles:,} letters were doubles.")
+        if done.others:
+            note(f"{done.others:,} records of {name} are no dead letters, and were left out.")
+
+
 # What errors of `kafkagroup.arrow` call by the names of its arguments.
 _WORDS = {"fail_on_data_loss=False": "--accept-loss"}
-_ARGUMENTS = {"start": "--from", "end": "--until", "offsets": "--from or --until", "columns": "--columns"}
+_ARGUMENTS = {"to": "--to", "start": "--from", "end": "--until", "offsets": "--from or --until", "columns": "--columns"}
 
 
 @contextmanager

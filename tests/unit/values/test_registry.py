@@ -78,9 +78,7 @@ def test_a_schema_whose_rules_would_change_the_values_is_refused(
             if side not in refused:
                 assert found.check("avro", writes=writes) is found
                 continue
-            with pytest.raises(
-                InvalidConfigurationError, match=r"Rules of .* id 7 .* schema\.rules=ignore"
-            ):
+            with pytest.raises(InvalidConfigurationError, match=r"Rules of .* id 7 .* schema\.rules=ignore"):
                 found.check("avro", writes=writes)
 
 
