@@ -102,6 +102,7 @@ def one_of_each(group: str, topic: str, folder: Path) -> dict[str, tuple[str, ..
         "topics": ("-t", topic),
         "peek": (topic,),
         "export": (topic, "--to", str(folder / "records.parquet")),
+        "redrive": (topic,),
         "plan": ("range", "--group", group),
         "transactions list": ("-p", group),
         "transactions commit": ("-p", group),
