@@ -14,9 +14,16 @@ from typing import Any, TypeVar
 from kafka_source.client_config import Settings
 from kafka_source.client_config.servers import Endpoint
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import BootstrapError, KafkaGroupError, RetriableError, error_for_code
+from kafka_source.errors import (
+    BootstrapError,
+    InvalidConfigurationError,
+    KafkaGroupError,
+    RetriableError,
+    error_for_code,
+)
+from kafka_source.kafka_client import advertised
 from kafka_source.kafka_client.blocking_connection import BlockingConnection
-from kafka_source.kafka_client.connection import Connection, ConnectionLost, explain_failure
+from kafka_source.kafka_client.connection import Connection, ConnectionLost, HandshakeEnded, explain_failure
 from kafka_source.kafka_client.handshake import Identity
 from kafka_source.kafka_client.messages import Request
 from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest, MetadataRequest
@@ -79,6 +86,9 @@ class KafkaClient:
         # All that are open: the shared ones, the replaced ones with requests in flight, and the dedicated ones.
         self._open: list[Connection] = []
         self._brokers: dict[int, Broker] = {}
+        # The address of `bootstrap.servers` that has answered last, and the search for a broker at its own address.
+        self._entry: Endpoint | None = None
+        self._reaching: asyncio.Task[None] | None = None
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._finding: dict[tuple[int, str], asyncio.Task[Broker]] = {}
         # Who has refused members or epochs since none was refused; see `is_replaced`.
@@ -122,9 +132,17 @@ class KafkaClient:
             client_id=client_id or self.settings.client_id,
             connect_timeout=min(self.settings.connect_timeout, max(0.1, seconds)),
         )
+        reached = self._is_reached
+        if not reached:
+            settings = replace(settings, connect_timeout=min(settings.connect_timeout, advertised.FIRST_SECONDS))
         time.sleep(self._reconnects.pause(endpoint, time.monotonic()))
-        with self._counted(endpoint):
-            return BlockingConnection.open(endpoint, settings, self._expected(endpoint))
+        try:
+            with self._counted(endpoint):
+                return BlockingConnection.open(endpoint, settings, self._expected(endpoint))
+        except ConnectionLost:
+            if not reached:
+                self.run(self.reach_broker(Deadline(max(0.1, seconds))))
+            raise
 
     def close(self) -> None:
         """Close all connections, and stop the loop if it is the client's own."""
@@ -319,13 +337,65 @@ class KafkaClient:
 
     async def dedicated(self, broker: Broker, deadline: Deadline) -> Connection:
         """Open a connection to a broker that is not shared; the caller closes it, at the latest `close` does."""
-        try:
+        if self._is_reached:
             return await self._connect(broker.endpoint, deadline)
-        except ConnectionLost as problem:
-            if broker.endpoint not in self.settings.bootstrap:
-                # The first mistake with containers: the brokers name an address that only they reach.
-                problem.args = (f"{problem} The brokers advertise this address (advertised.listeners).",)
+        try:
+            return await self._connect(broker.endpoint, Deadline(min(deadline.left, advertised.FIRST_SECONDS)))
+        except ConnectionLost:
+            await self.reach_broker(deadline)
             raise
+
+    # ---- the addresses that brokers advertise
+
+    @property
+    def _is_reached(self) -> bool:
+        """Whether this process has reached a broker at the address that it advertises; also before any is known."""
+        return not self._brokers or advertised.has_answered(broker.endpoint for broker in self._brokers.values())
+
+    async def reach_broker(self, deadline: Deadline) -> None:
+        """Return when one broker has answered this process at the address that it advertises.
+
+        Raises:
+            InvalidConfigurationError: An address of `bootstrap.servers` has answered, and no advertised one.
+            ConnectionLost: As before, and the deadline leaves no time to be sure.
+        """
+        if not self._brokers:
+            await self.metadata((), deadline)
+        if self._is_reached:
+            return
+        if self._reaching is None or self._reaching.done():
+            self._reaching = asyncio.ensure_future(self._search_broker())
+            self._reaching.add_done_callback(lambda task: task.cancelled() or task.exception())
+        done, _ = await asyncio.wait((self._reaching,), timeout=deadline.left)
+        if not done:
+            raise ConnectionLost(self._describe_unreachable("The time of this request is over."))
+        self._reaching.result()
+
+    async def _search_broker(self) -> None:
+        within = Deadline(advertised.ERROR_SECONDS - advertised.FIRST_SECONDS)
+
+        async def attempt() -> Connection:
+            return await self._first_of(self._worth_asking(), within)
+
+        warns = asyncio.get_running_loop().call_later(
+            advertised.WARNING_SECONDS - advertised.FIRST_SECONDS,
+            lambda: log.warning("%s", self._describe_unreachable("It is tried again.")),
+        )
+        try:
+            opened = await retry_async(attempt, self.settings.retry, on=ConnectionLost, deadline=within)
+        except ConnectionLost as problem:
+            raise InvalidConfigurationError(self._describe_unreachable(str(problem))) from None
+        finally:
+            warns.cancel()
+        node_id = next((node for node, broker in self._brokers.items() if broker.endpoint == opened.endpoint), None)
+        if node_id is None or node_id in self._connections:
+            opened.close()
+        else:
+            self._connections[node_id] = opened
+
+    def _describe_unreachable(self, problem: str) -> str:
+        endpoints = {node: broker.endpoint for node, broker in self._brokers.items()}
+        return advertised.describe_unreachable(self._entry or self.settings.bootstrap[0], endpoints, problem)
 
     async def broker(self, node_id: int, deadline: Deadline) -> Broker:
         """Return a broker by its id; request metadata if the id is unknown.
@@ -361,9 +431,10 @@ class KafkaClient:
         try:
             return await retry_async(attempt, self.settings.retry, on=ConnectionLost, deadline=within)
         except ConnectionLost:
+            advice = f" {problem.advice}" if isinstance(problem, HandshakeEnded) and not self._entry else ""
             raise BootstrapError(
                 f"No broker of kafka.bootstrap.servers={self.settings.bootstrap_names} could be reached "
-                f"within {within.seconds:.0f} s: {problem}"
+                f"within {within.seconds:.0f} s: {problem}{advice}"
             ) from None
 
     async def _connect(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
@@ -393,6 +464,7 @@ class KafkaClient:
             self._reconnects.failed(endpoint, time.monotonic())
             raise
         self._reconnects.connected(endpoint)
+        advertised.note_answer(endpoint)
 
     async def _connect_and_verify(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
         """Open a connection and send one request on it.
@@ -410,6 +482,7 @@ class KafkaClient:
         if not answer.brokers:
             connection.close()
             raise ConnectionLost(f"The broker {endpoint} knows no brokers.")
+        self._entry = endpoint
         if not self._brokers:
             # Whoever asks for coordinators only needs other brokers too, if this one is cut off.
             self._brokers = dict(read_snapshot(answer).brokers)
@@ -421,7 +494,7 @@ class KafkaClient:
         started: list[asyncio.Task[Connection]] = []
         running: set[asyncio.Task[Connection]] = set()
         first: asyncio.Task[Connection] | None = None
-        problem: Exception = ConnectionLost("no time is left")
+        problem: Exception = ConnectionLost(f"No broker has answered within {deadline.seconds:.0f} s.")
         try:
             while (waiting or running) and not deadline.over:
                 if waiting:
@@ -454,6 +527,8 @@ class KafkaClient:
         return [*([] if self._any is None else [self._any]), *self._connections.values()]
 
     def _close_every(self) -> None:
+        if self._reaching is not None:
+            self._reaching.cancel()
         self._close_shared()
         for connection in self._open:
             connection.close()

@@ -45,6 +45,19 @@ class ConnectionLost(RefreshRetriableError):  # noqa: N818 - what happened, not 
     """A connection could not be opened, was lost, or gave no response in time."""
 
 
+class HandshakeEnded(ConnectionLost):
+    """The peer ended the connection before a client was logged in.
+
+    Args:
+        message: What happened.
+        advice: What to check where this client has never logged in with its settings.
+    """
+
+    def __init__(self, message: str, advice: str) -> None:
+        super().__init__(message)
+        self.advice = advice
+
+
 class UnexpectedAnswer(ConnectionLost):
     """The peer is not a Kafka broker, or its response is damaged; the message says which."""
 
@@ -217,9 +230,9 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
             "Check kafka.ssl.truststore.location and kafka.ssl.endpoint.identification.algorithm."
         )
     if isinstance(problem, _TLS_ENDED) or (tls and isinstance(problem, ConnectionResetError)):
-        return ConnectionLost(
-            f"The broker {endpoint} ended the connection during the TLS handshake: it is shutting down, or its "
-            "listener has no TLS. Check kafka.security.protocol."
+        return HandshakeEnded(
+            f"The broker {endpoint} ended the connection during the TLS handshake.",
+            "It is shutting down, or its listener has no TLS: check kafka.security.protocol.",
         )
     if isinstance(problem, ssl.SSLError) and _ABOUT_CERTIFICATE.search(problem.reason or ""):
         return AuthenticationError(
@@ -234,19 +247,19 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
         )
     if isinstance(problem, socket.gaierror):
         return ConnectionLost(f"The host name {endpoint.host} cannot be resolved: {problem.strerror}.")
-    if isinstance(problem, UnexpectedAnswer):
+    if isinstance(problem, UnexpectedAnswer | HandshakeEnded):
         return problem
     if isinstance(problem, FrameError):
         return UnexpectedAnswer(f"The connection to {endpoint} was closed: {problem}.")
     # A peer that closes the connection with our bytes unread resets it.
     if isinstance(problem, ConnectionLost | StreamEnded | ConnectionResetError | BrokenPipeError):
-        hint = " A listener that requires TLS or SASL does that: check kafka.security.protocol."
-        if tls:
-            hint = (
-                " A listener that requires SASL, or a client certificate, does that: check kafka.security.protocol and "
-                "kafka.ssl.keystore.location."
-            )
-        return ConnectionLost(f"The broker {endpoint} ended the connection during the handshake.{hint}")
+        return HandshakeEnded(
+            f"The broker {endpoint} ended the connection during the handshake.",
+            "A listener that requires SASL, or a client certificate, does that: check kafka.security.protocol and "
+            "kafka.ssl.keystore.location."
+            if tls
+            else "A listener that requires TLS or SASL does that: check kafka.security.protocol.",
+        )
     if isinstance(problem, RetriableError) and problem.code == ErrorCode.REBOOTSTRAP_REQUIRED:
         return ConnectionLost(str(problem), code=problem.code)
     if isinstance(problem, RetriableError):

@@ -19,6 +19,7 @@ from kafka_source.transactions.open_transaction import OpenTransaction
 log = logging.getLogger(__name__)
 
 _TOPIC_SECONDS = 3.0
+_REACH_SECONDS = 10.0
 
 
 class RecordWriter(Protocol):
@@ -153,9 +154,11 @@ def check_topic(settings: Settings, topic: str) -> None:
     Raises:
         UnknownTopicError: The topic does not exist, and the brokers do not create it.
         AuthenticationError: This user may not write to it.
+        InvalidConfigurationError: The brokers advertise addresses that cannot be reached.
     """
     client = cached_client(settings)
     try:
+        client.run(client.reach_broker(Deadline(_REACH_SECONDS)))
         # What a client knows, such as that of a process which writes a stream, is not looked for again.
         if topic not in client.known.topics:
             client.run(_find_topic(client, topic, Deadline(_TOPIC_SECONDS)))

@@ -1,0 +1,51 @@
+"""The addresses that brokers advertise: whether one has answered this process, and the sentence where none does.
+
+A broker that has just answered at an address of `bootstrap.servers` is alive: its own address answers soon, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafka_source.client_config.servers import Endpoint
+
+WARNING_SECONDS = 3.0
+"""Seconds without an answer from any advertised address after which a warning names them."""
+
+ERROR_SECONDS = 7.0
+"""Seconds without an answer from any advertised address after which that is an error."""
+
+FIRST_SECONDS = 1.5
+"""The time limit of the first connection, which is for one broker; the others are tried after it."""
+
+_MAX_NAMED = 3
+
+# All endpoints that have answered this process: a later client may meet brokers that restart.
+_answered: set[Endpoint] = set()
+
+
+def note_answer(endpoint: Endpoint) -> None:
+    """Note that a broker has answered at an endpoint."""
+    _answered.add(endpoint)
+
+
+def has_answered(endpoints: Iterable[Endpoint]) -> bool:
+    """Return whether a broker has answered this process at one of these endpoints."""
+    return not _answered.isdisjoint(endpoints)
+
+
+def describe_unreachable(entry: Endpoint, advertised: Mapping[int, Endpoint], problem: str) -> str:
+    """Return what to say where no advertised address answers.
+
+    Args:
+        entry: The address of `bootstrap.servers` that has answered.
+        advertised: The advertised address of each broker, by node id.
+        problem: The error of the last attempt, a sentence.
+    """
+    named = [f"broker {node} advertises {endpoint}" for node, endpoint in sorted(advertised.items())]
+    more = f", and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
+    return (
+        f"{entry} of kafka.bootstrap.servers has answered, but the brokers cannot be reached at the addresses that "
+        f"they advertise: {', '.join(named[:_MAX_NAMED])}{more}. {problem} Set advertised.listeners of the brokers to "
+        "addresses that this machine reaches. `kafkagroup doctor` tests each of them."
+    )
