@@ -644,9 +644,25 @@ class KafkaClient:
         """Return the result of `work`; retry it with a back-off after retriable errors.
 
         Raises:
-            RetriableError: The deadline has expired; this is the error of the last attempt.
+            RetriableError: The deadline has expired; this is the error of the last attempt. If it got no answer, the
+                text has the last answer, too.
         """
-        return await retry_async(work, self.settings.retry, on=RetriableError, deadline=deadline, again=self._may_pass)
+        said = ""
+
+        async def attempt() -> _T:
+            nonlocal said
+            try:
+                return await work()
+            except ConnectionLost as lost:
+                lost.args = (f"{lost}{said}",)
+                raise
+            except RetriableError as error:
+                said = f" The last answer was: {error}"
+                raise
+
+        return await retry_async(
+            attempt, self.settings.retry, on=RetriableError, deadline=deadline, again=self._may_pass
+        )
 
     def _may_pass(self, error: Exception, failures: int, pause: float) -> bool:
         if isinstance(error, BootstrapError) and self.cluster_id is None:

@@ -168,8 +168,14 @@ async def after_markers(ask: Callable[[], Awaitable[_R]], is_refused: Callable[[
         is_refused: Returns whether the answer is CONCURRENT_TRANSACTIONS; the request is sent again then.
         deadline: For all tries.
     """
+    said = ""
     for pause in MARKER_PAUSES.pauses():
-        answer = await ask()
+        try:
+            answer = await ask()
+        except ConnectionLost as lost:
+            lost.args = (f"{lost}{said}",)
+            raise
+        said = " The last answer was: CONCURRENT_TRANSACTIONS"
         if not is_refused(answer) or deadline.left <= pause:
             return answer
         await asyncio.sleep(pause)

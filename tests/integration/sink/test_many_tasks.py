@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from kafka_source.commits.handoff import BatchOfRun
+from kafka_source.error_codes import ErrorCode
 from kafka_source.kafka_client import Connection, cached_client
 from kafka_source.kafka_client.messages import Request
 from kafka_source.runtime.failpoints import install
@@ -36,15 +37,18 @@ def die(failpoint: str) -> None:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """The number of requests of each kind that the driver has sent."""
+    """The number of requests of each kind of the driver that were answered."""
     counted: Counter[str] = Counter()
     send = Connection.send
 
     async def count_and_send(
         self: Connection, request: Request[_R], timeout: float, max_version: int | None = None
     ) -> _R:
-        counted[request.name] += 1
-        return await send(self, request, timeout, max_version)
+        answer = await send(self, request, timeout, max_version)
+        # How often a request is sent again, to a busy broker or while markers are written, is a matter of time.
+        if getattr(answer, "error_code", 0) != ErrorCode.CONCURRENT_TRANSACTIONS:
+            counted[request.name] += 1
+        return answer
 
     monkeypatch.setattr(Connection, "send", count_and_send)
     return counted
@@ -112,8 +116,8 @@ def test_the_requests_of_a_restart_are_bounded(
         sink.begin()
         restarts.append(sent.total())
     assert sink.open() == []
-    assert 2 * tasks < restarts[0] < 2 * tasks + 100, sent
-    assert restarts[1] < 50, sent
+    assert 2 * tasks < restarts[0] < 2 * tasks + 20, sent
+    assert restarts[1] < 20, sent
 
 
 def wrote(prepared: Prepared | None) -> bool:

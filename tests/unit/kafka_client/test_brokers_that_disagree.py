@@ -111,9 +111,20 @@ def test_a_transaction_that_never_ends_is_asked_of_another_coordinator(
     cut_off, current = brokers
     cut_off.answer(InitProducerIdRequest, 4, never)
     with closing(client_of(cut_off, age_ms=600_000)) as client:
-        with pytest.raises(RetriableError, match=r"CONCURRENT_TRANSACTIONS|no answer"):
+        with pytest.raises(RetriableError, match="CONCURRENT_TRANSACTIONS"):
             client.run(initialise(client, "id", 60_000, Deadline(0.5)))
         assert client.run(initialise(client, "id", 60_000, Deadline(10))).producer_id == current.producer_ids
+
+
+def test_the_last_answer_is_told_where_the_last_try_gets_none(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+    tries = [RetriableError("The group is loaded.")]
+
+    async def ask() -> None:
+        raise tries.pop() if tries else ConnectionLost("No answer.")
+
+    with closing(client_of(brokers[0])) as client:
+        with pytest.raises(ConnectionLost, match=r"^No answer\. The last answer was: The group is loaded\.$"):
+            client.run(client.retrying(ask, Deadline(0.5)))
 
 
 def _fenced(_: InitProducerIdRequest, __: int) -> InitProducerIdResponse:
