@@ -51,8 +51,10 @@ class KafkaGroupSource(DataSource):
         """Return the format's name."""
         return FORMAT
 
-    def schema(self) -> StructType:
+    def schema(self) -> StructType | str:
         """Check all options, and return the schema of Spark's Kafka source, with decoded columns if they are asked for.
+
+        With `map.function` it is the schema of what that returns.
 
         Spark calls this in `load()`, so that errors in the options come out there. With a schema of the user's, as in
         `.schema("value binary")`, Spark calls nothing of this class before the first action.
@@ -69,12 +71,15 @@ class KafkaGroupSource(DataSource):
             from kafka_source.options.assignment_strategies import strategies_of
 
             strategies_of(options)
-        if not options.decoded:
-            return schema_for(self.options)
-        from kafka_source.source.decoded_columns import readers_of, schema_with_decoded
+        if options.decoded:
+            from kafka_source.source.decoded_columns import readers_of, schema_with_decoded
 
-        self._readers = readers_of(options)
-        return schema_with_decoded(options, self._readers)
+            self._readers = readers_of(options)
+        if options.map_function is not None:
+            from kafka_source.source.mapped_rows import schema_returned
+
+            return schema_returned(options, self._readers)
+        return schema_for(self.options) if self._readers is None else schema_with_decoded(options, self._readers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from kafka_source.version import __version__
 
 if TYPE_CHECKING:
+    from kafka_source.arrow_function import arrow_function
     from kafka_source.client_config import Settings
     from kafka_source.datasource import FORMAT as FORMAT, KafkaGroupSource as KafkaGroupSource, register
     from kafka_source.errors import (
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         MemberState as MemberState,
         RebalanceTimeout as RebalanceTimeout,
     )
+    from kafka_source.mapped_read import map_in_arrow
     from kafka_source.pinned_read import pinned
     from kafka_source.transactions import (
         Transaction as Transaction,
@@ -79,6 +81,8 @@ __all__ = [
     "UnknownOutcomeError",
     "UnknownTopicError",
     "__version__",
+    "arrow_function",
+    "map_in_arrow",
     "pinned",
     "register",
 ]
@@ -95,6 +99,8 @@ _MODULES = {
     "Settings": "kafka_source.client_config",
     "Transaction": "kafka_source.transactions",
     "TransactionalProducers": "kafka_source.transactions",
+    "arrow_function": "kafka_source.arrow_function",
+    "map_in_arrow": "kafka_source.mapped_read",
     "partition_of": "kafkagroup.partitioner",
     "pinned": "kafka_source.pinned_read",
     "progress": "kafkagroup.progress",

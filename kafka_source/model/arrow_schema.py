@@ -1,4 +1,4 @@
-"""The Arrow type of each column of a Kafka record; `schema` has Spark's.
+"""The Arrow type of each column of a Kafka record, and arrays of another type; `schema` has Spark's.
 
 It is apart from `record_columns`, because pyarrow takes 150 ms to import, and Spark starts processes for a query that
 need only the names and types of its columns.
@@ -7,6 +7,7 @@ need only the names and types of its columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -23,9 +24,31 @@ _ARROW: dict[str, pa.DataType] = {
 }
 
 
+class SupportsArrowArray(Protocol):
+    """What exports an Arrow array (Arrow PyCapsule interface)."""
+
+    def __arrow_c_array__(self) -> tuple[object, object]: ...
+
+
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     """Return the Arrow schema that Spark expects from a Python data source with these columns."""
     return pa.schema([_field(column) for column in columns])
+
+
+class Retyped:
+    """An Arrow array with another type of the same layout, for `pa.array`: with other nullability.
+
+    Args:
+        array: An array, or what exports one.
+        kind: The other type.
+    """
+
+    def __init__(self, array: SupportsArrowArray, kind: pa.DataType) -> None:
+        self._array, self._kind = array, kind
+
+    def __arrow_c_array__(self, _: object = None) -> tuple[object, object]:
+        """Export the array (Arrow PyCapsule interface)."""
+        return self._kind.__arrow_c_schema__(), self._array.__arrow_c_array__()[1]
 
 
 def _field(column: Column) -> pa.Field:

@@ -69,6 +69,27 @@ class ReadOptions(ValueOptions):
         default=False,
     )
 
+    # A function in the read task
+    map_function: str | None = option(
+        "map.function",
+        kinds.TEXT_OR_NONE,
+        "`module:function`, a function decorated by `kafkagroup.arrow_function`: it makes the rows, in the tasks that "
+        "read, from the record batches that the other options select. `kafkagroup.map_in_arrow` sets it to a function "
+        "of your program, pickled. [A function in the read task](guides/map-in-arrow.md).",
+    )
+    map_schema: str | None = option(
+        "map.schema",
+        kinds.TEXT_OR_NONE,
+        "The columns of the rows that `map.function` makes, as `.schema(…)` takes them: `id bigint, name string`. Not "
+        "needed with `.schema(…)`.",
+    )
+    map_columns: tuple[str, ...] | None = option(
+        "map.columns",
+        kinds.MAP_COLUMNS,
+        "The columns that `map.function` is given. Name those that it uses: others are not made.",
+        default_text="all columns of the read",
+    )
+
     # Values that cannot be decoded
     avro_schema_evolution_mode: SchemaEvolution = option(
         "avroSchemaEvolutionMode",

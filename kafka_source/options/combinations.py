@@ -255,6 +255,14 @@ def _check_cuts(options: ReadOptions, _where: Where, _given: Mapping[str, str]) 
             raise OptionError(name, str(cut), "no value with commit=task, where one task must read a slot whole")
 
 
+@READS.refuses({"map.schema": "id bigint"}, {"map.columns": "value"})
+def _check_function(options: ReadOptions, _where: Where, _given: Mapping[str, str]) -> None:
+    if options.map_function is None and options.map_schema is not None:
+        raise OptionError("map.schema", options.map_schema, "a value only with map.function")
+    if options.map_function is None and options.map_columns is not None:
+        raise OptionError("map.columns", ",".join(options.map_columns), "a value only with map.function")
+
+
 # What has no place in the consumer protocol, as in Java's consumer, and where it is set instead.
 _CLASSIC_ONLY = {
     "kafka.partition.assignment.strategy": "the brokers assign the partitions; kafka.group.remote.assignor chooses how",

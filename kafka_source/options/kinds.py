@@ -215,6 +215,10 @@ def _partition_list(text: str) -> dict[str, tuple[int, ...]]:
     }
 
 
+def _names_or_none(text: str) -> tuple[str, ...] | None:
+    return tuple(name.strip() for name in text.split(",")) if text.strip() else None
+
+
 def _partition_number(value: object) -> int:
     number = int(str(value))
     if not 0 <= number <= _MAX_INT:
@@ -249,6 +253,8 @@ _SPARKS_OFFSETS = 'Expected e.g. {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}
 
 BOOLEAN = Kind("true or false", _boolean)
 TEXT = Kind("a non-empty string", _text)
+TEXT_OR_NONE: Kind[str | None] = Kind("text; empty is as if it were not given", lambda text: text.strip() or None)
+MAP_COLUMNS = Kind("names of columns with commas; empty is as if it were not given", _names_or_none)
 COUNT = integer(1)
 RETRIES = integer(0)
 MILLISECONDS = integer(0)

@@ -61,6 +61,7 @@ from kafka_source.transactions.offset_committer import (
 )
 
 if TYPE_CHECKING:
+    from kafka_source.arrow_function import Mapping as FunctionMapping
     from kafka_source.source.decoded_columns import Readers
     from kafka_source.values.decoding import Decoding
 
@@ -157,12 +158,14 @@ class Query:
         engine: The engine of its tasks, see `engine_of_tasks`.
         columns: The columns of the rows.
         decoding: How columns are decoded; None: none is.
+        mapping: The function that makes rows of these columns; None: they are the rows.
     """
 
     options: ReadOptions
     engine: str
     columns: tuple[Column, ...]
     decoding: Decoding | None = None
+    mapping: FunctionMapping | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str], schema: StructType, where: Where, readers: Readers | None = None) -> Query:
@@ -180,12 +183,22 @@ class Query:
         """
         options = read_options(given, where)
         engine = engine_of_tasks(options.engine)
+        mapping = None
+        if options.map_function is not None:
+            # Only queries with a function load this.
+            from kafka_source.source.mapped_rows import mapping_of
+
+            schema, mapping = mapping_of(options, readers, returned=schema)
         if not options.decoded:
-            return cls(options, engine, columns_of(schema))
+            return cls(options, engine, columns_of(schema), mapping=mapping)
         # Only queries that decode load this.
         from kafka_source.source.decoded_columns import requested
 
-        return cls(options, engine, *requested(schema, options, readers))
+        return cls(options, engine, *requested(schema, options, readers), mapping)
+
+    def rows(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what Spark gets of the records of a task: all of it comes before this ends."""
+        return records if self.mapping is None else self.mapping.rows(records)
 
     @property
     def settings(self) -> Settings:
@@ -298,7 +311,7 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
         deadline = Deadline(query.options.coordinator_timeout_ms / 1000)
         client.run(publish(client, BatchOfRun.of_task(TaskContext.get()), bundle.handoffs, deadline))
     if len(bundle.tasks) > 1 and query.options.commit != "task":
-        yield from _read_together(bundle.tasks, query, bundle.readers)
+        yield from query.rows(_read_together(bundle.tasks, query, bundle.readers))
         return
     for task in bundle.tasks:
         yield from read(task, query, bundle.readers)
@@ -346,7 +359,7 @@ def read(task: ReadTask, query: Query, readers: Readers | None = None) -> Iterat
         commits = commits and any(r.replica == 0 for r in task.ranges)
         committers = [_committer(session, query, task) for session in sessions()] if commits else []
         pacer = stack.enter_context(pacer_of(task.ticket, query.settings, CONSUMER_RATE))
-        yield from _while_held(sessions, _batches(task, query, pacer, readers))
+        yield from query.rows(_while_held(sessions, _batches(task, query, pacer, readers)))
         # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
         counting = [r for r in task.ranges if r.replica == 0 and r.topic_partition not in task.uncommitted]
         for commit in committers if counting else ():

@@ -18,10 +18,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from kafkagroup_native import AvroDecoder, DecodedValues, JsonDecoder, ProtobufDecoder
+from kafkagroup_native import AvroDecoder, JsonDecoder, ProtobufDecoder
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError, UnreadableRecordError
+from kafka_source.model.arrow_schema import Retyped
 from kafka_source.model.record_columns import TOO_LARGE
 from kafka_source.options.kinds import (
     DEFAULT_DECODED_BYTES,
@@ -260,9 +261,9 @@ class _Decoder:
             decoded = self._kernel.decode(raw.slice(0, rows), batch_bytes=self._decoding.batch_bytes)
         bad = [self._bad(row, n, (n is not None and problems.get(n)) or why) for row, n, why in decoded.bad]
         if self._into_now is None:
-            return pa.array(_Typed(decoded, self._type)), bad
+            return pa.array(Retyped(decoded, self._type)), bad
         column = self._into_now(pa.array(decoded))
-        return pa.array(_Typed(column, self._type)), bad
+        return pa.array(Retyped(column, self._type)), bad
 
     def _learn(self, raw: pa.Array, patience: float | None) -> tuple[dict[int, str], int]:
         """Add the writer schemas that the kernel does not know.
@@ -354,17 +355,6 @@ class _Decoder:
 
     def _guid(self, number: int) -> str | None:
         return None if self._header_ids is None else self._header_ids.guid(number)
-
-
-class _Typed:
-    """An Arrow array with another type of the same layout: with other nullability."""
-
-    def __init__(self, array: DecodedValues | pa.Array, kind: pa.DataType) -> None:
-        self._array, self._kind = array, kind
-
-    def __arrow_c_array__(self, _: object = None) -> tuple[object, object]:
-        """Export the array (Arrow PyCapsule interface)."""
-        return self._kind.__arrow_c_schema__(), self._array.__arrow_c_array__()[1]
 
 
 _decoders = ProcessCache(_Decoder)

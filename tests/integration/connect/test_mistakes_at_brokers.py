@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 from pyspark.sql.types import BinaryType, StructType
@@ -38,7 +39,7 @@ def test_the_answer_is_that_of_the_page(
         if mistake.how is How.WRITE:
             source.writer(VALUE, overwrite=False)
         else:
-            list(source.reader(source.schema()).partitions())
+            list(source.reader(cast("StructType", source.schema())).partitions())
     (row,) = [row for row in rows_of_page() if (row.section, row.shown) == (mistake.section, mistake.shown)]
     assert str(caught.value).replace(orders, "orders") == row.sentence, "run: ./run python -m docs.try_mistakes"
     lines = "".join(traceback.format_exception(caught.value)).splitlines()

@@ -33,6 +33,8 @@ PAGES = [
 SERVERS, FOLDER = "broker:9092", "/data/"
 # Pages with code that an older Spark has not; without them `./run matrix` skips the page.
 NEEDED = {"stream": "pyspark.sql.streaming.tws_tester"}
+# Those of the page about functions.
+MAPPED = ("orders-packed", "orders-sealed", "orders-by-region")
 # What only the native engine has. With librdkafka, `load()` looks for the library of AWS too.
 NATIVE = ("value.format", ".transaction()", "AWS_MSK_IAM")
 
@@ -72,7 +74,7 @@ def broker() -> Iterator[EmbeddedKafka]:
     """A Kafka with orders, and with no group of another test."""
     with EmbeddedKafka() as kafka:
         kafka.create_topic("orders", partitions=4)
-        for topic in ("greetings", "orders-enriched", "orders-json-schema", "orders-as-json", "orders-dead"):
+        for topic in ("greetings", "orders-enriched", "orders-json-schema", "orders-as-json", "orders-dead", *MAPPED):
             kafka.create_topic(topic, partitions=2)
         produce(kafka.bootstrap_servers, 500)
         yield kafka

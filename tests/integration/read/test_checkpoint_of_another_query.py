@@ -9,6 +9,7 @@ import pytest
 
 from kafka_source.datasource import KafkaGroupSource
 from kafka_source.errors import DataLossError, InvalidConfigurationError
+from kafka_source.schema import schema_for
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.records import produce
 from tests.support.waiting import wait_until
@@ -29,8 +30,7 @@ def next_offset(kafka: EmbeddedKafka) -> Iterator[Next]:
         given = {name.replace("__", "."): value for name, value in options.items()}
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "startingOffsets": "earliest"}
         source = KafkaGroupSource(servers | given)
-        schema = source.schema()
-        reader = source.streamReader(schema)
+        reader = source.streamReader(schema_for(given))
         readers.append(reader)
         end = reader.latestOffset(reader.initialOffset() if start is None else start, ReadAllAvailable())
         reader.stop()

@@ -1,0 +1,300 @@
+"""A function of the user's over record batches, beside the reading: what it is given, and what becomes of its result.
+
+The contract is that of Spark's `DataFrame.mapInArrow`: an iterator of record batches goes in, an iterator comes out. It
+needs no Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
+from kafka_source.model.arrow_schema import Retyped
+
+ArrowFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+
+PLACE = ("topic", "partition", "offset")
+"""The columns that errors need, beside those that the function is given."""
+
+_MARK = "_is_kafkagroup_arrow_function"
+_F = TypeVar("_F", bound=ArrowFunction)
+# An error goes to the driver and into its log: a function that calls itself has many frames.
+_MOST_CHARACTERS = 20_000
+_MOST_PARTITIONS = 5
+# Arrow counts the bytes of a column in 32 bits, if its type is not a large one.
+_MOST_BYTES = (1 << 31) - 1
+
+
+def arrow_function(function: _F) -> _F:
+    """Allow `map.function` to name this function: SQL calls only functions that say so.
+
+    @kafkagroup.arrow_function
+    def lengths(batches):
+        for batch in batches:
+            yield pa.record_batch({"size": pc.binary_length(batch["value"])})
+    """
+    setattr(function, _MARK, True)
+    return function
+
+
+def is_arrow_function(function: object) -> bool:
+    """Return whether a function is decorated by `arrow_function`."""
+    return getattr(function, _MARK, False) is True
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """A function and the rows that it returns.
+
+    Attributes:
+        open: Returns the function; called where it runs.
+        columns: The columns that it is given. The batches that are read have these and `PLACE`.
+        schema: The columns of its rows; None: any.
+        batch_rows: The most rows of a batch that leaves.
+        batch_bytes: The approximate most bytes; a larger row is a batch of its own.
+    """
+
+    open: Callable[[], ArrowFunction] = field(repr=False)
+    columns: tuple[str, ...]
+    schema: pa.Schema | None
+    batch_rows: int
+    batch_bytes: int
+
+    def rows(self, batches: Iterator[pa.RecordBatch], count: Callable[[int], None] | None = None) -> _Rows:
+        """Yield the rows of the function in batches of the schema.
+
+        Args:
+            batches: What is read.
+            count: Called with the number of rows of each batch before it is yielded.
+
+        Raises:
+            InvalidConfigurationError: The function fails, or returns something else than rows of the schema.
+            BaseException: What reading raises, also where the function has caught it.
+        """
+        given, process = _Given(batches, self.columns), os.getpid()
+        returned: Iterator[object] | None = None
+        try:
+            while True:
+                try:
+                    if returned is None:
+                        returned = _iterator(self.open()(given))
+                    batch = next(returned, _END)
+                except (GeneratorExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    # Also SystemExit, with which Spark's worker would end without a word.
+                    _end_copy_of(process)
+                    given.check()
+                    raise _failed(error, given) from error
+                _end_copy_of(process)
+                given.check()
+                if batch is _END:
+                    return
+                for part in self._parts(batch):
+                    if count is not None:
+                        count(part.num_rows)
+                    yield part
+        finally:
+            _close(returned, given)
+
+    def _parts(self, batch: object) -> Iterator[pa.RecordBatch]:
+        if not isinstance(batch, pa.RecordBatch):
+            raise _wrong(f"an iterator of {_type_name(batch)}, and not of pyarrow.RecordBatch")
+        if not batch.num_rows and self.schema is not None:
+            _conform(batch, self.schema)
+        for part in _cut(batch, self.batch_rows, self.batch_bytes):
+            yield part if self.schema is None else _conform(part, self.schema)
+
+
+def _end_copy_of(process: int) -> None:
+    """End this process if the function has forked it: a copy must not write to Spark's connection."""
+    if os.getpid() != process:
+        os._exit(1)
+
+
+_END = object()
+_Rows: TypeAlias = "Generator[pa.RecordBatch, None, None]"
+
+
+class _Given:
+    """The batches that the function is given; it may ask in its own threads, and catch what reading raises."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], columns: tuple[str, ...]) -> None:
+        self._batches, self._columns = batches, list(columns)
+        self._failure: BaseException | None = None
+        self._last: pa.RecordBatch | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        self.check()
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._failure = error
+            raise
+        self._last = batch
+        return batch if batch.schema.names == self._columns else batch.select(self._columns)
+
+    def check(self) -> None:
+        """Raise what reading has raised."""
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """End the reading."""
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+
+    def place(self) -> str:
+        """Return the partitions and offsets of the last batch, in words."""
+        if self._last is None:
+            return "before the first record"
+        if any(name not in self._last.schema.names for name in PLACE):
+            return "after its first records"
+        table = pa.Table.from_batches([self._last.select(PLACE)])
+        found = table.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
+        words = [f"{row['topic']}-{row['partition']} [{row['offset_min']}, {row['offset_max'] + 1})" for row in found]
+        more = len(words) - _MOST_PARTITIONS
+        shown = ", ".join(sorted(words)[:_MOST_PARTITIONS]) + (f" and {more} more partitions" if more > 0 else "")
+        return f"the last batch that it was given has the offsets {shown}"
+
+
+def _iterator(returned: object) -> Iterator[object]:
+    if isinstance(returned, Iterable):
+        return iter(returned)
+    raise _wrong(f"{_type_name(returned)}, and not an iterator of pyarrow.RecordBatch")
+
+
+def _close(returned: Iterator[object] | None, given: _Given) -> None:
+    """End the function, so that its `finally` runs, and the reading."""
+    close = getattr(returned, "close", None)
+    try:
+        if close is not None:
+            close()
+    except Exception as error:
+        raise _failed(error, given) from error
+    finally:
+        given.close()
+
+
+def _failed(error: BaseException, given: _Given) -> KafkaGroupError:
+    if isinstance(error, KafkaGroupError):
+        return error
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    lines = "".join(traceback.TracebackException(type(error), error, trace).format())
+    return InvalidConfigurationError(
+        f"The function of map.function has failed with {type(error).__name__}; {given.place()}. Its traceback:\n"
+        f"{lines[-_MOST_CHARACTERS:]}"
+    )
+
+
+def _wrong(what: str) -> InvalidConfigurationError:
+    return InvalidConfigurationError(f"The function of map.function has returned {what}.")
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return (
+        kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+    )
+
+
+# ---- what it returns
+
+
+def _cut(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in parts within these bounds, by halves, because rows differ in size."""
+    if batch.num_rows <= 1 or (batch.num_rows <= rows and batch.nbytes <= size):
+        if batch.num_rows:
+            yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _cut(batch.slice(0, half), rows, size)
+    yield from _cut(batch.slice(half), rows, size)
+
+
+def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with exactly this schema, as Spark requires it: also by the names and nulls of nested fields."""
+    if batch.schema.names != schema.names:
+        raise _wrong(f"the columns {_names(batch.schema)}, and the schema has {_names(schema)}, in this order")
+    columns = []
+    for column, wanted in zip(batch.columns, schema, strict=True):
+        if not _is_shown_as(column.type, wanted.type):
+            raise _wrong(f"the column {wanted.name} as {column.type}, and the schema has {wanted.type}")
+        if column.type != wanted.type:
+            column = pa.array(Retyped(_as_layout_of(wanted, column), wanted.type))
+        if _has_null(column, wanted):
+            raise _wrong(f"a null in the column {wanted.name}, and the schema has it, or a part of it, as NOT NULL")
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _names(schema: pa.Schema) -> str:
+    return ", ".join(schema.names) or "none"
+
+
+def _is_shown_as(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether Spark shows both types as the same one."""
+    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
+        pairs = zip(found, wanted, strict=False)
+        return found.num_fields == wanted.num_fields and all(
+            one.name == other.name and _is_shown_as(one.type, other.type) for one, other in pairs
+        )
+    if pa.types.is_list(found) and pa.types.is_list(wanted):
+        return _is_shown_as(found.value_type, wanted.value_type)
+    if pa.types.is_map(found) and pa.types.is_map(wanted):
+        return _is_shown_as(found.key_type, wanted.key_type) and _is_shown_as(found.item_type, wanted.item_type)
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        return bool(found.unit == wanted.unit) and (found.tz is None) == (wanted.tz is None)
+    large = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    return bool(large.get(found, found) == wanted)
+
+
+def _as_layout_of(wanted: pa.Field, column: pa.Array) -> pa.Array:
+    layout = _nullable(wanted.type, column.type)
+    try:
+        return column.cast(layout)
+    except pa.ArrowInvalid:
+        if column.nbytes > _MOST_BYTES:
+            raise _wrong(f"a value of the column {wanted.name} that is too large for {wanted.type}") from None
+    # A part of a large array is refused for where it is in the whole; a copy has its values only.
+    return column.take(pa.array(range(len(column)), pa.int64())).cast(layout)
+
+
+def _nullable(kind: pa.DataType, found: pa.DataType) -> pa.DataType:
+    """Return a type of the layout of `kind` to which `found` can be cast: pyarrow refuses nested fields as NOT NULL."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(to.name, _nullable(to.type, of.type)) for to, of in zip(kind, found, strict=True)])
+    if pa.types.is_list(kind):
+        return pa.list_(_nullable(kind.value_type, found.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_nullable(kind.key_type, found.key_type), _nullable(kind.item_type, found.item_type))
+    return found if pa.types.is_timestamp(kind) else kind
+
+
+def _has_null(column: pa.Array, wanted: pa.Field) -> bool:
+    """Return whether a column, or a part of it, has a null where the schema has none."""
+    if column.null_count and not wanted.nullable:
+        return True
+    if pa.types.is_struct(wanted.type):
+        return any(_has_null(one, of) for one, of in zip(column.flatten(), wanted.type, strict=True))
+    if pa.types.is_list(wanted.type):
+        return _has_null(column.flatten(), wanted.type.value_field)
+    if pa.types.is_map(wanted.type):
+        # As a list of entries: a map shows those of other rows, too.
+        entries = pa.list_(pa.struct([wanted.type.key_field, wanted.type.item_field]))
+        return _has_null(pa.array(Retyped(column, entries)).flatten().flatten()[1], wanted.type.item_field)
+    return False

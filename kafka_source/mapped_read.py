@@ -1,0 +1,63 @@
+"""`map_in_arrow`: a read whose rows a function of the user's makes, in the tasks that fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.readwriter import DataFrameReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+from kafka_source.arrow_function import ArrowFunction
+from kafka_source.datasource import FORMAT
+from kafka_source.errors import OptionError
+from kafka_source.source.mapped_rows import text_of
+
+
+def map_in_arrow(
+    reader: DataFrameReader | DataStreamReader,
+    f: ArrowFunction,
+    schema: StructType | str,
+    *,
+    columns: Sequence[str] | None = None,
+) -> DataFrame:
+    """Return the rows that a function makes of the records: those of `load().mapInArrow(f, schema)`, at less cost.
+
+        def lengths(batches):
+            for batch in batches:
+                yield pa.record_batch({"size": pc.binary_length(batch["value"]), "offset": batch["offset"]})
+
+        kafkagroup.map_in_arrow(spark.read.options(**options), lengths, "size int, offset bigint",
+                                columns=["value", "offset"])
+
+    It runs in the tasks that fetch, after decoding. Offsets, quotas and commits count the records that are read.
+
+    Args:
+        reader: `spark.read` or `spark.readStream` with its options, without `.schema(…)`; also of Spark Connect.
+        f: Takes and gives iterators of `pyarrow.RecordBatch`. It is pickled as UDFs are, at most 16 MiB.
+        schema: The columns of its rows.
+        columns: The columns that it is given; None: all of the read. Name those that it uses: others are not made.
+
+    Raises:
+        OptionError: The function cannot be pickled, or an option is wrong.
+        KafkaGroupError: As `load()`.
+    """
+    if columns is not None and (isinstance(columns, str) or not columns):
+        raise OptionError("columns", columns, "a list of names of columns, at least one")
+    of_function = {
+        "map.function": text_of(f),
+        "map.schema": schema.json() if isinstance(schema, StructType) else schema,
+        "map.columns": ",".join(columns or ()),
+    }
+    try:
+        for name, value in of_function.items():
+            reader.option(name, value)
+        return reader.format(FORMAT).load()
+    finally:
+        for name in of_function:
+            # A reader cannot forget an option: an empty one is none.
+            reader.option(name, "")

@@ -1,0 +1,179 @@
+"""The function of `map.function`: its text in the options, what it reads, what it returns, and how a task opens it."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import pickle
+import re
+import sys
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from kafka_source.arrow_function import PLACE, ArrowFunction, Mapping, is_arrow_function
+from kafka_source.client_config import HIDDEN
+from kafka_source.errors import InvalidConfigurationError, OptionError
+from kafka_source.options import ReadOptions
+from kafka_source.schema import schema_of, source_schema
+
+if TYPE_CHECKING:
+    from kafka_source.source.decoded_columns import Readers
+
+MOST_BYTES = 16 << 20
+"""The most bytes of a pickled function: each task gets them."""
+
+
+# A name, or what `text_of` makes.
+_FORMS = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*|\d+\.\d+:[A-Za-z0-9+/=]+")
+# Spark before 4.2 takes UTC, and has another argument.
+_AS_SPARK_READS: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+
+
+def text_of(function: ArrowFunction) -> str:
+    """Return a function as the value of `map.function`: the version of Python, and what it pickles to.
+
+    Raises:
+        OptionError: It cannot be pickled, or is too large.
+    """
+    from pyspark import cloudpickle
+
+    if not callable(function):
+        raise OptionError("f", type(function).__name__, "a function of an iterator of pyarrow.RecordBatch")
+    try:
+        pickled: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        problem = f"The function cannot be pickled: {type(error).__name__}: {error}. Make in it what cannot be sent"
+        raise OptionError("f", None, problem=problem) from None
+    if len(pickled) > MOST_BYTES:
+        problem = (
+            f"The function has {len(pickled):,} bytes when it is pickled, and may have {MOST_BYTES:,}: let it read "
+            "what is larger, such as a model, when it begins"
+        )
+        raise OptionError("f", None, problem=problem)
+    return f"{_version()}:{base64.b64encode(pickled).decode()}"
+
+
+def _version() -> str:
+    return f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Opener:
+    """Opens the function of an option; sent to every task."""
+
+    text: str
+
+    def __call__(self) -> ArrowFunction:
+        """Return the function.
+
+        Raises:
+            PySparkRuntimeError: It is of another minor version of Python, as for a UDF.
+            InvalidConfigurationError: A module is not there, or a name is not that of an `arrow_function`.
+        """
+        _find_added_files()
+        before, _, after = self.text.partition(":")
+        if before[0].isdigit():
+            if before != _version():
+                raise PySparkRuntimeError(
+                    errorClass="PYTHON_VERSION_MISMATCH",
+                    messageParameters={"worker_version": _version(), "driver_version": before},
+                )
+            try:
+                return cast("ArrowFunction", pickle.loads(base64.b64decode(after)))
+            except ImportError as error:
+                raise InvalidConfigurationError(
+                    f"The function of map.function cannot be opened in a task: {error}. Send the module with "
+                    "spark.addArtifact(path, pyfile=True) or SparkContext.addPyFile, or install it on the executors."
+                ) from None
+        try:
+            found = getattr(importlib.import_module(before), after, None)
+        except ImportError as error:
+            raise InvalidConfigurationError(
+                f"A task cannot import {before}, which map.function names: {error}."
+            ) from None
+        if not is_arrow_function(found):
+            raise InvalidConfigurationError(
+                f"map.function names {self.text}, which is no function decorated by kafkagroup.arrow_function: only "
+                "these are called by their names."
+            )
+        return cast("ArrowFunction", found)
+
+
+def _find_added_files() -> None:
+    """Let archives that `addPyFile` has sent be imported: Spark tells a data source of modules only."""
+    from pyspark.core.files import SparkFiles
+
+    if getattr(SparkFiles, "_is_running_on_worker", False):
+        added = Path(SparkFiles.getRootDirectory())
+        archives = (str(path) for path in added.iterdir() if path.suffix in (".zip", ".egg", ".jar"))
+        sys.path += [one for one in archives if one not in sys.path]
+
+
+def columns_given(options: ReadOptions, readers: Readers | None) -> StructType:
+    """Return the columns that the function is given.
+
+    Raises:
+        OptionError: `map.function` has no function's form, or `map.columns` names others than the read has.
+    """
+    if not _FORMS.fullmatch(options.map_function or ""):
+        # It may be a part of a pickle, which has what the function knows.
+        takes = "module:function; kafkagroup.map_in_arrow sets it to a function itself"
+        raise OptionError("map.function", HIDDEN, takes)
+    everything = schema_of(options)
+    if options.decoded:
+        from kafka_source.source.decoded_columns import readers_of, schema_with_decoded
+
+        everything = schema_with_decoded(options, readers if readers is not None else readers_of(options))
+    names = options.map_columns or tuple(everything.names)
+    if not set(names) <= set(everything.names) or len(set(names)) < len(names):
+        raise OptionError("map.columns", ",".join(names), f"each at most once: {', '.join(everything.names)}")
+    return StructType([everything[name] for name in names])
+
+
+def schema_returned(options: ReadOptions, readers: Readers | None) -> StructType | str:
+    """Return the columns that the function returns, where `.schema(…)` does not say it.
+
+    Raises:
+        OptionError: `map.schema` is missing, or no schema; or as `columns_given`.
+    """
+    columns_given(options, readers)
+    if options.map_schema is None:
+        raise OptionError("map.schema", None, "the columns of the rows that map.function makes; or use .schema(…)")
+    if not options.map_schema.startswith("{"):
+        # Spark parses it: that needs a session.
+        return options.map_schema
+    try:
+        return StructType.fromJson(json.loads(options.map_schema))
+    except Exception:
+        raise OptionError("map.schema", options.map_schema, "a schema such as `id bigint, name string`") from None
+
+
+def mapping_of(options: ReadOptions, readers: Readers | None, *, returned: StructType) -> tuple[StructType, Mapping]:
+    """Return the columns that a task reads, and how it makes rows of them.
+
+    Args:
+        options: The options, with a function.
+        readers: The schemas of decoded columns, if they are known already.
+        returned: The columns of the rows.
+
+    Raises:
+        OptionError: As `columns_given`.
+    """
+    given = columns_given(options, readers)
+    # Errors say where.
+    places = [field for field in source_schema(headers=False) if field.name in PLACE and field.name not in given.names]
+    mapping = Mapping(
+        _Opener(options.map_function or ""),
+        tuple(given.names),
+        to_arrow_schema(returned, **_AS_SPARK_READS),
+        batch_rows=options.batch_rows,
+        batch_bytes=options.batch_bytes,
+    )
+    return StructType(given.fields + places), mapping
