@@ -162,6 +162,7 @@ def check_topic(settings: Settings, topic: str) -> None:
         # What a client knows, such as that of a process which writes a stream, is not looked for again.
         if topic not in client.known.topics:
             client.run(_find_topic(client, topic, Deadline(_TOPIC_SECONDS)))
+        client.run(client.reach_broker(Deadline(_REACH_SECONDS)))
     except UnknownTopicError:
         raise
     except RetriableError as error:
