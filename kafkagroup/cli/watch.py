@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from kafkagroup.admin.watch_rates import History, WatchMember, WatchRow
     from kafkagroup.cli.tables import Show
 
+    Export = Callable[[Mapping[str, Rows[PartitionLag]], float], None]
+
 #: How long `healthcheck` waits between two looks.
 _LOOK_EVERY_SECONDS = 1.0
 
@@ -55,6 +57,14 @@ def watch(
     members: Annotated[
         bool, typer.Option("--members", help="Show a row for each member instead of each group.")
     ] = False,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            "--prometheus",
+            metavar="[HOST:]PORT",
+            help="Serve the lag under the names of `metrics.start`. Needs the extra `metrics`.",
+        ),
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Watch groups: lag, rates of writing and committing, time until the lag is zero, rebalances. Ends with Ctrl-C.
@@ -70,8 +80,8 @@ def watch(
         client = Groups(connection.settings())
         names = list(dict.fromkeys(groups or ()))
         try:
-            with ctrl_c() as pressed, _shown(output) as show:
-                _run(client, names, pattern, interval, count, show, pressed, members=members)
+            with ctrl_c() as pressed, _shown(output) as show, _exported(prometheus) as export:
+                _run(client, names, pattern, interval, count, show, export, pressed, members=members)
         except KeyboardInterrupt:
             # This is how the command ends.
             pass
@@ -84,6 +94,7 @@ def _run(
     interval: float,
     count: int | None,
     show: Show,
+    export: Export,
     pressed: threading.Event,
     *,
     members: bool,
@@ -98,7 +109,7 @@ def _run(
     while True:
         begun = time.monotonic()
         try:
-            chosen = _chosen(groups, names, pattern)
+            chosen, wall = _chosen(groups, names, pattern), time.time()
             found = groups.snapshot(chosen, must_exist=False)
         except RetriableError as error:
             if not done:
@@ -117,6 +128,7 @@ def _run(
                 elif not done and name in names:
                     # Somebody has mistyped it.
                     raise unknown_group(name)
+            export({name: lag for name, (group, lag) in found.items() if group is not None}, wall)
             if members:
                 show(Rows(WatchMember, [one for row in rows for one in histories[row.group].members()]), {})
             else:
@@ -135,6 +147,23 @@ def _chosen(groups: Groups, names: Sequence[str], pattern: str | None) -> list[s
 
     matching = [one.group for one in groups.list(pattern=pattern) if is_consumer_group(one)]
     return list(dict.fromkeys([*names, *matching]))
+
+
+@contextmanager
+def _exported(address: str | None) -> Iterator[Export]:
+    """Yield the function that exports the lag of groups at a time, if there is an address for Prometheus."""
+    if address is None:
+        yield lambda _lags, _at: None
+        return
+    from kafkagroup.metrics.group_meter import GroupMeter
+    from kafkagroup.metrics.start import prometheus_endpoint
+
+    endpoint, meter = prometheus_endpoint(address if ":" in address else f"127.0.0.1:{address}"), GroupMeter()
+    note(f"Prometheus: http://{endpoint.address}/metrics")
+    try:
+        yield lambda lags, at: endpoint.export(meter.look(lags, at))
+    finally:
+        endpoint.close()
 
 
 @contextmanager

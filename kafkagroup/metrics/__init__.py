@@ -4,8 +4,9 @@
 
     metrics.start(spark, prometheus="127.0.0.1:9400")
 
-docs/metrics.md lists the metrics. The figures come from the progress that Spark reports after each micro-batch, so this
-works wherever a `StreamingQueryListener` does, also in a client of Spark Connect.
+docs/metrics.md lists the metrics. The figures come from the progress that Spark reports after each micro-batch, and
+from looks at the brokers (`settings`). It works wherever a `StreamingQueryListener` does, also in a client of Spark
+Connect.
 """
 
 # Provisional names are re-exported by `name as name`, in the same statements as the public ones.
@@ -16,13 +17,12 @@ from __future__ import annotations
 from kafkagroup.metrics.catalog import Point as Point, Series as Series
 from kafkagroup.metrics.exporter import Exporter as Exporter, Update as Update, read_samples
 from kafkagroup.metrics.sample import PartitionSample, Sample
-from kafkagroup.metrics.start import Metrics, TransactionWatch, start
+from kafkagroup.metrics.start import Metrics, start
 
 __all__ = [
     "Metrics",
     "PartitionSample",
     "Sample",
-    "TransactionWatch",
     "read_samples",
     "start",
 ]

@@ -27,7 +27,11 @@ class Label:
     doc: str
 
 
-QUERY = Label("query", "kafkagroup.query", "The query's name, or its id if it has none.")
+QUERY = Label(
+    "query",
+    "kafkagroup.query",
+    "The query's name, or its id if it has none; empty for `kafkagroup watch`.",
+)
 SOURCE = Label("source", "kafkagroup.source", "The number of the source in its query, from 0.")
 GROUP = Label("group", "messaging.consumer.group.name", "`kafka.group.id`; empty without a group.")
 SLOT = Label("slot", "kafkagroup.slot", "The slot of the query that reads the partition; -1 without a group.")
@@ -80,7 +84,7 @@ LAG_RECORDS = Metric(
     Kind.GAUGE,
     "{record}",
     _PARTITION,
-    "Offsets between the end of the last micro-batch and the end of the partition when it was planned.",
+    "Offsets between the end of the last finished micro-batch and the newest known end of the partition.",
 )
 LAG_SECONDS = Metric(
     "kafkagroup_consumer_lag_seconds",
@@ -104,7 +108,15 @@ END_OFFSET = Metric(
     Kind.GAUGE,
     "{record}",
     _PARTITION,
-    "The end of the partition when the last micro-batch was planned; with read_committed the last stable offset.",
+    "The newest known end of the partition; when a micro-batch is planned with read_committed, the last stable offset.",
+)
+LAG_TIME = Metric(
+    "kafkagroup_consumer_lag_timestamp_seconds",
+    "kafkagroup.consumer.lag.timestamp",
+    Kind.GAUGE,
+    "s",
+    _SOURCE,
+    "When the ends were looked up with which the lag was counted, in seconds since 1970; of several the earliest.",
 )
 RECORDS = Metric(
     "kafkagroup_consumer_records_total",
@@ -265,7 +277,7 @@ TRANSACTIONS = Metric(
     Kind.GAUGE,
     "{transaction}",
     (PREFIX, STATE),
-    "Open transactions of an exactly-once sink, as the brokers describe them; with `TransactionWatch` only.",
+    "Open transactions of an exactly-once sink, as the brokers describe them; with `transactions=` only.",
 )
 OLDEST_TRANSACTION = Metric(
     "kafkagroup_transactions_oldest_seconds",
@@ -273,7 +285,7 @@ OLDEST_TRANSACTION = Metric(
     Kind.GAUGE,
     "s",
     (PREFIX,),
-    "Age of the sink's oldest open transaction that is undecided; 0: there is none; with `TransactionWatch` only.",
+    "Age of the sink's oldest open transaction that is undecided; 0: there is none; with `transactions=` only.",
 )
 
 METRICS = (
@@ -281,6 +293,7 @@ METRICS = (
     LAG_SECONDS,
     POSITION,
     END_OFFSET,
+    LAG_TIME,
     RECORDS,
     BAD_RECORDS,
     BYTES,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -62,10 +64,28 @@ class QueryMeter:
         points = [*self._query_points(progress, now)]
         for sample in samples:
             points += _source_points(sample)
+            points += _lag_points(self._sampler.with_newest_ends(sample))
             points += self._quota_points(sample)
         gauges = frozenset(p.series for p in points if p.series.metric.kind is Kind.GAUGE)
         gone, self._gauges = self._gauges - gauges, gauges
         return Update(tuple(points), tuple(gone), samples)
+
+    def partitions(self, cluster: str | None) -> set[TopicPartition]:
+        """Return the partitions of the last finished micro-batch that are in this cluster, or in an unknown one."""
+        return self._sampler.partitions(cluster)
+
+    def look(self, cluster: str | None, ends: Mapping[TopicPartition, int], at: float) -> Update:
+        """Return the update after a look at the ends of partitions, also while a micro-batch runs.
+
+        Args:
+            cluster: The cluster of these partitions.
+            ends: The ends, without those that are unknown.
+            at: When the look began, in seconds since 1970.
+        """
+        samples = self._sampler.look(cluster, ends, at)
+        points = tuple(p for sample in samples for p in _lag_points(sample))
+        self._gauges |= {p.series for p in points}
+        return Update(points, (), samples)
 
     def idle(self, now: float) -> Update:
         """Return the update of a query that has nothing to do."""
@@ -136,13 +156,20 @@ def _partition_points(sample: Sample, labels: Iterable[object]) -> Iterator[Poin
         # Not by `point`: thousands of partitions have these labels in common.
         partition = (*of_source, str(one.slot), tp.topic, str(tp.partition))
         assigned[one.slot] = assigned.get(one.slot, 0) + 1
-        yield Point(Series(catalog.LAG_RECORDS, partition), float(one.lag))
-        yield Point(Series(catalog.LAG_SECONDS, partition), one.lag_seconds)
         yield Point(Series(catalog.POSITION, partition), float(one.end))
-        yield Point(Series(catalog.END_OFFSET, partition), float(one.latest))
         yield Point(Series(catalog.RECORDS, partition), float(one.end - one.start))
     for slot, count in sorted(assigned.items()):
         yield point(catalog.ASSIGNED, count, *labels, slot)
+
+
+def _lag_points(sample: Sample) -> Iterator[Point]:
+    labels = tuple(map(str, _labels(sample)))
+    for tp, one in sample.partitions.items():
+        partition = (*labels, str(one.slot), tp.topic, str(tp.partition))
+        yield Point(Series(catalog.LAG_RECORDS, partition), float(one.lag))
+        yield Point(Series(catalog.LAG_SECONDS, partition), one.lag_seconds)
+        yield Point(Series(catalog.END_OFFSET, partition), float(one.latest))
+    yield Point(Series(catalog.LAG_TIME, labels), sample.at)
 
 
 def _labels(sample: Sample) -> tuple[object, ...]:
@@ -158,32 +185,55 @@ class MetricsListener(StreamingQueryListener):
 
     def __init__(self, exports: Exports) -> None:
         self._exports = exports
-        # By run id. Spark calls on one thread.
+        # By run id. Spark calls on one thread; the looks at the brokers come on another one.
         self._meters: dict[str, QueryMeter] = {}
+        self._lock = threading.Lock()
+
+    def partitions(self, cluster: str | None) -> set[TopicPartition]:
+        """Return the partitions that the queries read in a cluster."""
+        with self._lock:
+            return {tp for meter in self._meters.values() for tp in meter.partitions(cluster)}
+
+    def look(self, cluster: str | None, ends: Mapping[TopicPartition, int], at: float) -> None:
+        """Export the lag of all queries; see `QueryMeter.look`."""
+        with self._lock:
+            for meter in self._meters.values():
+                self._exports.export(meter.look(cluster, ends, at))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Begin with a query."""
-        meter = self._meters[str(event.runId)] = QueryMeter(event.name or str(event.id), seconds_of(event.timestamp))
-        self._exports.export(meter.started(time.time()))
+        meter = QueryMeter(event.name or str(event.id), seconds_of(event.timestamp))
+        with self._lock:
+            self._meters[str(event.runId)] = meter
+            self._exports.export(meter.started(time.time()))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Export the figures of a micro-batch."""
         progress = event.progress
-        # A query that was started before this listener has had no event of its start.
-        meter = self._meters.setdefault(str(progress.runId), QueryMeter(progress.name or str(progress.id)))
-        self._exports.export(meter.progress(progress, time.time()))
+        with self._lock:
+            # A query that was started before this listener has had no event of its start.
+            meter = self._meters.setdefault(str(progress.runId), QueryMeter(progress.name or str(progress.id)))
+            self._exports.export(meter.progress(progress, time.time()))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """Export that the query is alive."""
-        meter = self._meters.get(str(event.runId))
-        if meter is not None:
-            self._exports.export(meter.idle(time.time()))
+        with self._lock:
+            if (meter := self._meters.get(str(event.runId))) is not None:
+                self._exports.export(meter.idle(time.time()))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Export the end of a query, and forget it."""
-        meter = self._meters.pop(str(event.runId), None)
-        if meter is not None:
-            self._exports.export(meter.terminated(failed=event.exception is not None))
+        with self._lock:
+            if (meter := self._meters.pop(str(event.runId), None)) is not None:
+                self._exports.export(meter.terminated(failed=event.exception is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The end of a partition at a time, in seconds since 1970."""
+
+    at: float
+    end: int
 
 
 class Sampler:
@@ -196,12 +246,63 @@ class Sampler:
     def __init__(self, began: float = 0.0) -> None:
         self._began = began
         self._curves: dict[tuple[int, TopicPartition], ProductionCurve] = {}
+        # The last sample of each source, with the cluster that it is of, and the last look at each partition.
+        self._last: dict[int, tuple[str | None, Sample]] = {}
+        self._looks: dict[tuple[int, TopicPartition], _Look] = {}
 
     def samples(self, progress: StreamingQueryProgress) -> tuple[Sample, ...]:
         """Return a sample for each Kafka source of the query, in their order."""
         sources = sources_of(progress)
         self._forget_others(sources)
-        return tuple(self._sample(progress, source) for source in sources)
+        self._last = {source.number: (source.end.cluster, self._sample(progress, source)) for source in sources}
+        return tuple(sample for _, sample in self._last.values())
+
+    def partitions(self, cluster: str | None) -> set[TopicPartition]:
+        """Return the partitions of the last samples that are in this cluster, or in an unknown one."""
+        return {tp for known, sample in self._last.values() if known in (None, cluster) for tp in sample.partitions}
+
+    def look(self, cluster: str | None, ends: Mapping[TopicPartition, int], at: float) -> tuple[Sample, ...]:
+        """Return a sample for each source with one of these partitions; see `QueryMeter.look`."""
+        found = []
+        for known, sample in self._last.values():
+            if known not in (None, cluster) or not sample.partitions.keys() & ends.keys():
+                continue
+            for tp in sample.partitions.keys() & ends.keys():
+                key = sample.source, tp
+                self._curves[key].observe(at, ends[tp])
+                self._looks[key] = _Look(at, ends[tp])
+            newest = self.with_newest_ends(sample)
+            partitions = {tp: replace(one, start=one.end) for tp, one in newest.partitions.items()}
+            found.append(
+                replace(
+                    newest,
+                    rows=0,
+                    seconds=0.0,
+                    partitions=partitions,
+                    commits=(),
+                    failed_commits=0,
+                    rebalances=(),
+                    quota={},
+                    bad_records=None,
+                    is_look=True,
+                )
+            )
+        return tuple(found)
+
+    def with_newest_ends(self, sample: Sample) -> Sample:
+        """Return a sample whose ends, lag and time are those of the last look, where that is newer."""
+        partitions, times = {}, []
+        for tp, one in sample.partitions.items():
+            key = sample.source, tp
+            look = self._looks.get(key)
+            if look is None or look.at <= sample.at:
+                partitions[tp] = one
+                times.append(sample.at)
+            else:
+                age = self._curves[key].age(one.end, look.at)
+                partitions[tp] = replace(one, latest=look.end, lag_seconds=age)
+                times.append(look.at)
+        return replace(sample, at=min(times, default=sample.at), partitions=partitions)
 
     def _sample(self, progress: StreamingQueryProgress, source: SourceOffsets) -> Sample:
         driver = source.driver
@@ -234,8 +335,10 @@ class Sampler:
         for tp, span in source.end.partitions.items():
             latest = source.latest.get(tp, span.end)
             curve = self._curves.setdefault((source.number, tp), ProductionCurve())
-            if source.has_read:
+            look = self._looks.get((source.number, tp))
+            if source.has_read and (look is None or look.at < at):
                 curve.observe(at, latest)
+            if source.has_read:
                 curve.forget_before(span.end)
             start = span.start if source.has_read else span.end
             found[tp] = PartitionSample(start, span.end, span.slot, latest, curve.age(span.end, at))
@@ -245,6 +348,7 @@ class Sampler:
         known = {(source.number, tp) for source in sources for tp in source.end.partitions}
         for key in self._curves.keys() - known:
             del self._curves[key]
+            self._looks.pop(key, None)
 
 
 def seconds_of(timestamp: str) -> float:

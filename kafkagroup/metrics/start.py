@@ -1,18 +1,19 @@
-"""`metrics.start`: which exporters run, and how often it looks for a sink's open transactions."""
+"""`metrics.start`: which exporters run, and the looks at the brokers for ends of partitions and open transactions."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from kafka_source.client_config import Settings
+from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
@@ -34,38 +35,33 @@ log = logging.getLogger(__name__)
 _LOOK_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionWatch:
-    """Which sinks' transactions to look for. The driver asks the brokers itself, so it must reach them.
+class Watcher:
+    """Asks the brokers on a thread of its own until it is closed: ends of partitions, and open transactions.
 
-    The user needs DESCRIBE on the transactional ids and on the group `{prefix}-ledger`.
-
-    Attributes:
+    Args:
         settings: The settings of the Kafka clients.
         prefixes: Each sink's `transactional.id.prefix`.
         seconds: The time between two looks.
+        listener: Has the queries whose lag is counted.
+        export: Takes the updates about transactions.
     """
 
-    settings: Settings
-    prefixes: tuple[str, ...]
-    seconds: float = 30.0
-
-
-class TransactionWatcher:
-    """Looks on a thread of its own until it is closed.
-
-    Args:
-        watch: What to look for.
-        export: Takes the updates.
-    """
-
-    def __init__(self, watch: TransactionWatch, export: Callable[[Update], None]) -> None:
-        self._watch, self._export = watch, export
-        self._client = KafkaClient(watch.settings)
+    def __init__(
+        self,
+        settings: Settings,
+        prefixes: Sequence[str],
+        seconds: float,
+        listener: MetricsListener,
+        export: Callable[[Update], None],
+    ) -> None:
+        self._prefixes, self._seconds, self._listener, self._export = tuple(prefixes), seconds, listener, export
+        self._client = KafkaClient(settings)
+        self._read_committed = settings.get("isolation.level") == "read_committed"
         self._gauges: frozenset[Series] = frozenset()
-        self._problem: str | None = None
+        # What could not be asked at the last look, by what it is, so that the log has each problem once.
+        self._problems: dict[str, str] = {}
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kafkagroup-transaction-watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="kafkagroup-watch", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -76,40 +72,58 @@ class TransactionWatcher:
     def _run(self) -> None:
         with closing(self._client):
             while not self._ended.is_set():
-                self._check_transactions()
-                self._ended.wait(self._watch.seconds)
+                began = time.monotonic()
+                self._note("the ends of partitions", self._look_at_ends)
+                if self._prefixes:
+                    self._check_transactions()
+                self._ended.wait(max(0.0, began + self._seconds - time.monotonic()))
+
+    def _look_at_ends(self) -> None:
+        if self._client.cluster_id is None:
+            self._client.run(self._client.metadata((), Deadline(self._seconds)))
+        cluster, at = self._client.cluster_id, time.time()
+        partitions = self._listener.partitions(cluster)
+        if partitions:
+            asked = end_offsets(self._client, partitions, Deadline(self._seconds), read_committed=self._read_committed)
+            # A figure that is not new keeps its time, which an alert watches.
+            self._listener.look(cluster, self._client.run(asked), at)
 
     def _check_transactions(self) -> None:
         points: list[Point] = []
-        problems: list[str] = []
-        for prefix in self._watch.prefixes:
-            try:
-                points += self._points(prefix)
-            except KafkaGroupError as error:
-                # Without figures the gauges go, so that nobody takes an old figure for a new one.
-                problems.append(f"{prefix}: {error}")
+        for prefix in self._prefixes:
+            # Without figures the gauges go, so that no old figure is taken for a new one.
+            self._note(f"the open transactions of {prefix}", partial(self._add_points, prefix, points))
         gauges = frozenset(p.series for p in points)
         gone, self._gauges = self._gauges - gauges, gauges
-        problem = "; ".join(problems) or None
-        if problem is not None and problem != self._problem:
-            log.warning("metrics: the open transactions are unknown: %s", problem)
-        self._problem = problem
         self._export(Update(tuple(points), tuple(gone)))
 
-    def _points(self, prefix: str) -> Iterator[Point]:
+    def _note(self, name: str, look: Callable[[], object]) -> None:
+        """Run a look; log its problem if it is another one than last time."""
+        try:
+            look()
+        except KafkaGroupError as error:
+            if self._problems.get(name) != str(error):
+                log.warning("metrics: %s are unknown: %s", name, error)
+            self._problems[name] = str(error)
+        else:
+            self._problems.pop(name, None)
+
+    def _add_points(self, prefix: str, points: list[Point]) -> None:
         sink, deadline = TwoPhaseCommit(self._client, prefix), Deadline(_LOOK_SECONDS)
         decision = self._client.run(sink.decided(deadline), _LOOK_SECONDS)
         undecided = self._client.run(sink.undecided(deadline), _LOOK_SECONDS)
-        yield point(catalog.TRANSACTIONS, 0 if decision is None else len(decision.transactions), prefix, "decided")
-        yield point(catalog.TRANSACTIONS, len(undecided), prefix, "undecided")
-        yield point(catalog.OLDEST_TRANSACTION, _oldest(undecided, time.time()), prefix)
+        points += [
+            point(catalog.TRANSACTIONS, 0 if decision is None else len(decision.transactions), prefix, "decided"),
+            point(catalog.TRANSACTIONS, len(undecided), prefix, "undecided"),
+            point(catalog.OLDEST_TRANSACTION, _oldest(undecided, time.time()), prefix),
+        ]
 
 
 def _oldest(transactions: Iterable[Described], now: float) -> float:
     return max((max(0.0, now - one.started_ms / 1000) for one in transactions if one.started_ms >= 0), default=0.0)
 
 
-__all__ = ["Metrics", "TransactionWatch", "start"]
+__all__ = ["Metrics", "prometheus_endpoint", "start"]
 
 
 class Metrics:
@@ -124,7 +138,7 @@ class Metrics:
         spark: SparkSession,
         listener: MetricsListener,
         exports: Exports,
-        watcher: TransactionWatcher | None,
+        watcher: Watcher | None,
         prometheus_address: str | None,
     ) -> None:
         self._spark, self._listener, self._exports, self._watcher = spark, listener, exports, watcher
@@ -161,7 +175,9 @@ def start(
     meter_provider: MeterProvider | None = None,
     file: str | Path | None = None,
     exporters: Sequence[Exporter] = (),
-    transactions: TransactionWatch | None = None,
+    settings: Settings | None = None,
+    transactions: Sequence[str] = (),
+    look_seconds: float = 10.0,
 ) -> Metrics:
     """Export the figures of every streaming query of this session, from its next micro-batch on.
 
@@ -174,7 +190,11 @@ def start(
         meter_provider: A meter provider of OpenTelemetry that the program has set up itself. Needs the extra `otel`.
         file: A file to which samples are appended, one JSON object a line; `kafkagroup plot` draws it.
         exporters: Exporters of your own.
-        transactions: The exactly-once sinks whose open transactions to look for.
+        settings: The settings of a connection to the brokers, for looks at the ends of partitions also while a
+            micro-batch runs. Without them the lag is that of the last finished micro-batch when it was planned.
+        transactions: The `transactional.id.prefix` of each exactly-once sink whose open transactions to look for. The
+            user needs DESCRIBE on the transactional ids and on the group `{prefix}-ledger`.
+        look_seconds: The time between two looks.
 
     Raises:
         InvalidConfigurationError: No exporter is given, an extra is missing, or an address or file cannot be used.
@@ -182,12 +202,14 @@ def start(
     # Pictures of recorded samples need no Spark.
     from kafkagroup.metrics.meter import MetricsListener
 
+    if transactions and settings is None:
+        raise InvalidConfigurationError("metrics.start looks for transactions at the brokers: give settings too.")
     made: list[Exporter] = []
     address: str | None = None
-    watcher: TransactionWatcher | None = None
+    watcher: Watcher | None = None
     try:
         if prometheus is not None:
-            endpoint = _prometheus(prometheus)
+            endpoint = prometheus_endpoint(prometheus)
             made.append(endpoint)
             address = endpoint.address
         if otlp is not None:
@@ -202,9 +224,9 @@ def start(
                 "exporters."
             )
         exports = Exports([*made, *exporters])
-        if transactions is not None:
-            watcher = TransactionWatcher(transactions, exports.export)
         listener = MetricsListener(exports)
+        if settings is not None:
+            watcher = Watcher(settings, transactions, look_seconds, listener, exports.export)
         # Spark refuses it if the session has stopped.
         spark.streams.addListener(listener)
     except BaseException:
@@ -216,7 +238,12 @@ def start(
     return Metrics(spark, listener, exports, watcher, address)
 
 
-def _prometheus(address: str) -> PrometheusEndpoint:
+def prometheus_endpoint(address: str) -> PrometheusEndpoint:
+    """Return an endpoint that serves Prometheus at `host:port`.
+
+    Raises:
+        InvalidConfigurationError: The extra is missing, or the address is malformed or in use.
+    """
     host, separator, port = address.rpartition(":")
     if not separator or not port.isdigit() or int(port) > 65_535:
         raise InvalidConfigurationError(f"prometheus={address!r} is not host:port, such as 127.0.0.1:9400.")

@@ -39,6 +39,16 @@ def of_one_source(samples: Sequence[Sample], query: str | None, source: int | No
     return sorted(mine, key=lambda one: (one.at, one.batch))
 
 
+def looks_of(samples: Sequence[Sample]) -> list[Sample]:
+    """Return the samples that show the lag at their time: looks, or micro-batches where there are no looks."""
+    return [one for one in samples if one.is_look] or list(samples)
+
+
+def batches_of(samples: Sequence[Sample]) -> list[Sample]:
+    """Return the samples of micro-batches; all if there is none."""
+    return [one for one in samples if not one.is_look] or list(samples)
+
+
 def partitions_of(samples: Sequence[Sample]) -> list[TopicPartition]:
     """Return all partitions of the samples, sorted."""
     return sorted({tp for one in samples for tp in one.partitions})

@@ -64,7 +64,7 @@ def throughput(samples: Sequence[Sample], *, query: str | None = None, source: i
     """Draw records and bytes a second against the quota; arguments and errors as in `lag`."""
     mine = over_time.of_one_source(samples, query, source)
     figure, axes = _picture(_THROUGHPUT)
-    _draw_throughput(axes, mine)
+    _draw_throughput(axes, over_time.batches_of(mine))
     return figure
 
 
@@ -72,7 +72,7 @@ def assignment(samples: Sequence[Sample], *, query: str | None = None, source: i
     """Draw which slot held which partition when, with the rebalances; arguments and errors as in `lag`."""
     mine = over_time.of_one_source(samples, query, source)
     figure, (axes,) = _picture([_assignment_height(mine)])
-    _draw_assignment(axes, mine)
+    _draw_assignment(axes, over_time.batches_of(mine))
     return figure
 
 
@@ -84,7 +84,7 @@ def latency(samples: Sequence[Sample], *, query: str | None = None, source: int 
     """
     mine = over_time.of_one_source(samples, query, source)
     figure, (axes,) = _picture([_LATENCY])
-    _draw_latency(axes, mine)
+    _draw_latency(axes, over_time.batches_of(mine))
     return figure
 
 
@@ -94,9 +94,9 @@ def overview(samples: Sequence[Sample], *, query: str | None = None, source: int
     # One column of axes, so that the same time is at the same place in all of them.
     figure, axes = _picture([*_lag_heights(mine), *_THROUGHPUT, _assignment_height(mine), _LATENCY])
     _draw_lag(figure, axes[:2], mine)
-    _draw_throughput(axes[2:4], mine)
-    _draw_assignment(axes[4], mine)
-    _draw_latency(axes[5], mine)
+    _draw_throughput(axes[2:4], over_time.batches_of(mine))
+    _draw_assignment(axes[4], over_time.batches_of(mine))
+    _draw_latency(axes[5], over_time.batches_of(mine))
     return figure
 
 
@@ -121,6 +121,7 @@ def _assignment_height(samples: Sequence[Sample]) -> float:
 
 def _draw_lag(figure: Figure, both: Sequence[Axes], samples: Sequence[Sample]) -> None:
     total, each = both
+    samples = over_time.looks_of(samples)
     partitions, edges = over_time.partitions_of(samples), _dates(over_time.edges_of(samples))
     # A query may have no partition for the whole time.
     rows = over_time.lag_rows(samples) or [[float("nan")] * len(samples)]

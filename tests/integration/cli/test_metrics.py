@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,8 +16,11 @@ from pyspark.sql import DataFrame
 
 from kafka_source.errors import InvalidConfigurationError
 from kafkagroup import Settings, metrics
+from kafkagroup.admin import Groups
 from kafkagroup.embedded import run_java
-from kafkagroup.metrics import Metrics, TransactionWatch, read_samples
+from kafkagroup.metrics import Metrics, catalog, read_samples
+from kafkagroup.metrics.group_meter import GroupMeter
+from kafkagroup.plots.figures_over_time import looks_of
 from tests.support.records import produce, stream
 from tests.support.waiting import wait_until
 
@@ -144,6 +148,43 @@ def test_a_scrape_agrees_with_kafkas_own_tool_and_follows_a_rebalance(spark, kaf
     assert moved.members == 3
 
 
+def test_a_slow_query_without_limits_tells_its_lag_while_a_micro_batch_runs(spark, kafka, topic, members, tmp_path):
+    name, group = topic("slow", partitions=2), members.group
+    settings, samples = Settings({"bootstrap.servers": kafka.bootstrap_servers}), tmp_path / "samples.jsonl"
+    produce(kafka.bootstrap_servers, name, 100)
+    gate = Gate(held=1)
+    frame = stream(spark, kafka, name, startingOffsets="earliest", kafka_group_id=group)
+    address = "127.0.0.1:0"
+    with metrics.start(spark, prometheus=address, file=samples, settings=settings, look_seconds=0.5) as running:
+        writer = frame.writeStream.queryName("slow").foreachBatch(gate.write)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        try:
+            wait_until(lambda: total(scrape(running), "kafkagroup_consumer_lag_records") == 0, "the first micro-batch")
+            produce(kafka.bootstrap_servers, name, 50, first=100)
+            assert gate.reached.wait(120)
+            produce(kafka.bootstrap_servers, name, 70, first=150)
+            # The second micro-batch takes the 50, and is not finished.
+            wait_until(lambda: total(scrape(running), "kafkagroup_consumer_lag_records") == 120, "a look")
+            theirs = kafka_consumer_groups(kafka.bootstrap_servers, group)
+            assert {p: lag for p, (_, _, lag) in theirs.items()} == by_partition(
+                scrape(running), "kafkagroup_consumer_lag_records"
+            )
+            age, at = (f"kafkagroup_consumer_lag_{one}" for one in ("seconds", "timestamp_seconds"))
+            before = scrape(running)
+            wait_until(lambda: (total(scrape(running), age) or 0) > (total(before, age) or 0), "an older record")
+            assert (total(scrape(running), at) or 0) > (total(before, at) or 0)
+            update = GroupMeter().look({group: Groups(settings).lag(group)}, time.time())
+            assert sum(p.value for p in update.points if p.series.metric is catalog.LAG_RECORDS) == 120
+            gate.open.set()
+            wait_until(lambda: total(scrape(running), "kafkagroup_consumer_lag_records") == 0, "the rest")
+        finally:
+            gate.open.set()
+            query.stop()
+    kept = read_samples(samples)
+    assert 120 in {sum(p.lag for p in one.partitions.values()) for one in looks_of(kept)}
+    assert sum(one.rows for one in kept) == 220
+
+
 def test_a_query_with_a_quota_tells_bytes_and_time_in_throttle(spark, kafka, topic, tmp_path):
     name = topic("paced", partitions=2)
     # Small record batches, which a task fetches one after another.
@@ -174,8 +215,11 @@ def test_an_open_transaction_of_a_sink_is_seen_until_it_ends(spark, kafka, topic
     producer.begin_transaction()
     producer.produce(name, b"prepared")
     producer.flush(30)
-    watch = TransactionWatch(Settings({"bootstrap.servers": kafka.bootstrap_servers}), (prefix,), seconds=0.5)
-    with metrics.start(spark, prometheus="127.0.0.1:0", transactions=watch) as running:
+    settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
+    address = "127.0.0.1:0"
+    with metrics.start(
+        spark, prometheus=address, settings=settings, transactions=[prefix], look_seconds=0.5
+    ) as running:
         wait_until(lambda: total(scrape(running), "kafkagroup_transactions_open", "state=undecided") == 1, "it is seen")
         wait_until(
             lambda: (total(scrape(running), "kafkagroup_transactions_oldest_seconds") or 0) > 0, "it grows older"

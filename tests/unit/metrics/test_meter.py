@@ -52,6 +52,28 @@ def test_lag_position_and_records_of_each_partition() -> None:
     assert found(update, catalog.PHASES) == {("orders", "addBatch"): 0.7, ("orders", "latestOffset"): 0.1}
 
 
+def test_a_look_counts_from_the_last_finished_batch_to_the_newest_end() -> None:
+    meter = QueryMeter("orders")
+    assert meter.look("c", {A: 100}, START) == Update()
+    end = end_of({A: Span(0, 100, 0), B: Span(0, 100, 1)}, figures(0))
+    meter.progress(progress_of(0, end, {A: 100, B: 100}), START + 1)
+    a, b = (*LABELS, "0", "orders", "0"), (*LABELS, "1", "orders", "1")
+    # One end is unknown: the lag is as old as that of its partition.
+    update = meter.look(None, {A: 150}, START + 5)
+    assert found(update, catalog.LAG_RECORDS) == {a: 50, b: 0}
+    assert found(update, catalog.LAG_TIME) == {LABELS: START}
+    update = meter.look(None, {A: 200, B: 100}, START + 15)
+    assert found(update, catalog.LAG_RECORDS) == {a: 100, b: 0}
+    assert found(update, catalog.LAG_SECONDS) == {a: 15, b: 0}
+    assert found(update, catalog.LAG_TIME) == {LABELS: START + 15}
+    # The next micro-batch was planned before that look, with fewer records.
+    second = end_of({A: Span(100, 180, 0), B: Span(100, 100, 1)}, figures(1))
+    update = meter.progress(progress_of(1, second, {A: 180, B: 100}, start=end), START + 20)
+    assert found(update, catalog.LAG_RECORDS) == {a: 20, b: 0}
+    assert found(update, catalog.LAG_TIME) == {LABELS: START + 15}
+    assert [one.lag for one in update.samples[0].partitions.values()] == [0, 0]
+
+
 def test_commits_and_rebalances_of_the_driver_are_counted_once() -> None:
     rebalance = Rebalance(1, 7, RebalanceCause.MEMBERS, "somebody joined", 1500, 3, ("b-0",), (), (), (B,))
     told = figures(0, commits=(Commit(1, 20.0), Commit(2, 40.0)), failed_commits=2, rebalances=(rebalance,))

@@ -20,8 +20,8 @@ def test_nothing_stays_open_if_spark_refuses_the_listener() -> None:
     spark: Any = SimpleNamespace(streams=SimpleNamespace(addListener=refuse))
     (port,) = free_ports(1)
     before = set(threading.enumerate())
-    watch = metrics.TransactionWatch(Settings({"bootstrap.servers": "127.0.0.1:1"}), prefixes=())
+    settings = Settings({"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(RuntimeError, match="takes no listeners"):
-        metrics.start(spark, prometheus=f"127.0.0.1:{port}", transactions=watch)
+        metrics.start(spark, prometheus=f"127.0.0.1:{port}", settings=settings)
     assert is_free(port)
-    assert not [thread.name for thread in set(threading.enumerate()) - before if "transaction-watch" in thread.name]
+    assert not [thread.name for thread in set(threading.enumerate()) - before if "kafkagroup-watch" in thread.name]

@@ -1,0 +1,47 @@
+"""The lag of groups as the brokers tell it (`kafkagroup watch --prometheus`), under the names of a query's lag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from assignors.model import TopicPartition
+from kafkagroup.admin.rows import PartitionLag
+from kafkagroup.metrics import catalog
+from kafkagroup.metrics.catalog import Point, Series, point
+from kafkagroup.metrics.exporter import Update
+from kafkagroup.metrics.sample import ProductionCurve
+
+
+class GroupMeter:
+    """Makes the updates of looks at groups. It remembers the ends of partitions, to tell the age of records."""
+
+    def __init__(self) -> None:
+        self._curves: dict[tuple[str, TopicPartition], ProductionCurve] = {}
+        self._gauges: frozenset[Series] = frozenset()
+
+    def look(self, lags: Mapping[str, Iterable[PartitionLag]], at: float) -> Update:
+        """Return the update after a look at the groups that exist.
+
+        Args:
+            lags: The lag of each group. What a partition without a leader has is unknown, and has no figure.
+            at: When the look began, in seconds since 1970.
+        """
+        points = [p for group, rows in lags.items() for p in self._points(group, rows, at)]
+        gauges = frozenset(p.series for p in points)
+        gone, self._gauges = self._gauges - gauges, gauges
+        return Update(tuple(points), tuple(gone))
+
+    def _points(self, group: str, rows: Iterable[PartitionLag], at: float) -> Iterator[Point]:
+        for row in rows:
+            if row.end is None or row.behind is None:
+                continue
+            curve = self._curves.setdefault((group, TopicPartition(row.topic, row.partition)), ProductionCurve())
+            curve.observe(at, row.end)
+            position = row.end - row.behind
+            curve.forget_before(position)
+            labels = ("", "", group, "", row.topic, row.partition)
+            yield point(catalog.LAG_RECORDS, row.behind, *labels)
+            yield point(catalog.LAG_SECONDS, curve.age(position, at), *labels)
+            yield point(catalog.POSITION, position, *labels)
+            yield point(catalog.END_OFFSET, row.end, *labels)
+        yield point(catalog.LAG_TIME, at, "", "", group)
