@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
+from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.datasource import FORMAT, KafkaGroupSource
 from kafka_source.engine_selection import check_engine, engine_of_tasks
 from kafka_source.errors import FencedError, OptionError
@@ -85,7 +86,7 @@ def pinned_ranges(options: Mapping[str, str]) -> Iterator[tuple[Range, ...]]:
             if parsed.max_poll_interval_ms is None:
                 group = replace(group, rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS)
             positions = Positions()
-            owner = GroupMemberOwner(parsed, subscription, group, commits=True, positions=positions)
+            owner = GroupMemberOwner(parsed, policy_of(parsed, Caller.BLOCK), subscription, group, positions=positions)
             members = ending.enter_context(closing(owner))
             ids, ranges = _ranges(cluster, parsed, members, subscribed)
             # The commits say which leader's log had the records, and of which topic they are.

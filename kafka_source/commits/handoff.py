@@ -94,7 +94,7 @@ class Handoff:
         member: The credentials for the commit. A broker refuses them when the group has replaced the member.
         ranges: Start (included) and end (excluded) offset of each partition.
         stream: The stream's id, from its checkpoint.
-        plan: The id of the batch in the checkpoint, see `replay.plan_id`.
+        plan: The id of the batch in the checkpoint, see `by_sink.plan_id`.
         topic_ids: The ids of the topics, by name; without topics whose id the brokers do not tell (before 2.8).
         epochs: The leader epoch of each end, as far as it is known (KIP-320). It is published as that of the offset.
     """

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import cast
 
 from assignors import Assignor, TopicPartition
@@ -43,6 +44,7 @@ def start_keeper(
     settings: GroupSettings,
     subscription: TopicFilter,
     slots: Sequence[SlotCredentials],
+    right: Right,
     ends: Mapping[TopicPartition, int],
     assignors: Sequence[Assignor],
     driver: int,
@@ -54,13 +56,14 @@ def start_keeper(
         settings: Those with which the slots have joined.
         subscription: The topics to which they subscribe.
         slots: The credentials that the tasks have.
+        right: Their right to commit the batch.
         ends: The next offset after the batch, by partition.
         assignors: The query's strategies.
         driver: The id of the Spark driver's process.
     """
     if not slots:
         return
-    message = (config, settings, subscription, list(slots), dict(ends), list(assignors))
+    message = (config, settings, subscription, list(slots), right, dict(ends), list(assignors))
     try:
         spark_processes.start_side_process(__name__, [str(driver)], message)
     except OSError as error:
@@ -79,6 +82,7 @@ class SlotKeeper:
     Args:
         membership: A membership that has not joined; it is closed at the end.
         slots: The slots' credentials.
+        right: The tasks' right to commit the batch.
         ends: The next offset after the batch, by partition.
         driver_runs: Whether the Spark driver still runs.
         patience: After how many seconds without a commit the slots leave until a task asks for them.
@@ -88,13 +92,14 @@ class SlotKeeper:
         self,
         membership: GroupMembership,
         slots: Sequence[SlotCredentials],
+        right: Right,
         ends: Mapping[TopicPartition, int],
         driver_runs: Callable[[], bool],
         patience: float,
     ) -> None:
         self._membership = membership
         self._slots = slots
-        self._right = Right(slots[0].right, waits=False)
+        self._right = replace(right, waits=False)
         self._missing = dict(ends)
         self._driver_runs, self._patience = driver_runs, patience
         self._has_left = False
@@ -160,14 +165,15 @@ class SlotKeeper:
 def main(driver: str) -> None:
     """Keep the slots of the message from `start_keeper`."""
     logs.set_up_logging()
-    config, settings, subscription, slots, ends, assignors = cast(
-        "tuple[Settings, GroupSettings, TopicFilter, list[SlotCredentials], dict[TopicPartition, int], list[Assignor]]",
+    config, settings, subscription, slots, right, ends, assignors = cast(
+        "tuple[Settings, GroupSettings, TopicFilter, list[SlotCredentials], Right, dict[TopicPartition, int], "
+        "list[Assignor]]",
         spark_processes.side_process_message(),
     )
     siblings = Siblings.find(settings.group, int(driver))
     membership = GroupMembership(config, settings, subscription, assignors, siblings)
     patience = settings.rebalance_timeout_ms / 1000
-    SlotKeeper(membership, slots, ends, lambda: is_alive(int(driver)), patience).run()
+    SlotKeeper(membership, slots, right, ends, lambda: is_alive(int(driver)), patience).run()
 
 
 if __name__ == "__main__":

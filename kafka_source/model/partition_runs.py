@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from assignors.model import TopicPartition
+
+# The maximum number of partitions whose moves a line names.
+_MAX_MOVES = 5
 
 
 def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -41,3 +44,10 @@ def first_names(names: Sequence[str], max_named: int, separator: str = ", ") -> 
     """Return the first names, and how many more there are."""
     more = len(names) - max_named
     return separator.join(names[:max_named]) + (f" and {more} more" if more > 0 else "")
+
+
+def format_moves(moves: Mapping[TopicPartition, tuple[int, int]]) -> str:
+    """Return some partitions with where they go from and to, and how many more there are."""
+    texts = [f"{tp.topic}-{tp.partition} from={before} to={to}" for tp, (before, to) in sorted(moves.items())]
+    more = f" and {len(texts) - _MAX_MOVES} more" if len(texts) > _MAX_MOVES else ""
+    return ", ".join(texts[:_MAX_MOVES]) + more

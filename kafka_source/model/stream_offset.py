@@ -115,6 +115,23 @@ class Span(NamedTuple):
         return [self.start, self.end, self.slot, *copies]
 
 
+class PlannedInput(NamedTuple):
+    """What one input partition reads.
+
+    Attributes:
+        slot: The slot that reads; -1 without a group.
+        ranges: The ranges that it reads.
+    """
+
+    slot: int
+    ranges: tuple[Range, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of offsets in all ranges."""
+        return sum(r.size for r in self.ranges)
+
+
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
     """The offset of a stream: where a micro-batch ends, and how its input partitions are planned.

@@ -18,6 +18,7 @@ from kafka_source.boundary import short_errors
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.commits.keeper import start_keeper
+from kafka_source.commits.policy import CommitPolicy
 from kafka_source.engine_selection import check_engine
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError
@@ -74,35 +75,42 @@ class BatchReader(DataSourceReader):
 
         Without a group the words `earliest` and `latest` stay in the plan, and each action looks their offsets up.
         """
-        options = self._query.options
+        options, policy = self._query.options, self._query.policy
         check_engine(options.engine, options.settings)
         # Spark uses the planner's process for later plans too, so nothing may stay open in it.
         with closing(Cluster.of(options)) as cluster:
             subscription = subscription_of(options)
             if not options.is_member:
                 owner = (
-                    StaticPartitions(options, cluster, subscription, commits=False)
+                    StaticPartitions(options, policy, cluster, subscription)
                     if options.in_group
                     else Standalone(cluster, subscription)
                 )
                 with cluster.metadata_snapshot():
                     subscribed = cluster.partitions(subscription)
                     check_dead_letter_topic(options, cluster, subscribed)
-                    return list(self._plan(cluster, owner, subscribed))
+                    return list(self._plan(cluster, policy, owner, subscribed))
             subscribed = cluster.partitions(subscription)
             check_dead_letter_topic(options, cluster, subscribed)
             group = group_settings(options, partitions=len(subscribed), stream=False)
-            planned = self._plan_as_members(cluster, group, subscribed)
-        if options.commit == "task":
+            planned = self._plan_as_members(cluster, policy, group, subscribed)
+        if policy.right is not None:
             slots = [task.credentials for task in planned if task.credentials is not None]
-            if options.group_on_lost == "stop":
-                slots = [replace(one, right=None) for one in slots]
             ends = {r.topic_partition: r.end for task in planned for r in task.ranges}
-            start_keeper(self._query.settings, group, subscription, slots, ends, strategies_of(options), driver_pid())
+            start_keeper(
+                self._query.settings,
+                group,
+                subscription,
+                slots,
+                policy.right,
+                ends,
+                strategies_of(options),
+                driver_pid(),
+            )
         return list(planned)
 
     def _plan_as_members(
-        self, cluster: Cluster, group: GroupSettings, subscribed: list[TopicPartition]
+        self, cluster: Cluster, policy: CommitPolicy, group: GroupSettings, subscribed: list[TopicPartition]
     ) -> list[ReadTask]:
         """Join, plan, and leave the slots of a batch that commits to their keeper; else leave the group.
 
@@ -118,10 +126,10 @@ class BatchReader(DataSourceReader):
 
         def join_and_plan() -> list[ReadTask]:
             siblings = Siblings.find(group.group, driver_pid())
-            members = GroupMemberOwner(options, subscription_of(options), group, commits=False, siblings=siblings)
+            members = GroupMemberOwner(options, policy, subscription_of(options), group, siblings=siblings)
             with _one_planner(group), closing(members), members.rebalance_paused():
-                planned = self._plan(cluster, members, subscribed)
-                if options.commit == "task":
+                planned = self._plan(cluster, policy, members, subscribed)
+                if policy.right is not None:
                     # A slot without a task would stay until its session ends, and hold up every other read.
                     members.detach({task.credentials.slot for task in planned if task.credentials is not None})
                     return planned
@@ -143,7 +151,9 @@ class BatchReader(DataSourceReader):
         spark_processes.prepare_worker(self._query.options.log_level, self._query.options.log_format)
         return read_task.read(partition, self._query)
 
-    def _plan(self, cluster: Cluster, owner: PartitionOwner, subscribed: list[TopicPartition]) -> list[ReadTask]:
+    def _plan(
+        self, cluster: Cluster, policy: CommitPolicy, owner: PartitionOwner, subscribed: list[TopicPartition]
+    ) -> list[ReadTask]:
         options = self._query.options
         owned = owner.commit_and_rejoin({})
         # Look up the topic ids before the offsets. Spark plans a DataFrame once, and a topic may be deleted and created
@@ -161,7 +171,7 @@ class BatchReader(DataSourceReader):
             epochs=bounds.epochs,
         )
         inputs = plan(end) if options.in_group else mark_late_bounds(plan(end), bounds)
-        committed = owner.committed(sorted(owned.slots)) if options.commit == "task" else {}
+        committed = owner.committed(sorted(owned.slots)) if policy.right is not None else {}
         factory = TaskFactory(
             owner.credentials,
             cluster.cluster_id(),

@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from uuid import uuid4
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import end_offsets
-from kafka_source.commits.rights import Right
+from kafka_source.commits.policy import CommitPolicy
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AbortableError,
@@ -62,28 +61,24 @@ class GroupMemberOwner(CommittingOwner):
 
     Args:
         options: Of the query.
+        policy: Its commit policy.
         subscription: The topics or partitions that the members subscribe to.
         group: From `group_settings`.
-        commits: Whether the driver commits what is finished. Else tasks, the sink or a program do, or nobody.
         positions: The query's positions; None: it has no checkpoint.
         siblings: Where to meet the other reads of this driver and group; None: nowhere.
-        program_commits: Whether a program without Spark reads, which commits itself.
     """
 
     def __init__(
         self,
         options: ReadOptions,
+        policy: CommitPolicy,
         subscription: TopicSelection,
         group: GroupSettings,
         *,
-        commits: bool,
         siblings: Siblings | None = None,
         positions: Positions | None = None,
-        program_commits: bool = False,
     ) -> None:
-        self._committed_elsewhere = options.commit in ("task", "sink")
-        keeps = commits or self._committed_elsewhere or program_commits
-        super().__init__(positions or Positions(), commits=commits, keeps=keeps)
+        super().__init__(policy, positions or Positions())
         self._group = group
         self._join_seconds = (group.rebalance_timeout_ms + _JOIN_MARGIN_MS) / 1000
         self._all_copies = options.redundant_emit == "all"
@@ -94,20 +89,14 @@ class GroupMemberOwner(CommittingOwner):
         self._pace = Pace()
         self._settings = options.settings
         # Also where tasks or the sink commit: a commit of where reading starts, handled after one of theirs, would set
-        # the group back. A program without Spark commits in one request.
-        self._transactional = keeps and not program_commits and options.commit_transactional is not False
+        # the group back.
+        self._transactional = policy.driver_id is not None and options.commit_transactional is not False
         self._commit_transactional = options.commit_transactional
         self._coordinator_seconds = coordinator_seconds(options)
         self._committer: TransactionalCommitter | None = None
-        # Tasks of a batch commit with this id, by which their keeper knows them, also if they are not to be renewed.
-        # In the consumer protocol epochs rise in the middle of a batch, so its sink needs them in any case.
-        self._renews = not self._stops or options.group_protocol == "consumer"
-        has_id = options.commit == "task" or (options.commit == "sink" and self._renews)
-        self._right = uuid4().hex if has_id else None
         # The join since which the group's offsets were compared; see `OwnedPartitions.joins`.
         self._compared_join = 0
         self._joined = False
-        self._by_tasks = options.commit == "task"
         self._finished: Mapping[TopicPartition, int] = {}
         self._late = LateCommits(self._settings.seconds("request.timeout.ms", 30_000))
 
@@ -132,12 +121,7 @@ class GroupMemberOwner(CommittingOwner):
     def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
         """Let the slots rejoin only if that does not invalidate credentials with which tasks or the sink commit."""
         self._positions.add_in_flight(ends)
-        self._membership.set_batch_in_flight(
-            BatchInFlight(
-                self._positions.in_flight,
-                Right(self._right if self._renews else None) if self._committed_elsewhere else None,
-            )
-        )
+        self._membership.set_batch_in_flight(BatchInFlight(self._positions.in_flight, self._policy.right))
 
     def _nothing_in_flight(self) -> None:
         self._positions.clear_in_flight()
@@ -234,9 +218,7 @@ class GroupMemberOwner(CommittingOwner):
         return self._owned
 
     def _transactional_id(self, partitions: Collection[TopicPartition]) -> str:
-        name = transactional_id_of(self._group.group, partitions)
-        # With `commit=task` the tasks take the id itself.
-        return name if self._commits else f"{name}-driver"
+        return f"{transactional_id_of(self._group.group, partitions)}{self._policy.driver_id}"
 
     def _close_committer(self) -> None:
         if self._committer is not None:
@@ -307,12 +289,13 @@ class GroupMemberOwner(CommittingOwner):
             time.sleep(_COMMIT_PAUSE_SECONDS)
 
     def _not_committed(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the part of `finished` that the driver has to commit; empty if it is not the driver that commits."""
-        if not self._commits or not self._joined:
+        """Return the part of `finished` that the driver has to commit."""
+        due = self._policy.before_plan(finished) if self._joined else {}
+        missing = self._positions.missing({tp: end for tp, end in due.items() if self._commits_of(tp)})
+        if not missing:
             return {}
-        missing = self._positions.missing({tp: end for tp, end in finished.items() if self._commits_of(tp)})
         joins = self.owned().joins
-        if missing and joins != self._compared_join:
+        if joins != self._compared_join:
             missing = self._positions.not_behind(missing, self.committed(sorted(missing)))
             self._compared_join = joins
         return missing
@@ -389,9 +372,8 @@ class GroupMemberOwner(CommittingOwner):
             return
         self.owned()
         at = time.monotonic()
-        if self._by_tasks and finished != self._finished:
-            # An attempt of a task may outlive its job.
-            self._late.add(self._positions.with_notes(finished), at)
+        if finished != self._finished and (late := self._policy.may_come_late(finished)):
+            self._late.add(self._positions.with_notes(late), at)
         self._finished = finished
         partitions = [tp for tp in self._late.due(math.inf if now else at) if self._commits_of(tp)]
         if not partitions:
@@ -442,7 +424,7 @@ class GroupMemberOwner(CommittingOwner):
         """Return the slot's credentials; a replayed batch may have had more slots than there are now."""
         self.join()
         slots = self._membership.credentials
-        return replace(slots[slot % len(slots)], right=self._right)
+        return replace(slots[slot % len(slots)], right=self._policy.right_id)
 
     def take_events(self) -> OwnerEvents:
         """Return the driver's commits and the slots' rebalances since the last call."""

@@ -1,4 +1,4 @@
-"""Make the tasks of a stream's micro-batches in Spark's driver, also of a replay; refuse a sink that does not commit.
+"""Make the tasks of a stream's micro-batches in Spark's driver, also of a replay.
 
 Spark keeps one reader in a long-lived process of the driver. At every trigger, `MicroBatches.next` first commits what
 the last batch has read, because Spark asks only when that is durable; rejoins the group if a rebalance is due; and then
@@ -8,17 +8,19 @@ plans the records that are new (`stream_planner`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assignors.model import TopicPartition
+from kafka_source.commits.policy import Replay, ends_of
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
 from kafka_source.group.background import Siblings
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source import replay
-from kafka_source.source.plan import PlannedInput, plan
-from kafka_source.source.read_task import Query, TaskBundle, TaskFactory, add_handoff, bundle_tasks
+from kafka_source.source.owners import OwnedPartitions
+from kafka_source.source.plan import plan
+from kafka_source.source.read_task import Query, TaskBundle, TaskFactory, bundle_tasks
 from kafka_source.source.stream_planner import StreamPlanner
 
 if TYPE_CHECKING:
@@ -41,8 +43,7 @@ class MicroBatches(StreamPlanner):
         self._readers = {one.reader.column: one.reader for one in decodings}
         self._stopping = {one.reader.column for one in decodings if one.ends_at_newer}
         schemas: dict[str, int] = {name: one.id for name, one in self._readers.items() if one.id is not None}
-        super().__init__(query.options, siblings, schemas)
-        self._sink_is_told = False
+        super().__init__(query.options, query.policy, siblings, schemas)
         # The last planned batch, if it has records of which Spark has not asked for the tasks yet.
         self._unread: StreamOffset | None = None
         # Whether Spark has not read any batch with records of this checkpoint, as far as this process knows.
@@ -102,11 +103,11 @@ class MicroBatches(StreamPlanner):
             InvalidConfigurationError: `end` is of another cluster, or `replay` does not know its start.
         """
         self._check_cluster(end)
-        plan_id = replay.plan_id(end) if self._sink_commits else ""
         with self._owner.rebalance_paused():
-            return self._tasks(start, end, plan_id)
+            return self._tasks(start, end)
 
-    def _tasks(self, start: StreamOffset, end: StreamOffset, plan_id: str) -> list[TaskBundle]:
+    def _tasks(self, start: StreamOffset, batch: StreamOffset) -> list[TaskBundle]:
+        end = batch
         if end.of_spark:
             end = self._planned_by_spark(start, end)
         is_replay = end != self._planned
@@ -116,14 +117,10 @@ class MicroBatches(StreamPlanner):
             self._learn(end, newest=True)
             end = self._without_lost_topics(end)
             self._resolver.compare_with_group(end)
-        planned = plan(end, start)
-        uncommitted: frozenset[TopicPartition] = frozenset()
-        if is_replay and self._sink_commits:
-            planned = self._remaining(planned, end.stream or "", plan_id)
-        elif is_replay and self._options.commit == "task":
-            owned = self._owner.commit_and_rejoin({})
-            planned = replay.by_present_slots(planned, owned.slots, owned.count)
-            planned, uncommitted = self._without_commits_over(planned, owned.slots.keys())
+        planned, uncommitted = Replay(plan(end, start))
+        if is_replay:
+            rewound = self._positions.unfollowed_rewinds
+            planned, uncommitted = self._policy.replay(planned, batch, self, rewound)
         cluster = self._cluster.cluster_id()
         factory = TaskFactory(self._owner.credentials, cluster, end.topics, end.rewinds, end.stream, uncommitted)
         ticket = None if self._quota is None else self._quota.ticket
@@ -131,28 +128,13 @@ class MicroBatches(StreamPlanner):
         if found and self._readers:
             readers = self._readers_of(end)
             found = [replace(one, readers=readers) for one in found]
-        self._owner.tasks_made(replay.ends_of(planned))
+        self._owner.tasks_made(ends_of(planned))
         self._note_tasks(sum(len(one.tasks) for one in found))
-        return add_handoff(found, planned, end.stream or "", plan_id, end.topics) if self._sink_commits else found
-
-    def _check_sink(self, start: StreamOffset, *, has_new: bool) -> None:
-        """Say that the sink has committed nothing (`commit=sink`), and refuse to plan a second micro-batch for it.
-
-        The source cannot see its sink. Only a micro-batch that this process has planned tells: as long as it runs, no
-        other tool can set the group's offsets to where that one began.
-        """
-        is_first = start == self._planned and any(span.end > span.start for span in start.partitions.values())
-        if not self._sink_commits or self._sink_has_committed or not is_first:
-            return
-        if replay.is_handed_over(start, self._owner.committed(sorted(start.partitions))):
-            self._sink_has_committed = True
-            return
-        message = replay.describe_idle_sink(self._options.group_id)
-        if has_new:
-            raise InvalidConfigurationError(message)
-        if not self._sink_is_told:
-            log.warning("%s A second micro-batch is refused.", message)
-            self._sink_is_told = True
+        if found:
+            slots = (task.credentials for one in found for task in one.tasks)
+            members = {one.slot: one for one in slots if one is not None}
+            found[0] = replace(found[0], handoffs=self._policy.tasks_made(planned, members, batch, end.topics))
+        return found
 
     def _readers_of(self, end: StreamOffset) -> Readers:
         """Return the schemas to which a batch's columns are resolved: in a replay those of its first run."""
@@ -181,31 +163,11 @@ class MicroBatches(StreamPlanner):
             existing=self._topics.existing(end.partitions),
         )
 
-    def _remaining(self, planned: list[PlannedInput], stream: str, plan_id: str) -> list[PlannedInput]:
-        """Return what a replay has to read when the sink commits the group's offsets."""
+    def rejoined(self) -> OwnedPartitions:
+        """Rejoin if a rebalance is due, and return what the stream owns of the topics as they are now."""
         owned = self._owner.commit_and_rejoin({})
-        partitions = sorted(replay.ends_of(planned))
-        # A stream without an id has committed nothing.
-        decided = self._record.decided(stream, plan_id, partitions) if stream and self._record else {}
-        if decided:
-            return replay.only_decided(planned, decided)
-        committed = self._owner.committed(partitions)
-        if stream and self._record:
-            name = self._record.name(stream)
-            replay.check_undecided(planned, committed, stream, name, has_record=decided is not None)
-        return replay.remaining(planned, self._slots_of_now(owned), committed)
+        return replace(owned, slots=self._slots_of_now(owned))
 
-    def _without_commits_over(
-        self, planned: list[PlannedInput], owned: Set[TopicPartition]
-    ) -> tuple[list[PlannedInput], frozenset[TopicPartition]]:
-        """Return what a replay reads whose tasks commit, and the partitions in which they must not.
-
-        Partitions were rewound since the batch was planned; or others have read on there, or own them now and may do so
-        before the tasks commit. The coordinator would take the tasks' commits nevertheless: it asks for a member of
-        this generation, and not for the owner of the partition.
-        """
-        ends = replay.ends_of(planned)
-        committed = self._owner.committed(sorted(ends))
-        targets = {tp: committed[tp].offset for tp in self._positions.unfollowed_rewinds(committed)}
-        read_on = {tp for tp, entry in committed.items() if entry.offset > ends[tp]}
-        return replay.before_rewinds(planned, targets), frozenset({*targets, *read_on, *(ends.keys() - owned)})
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        """Return what the group has committed; see `PartitionOwner.committed`."""
+        return self._owner.committed(partitions)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.commits.policy import CommitPolicy
 from kafka_source.errors import (
     FencedError,
     InvalidConfigurationError,
@@ -98,6 +99,11 @@ class PartitionOwner:
 
     What is defined here is the behaviour without a group: the query owns what it selects, and nobody commits.
     """
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the group's offsets are kept; see `CommitPolicy`."""
+        return False
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
         """Return a block in which the query's members rejoin only if the block itself says so."""
@@ -205,27 +211,28 @@ class CommittingOwner(PartitionOwner):
     """What the owners have in common whose group keeps offsets.
 
     Args:
-        positions: The query's positions.
-        commits: Whether the driver commits what is finished. Else tasks, the sink or a program do, or nobody.
-        keeps: Whether the group's offsets are kept by anybody. Then the driver commits where reading starts, and sets
-            them back.
+        policy: The query's commit policy.
+        positions: Its positions.
     """
 
-    def __init__(self, positions: Positions, *, commits: bool, keeps: bool) -> None:
-        self._positions = positions
-        self._commits = commits
-        self._keeps = keeps
+    def __init__(self, policy: CommitPolicy, positions: Positions) -> None:
+        self._policy, self._positions = policy, positions
         self._done: deque[Commit] = deque(maxlen=_MAX_COMMITS)
         self._failures = 0
 
+    @property
+    def keeps(self) -> bool:
+        """Whether the group's offsets are kept."""
+        return self._policy.keeps
+
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit starting offsets; see `PartitionOwner`."""
-        if self._keeps and starts:
+        if self._policy.keeps and starts:
             self._commit_patiently(starts)
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
         """Set the group's offsets back; see `PartitionOwner`."""
-        lowered = not_below(starts, self.committed(sorted(starts))) if self._keeps else {}
+        lowered = not_below(starts, self.committed(sorted(starts))) if self._policy.keeps else {}
         if lowered:
             self._commit_patiently(lowered)
 
@@ -272,24 +279,23 @@ class StaticPartitions(CommittingOwner):
 
     Args:
         options: Of the query; with `assign` and a group.
+        policy: Its commit policy.
         cluster: Where to look up which partitions exist.
         subscription: The partitions of `assign`.
-        commits: Whether the driver commits offsets. A batch commits none.
         positions: The query's positions; None: it has no checkpoint.
     """
 
     def __init__(
         self,
         options: ReadOptions,
+        policy: CommitPolicy,
         cluster: Cluster,
         subscription: TopicSelection,
-        *,
-        commits: bool,
         positions: Positions | None = None,
     ) -> None:
         if options.group_id is None:
             raise ValueError("the query has no group")
-        super().__init__(positions or Positions(), commits=commits, keeps=commits)
+        super().__init__(policy, positions or Positions())
         self._all = Standalone(cluster, subscription)
         self._group = options.group_id
         self._patience = options.coordinator_timeout_ms / 1000
@@ -313,7 +319,7 @@ class StaticPartitions(CommittingOwner):
         return self._client.run(fetch_entries(self._client, self._group, partitions, deadline, learns_ids=True))
 
     def _check_has_no_members(self) -> None:
-        if self._has_checked or not self._commits:
+        if self._has_checked or not self._policy.keeps:
             return
         found = self._client.run(describe(self._client, self._group, Deadline(self._patience)))
         if found.members:
@@ -326,8 +332,8 @@ class StaticPartitions(CommittingOwner):
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
         """Commit what the group does not have yet; raises as `commit_and_rejoin`."""
-        missing = self._positions.missing(finished)
-        if not self._commits or not missing:
+        missing = self._positions.missing(self._policy.before_plan(finished))
+        if not missing:
             return
         try:
             # A rewind counts, or a commit that this driver does not know.
@@ -348,7 +354,7 @@ class StaticPartitions(CommittingOwner):
 
         A group without members loses the offsets of an idle partition in a few days, while those of the others stay.
         """
-        old = self._positions.old() if self._commits else {}
+        old = self._positions.old()
         if not old:
             return
         try:

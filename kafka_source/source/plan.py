@@ -20,10 +20,9 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from assignors.model import TopicPartition
-from kafka_source.model.stream_offset import Copies, Range, Span, StreamOffset
+from kafka_source.model.stream_offset import Copies, PlannedInput, Range, Span, StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.quota import batch_sizing
 from kafka_source.quota.server import StreamQuota
@@ -194,23 +193,6 @@ class Admission:
 
 
 # ---- ranges and input partitions
-
-
-class PlannedInput(NamedTuple):
-    """What one input partition reads.
-
-    Attributes:
-        slot: The slot that reads; -1 without a group.
-        ranges: The ranges that it reads.
-    """
-
-    slot: int
-    ranges: tuple[Range, ...]
-
-    @property
-    def size(self) -> int:
-        """The number of offsets in all ranges."""
-        return sum(r.size for r in self.ranges)
 
 
 def spans(

@@ -11,14 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.commits.policy import CommitPolicy
 from kafka_source.errors import InvalidConfigurationError, RefreshRetriableError
 from kafka_source.model.commits import CommitOffset
+from kafka_source.model.partition_runs import format_moves
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import TopicWord
 from kafka_source.source import start_and_end
 from kafka_source.source.owners import OwnedPartitions, PartitionOwner
-from kafka_source.source.positions import Positions, group_or_own, max_offset
+from kafka_source.source.positions import Positions
 
 log = logging.getLogger(__name__)
 
@@ -62,26 +64,25 @@ class PositionTracker:
 
     Args:
         options: Of the query.
+        policy: Its commit policy.
         cluster: Where to look up offsets.
         owner: Knows the group's committed offsets.
         subscribed: The partitions of the subscription when the query started.
         positions: The positions, which this object resolves.
         are_replaced: Asks the cluster whether topics were created again since it was last asked.
-        program_commits: Whether a program without Spark reads, which commits itself.
     """
 
     def __init__(
         self,
         options: ReadOptions,
+        policy: CommitPolicy,
         cluster: Cluster,
         owner: PartitionOwner,
         subscribed: Collection[TopicPartition],
         positions: Positions,
         are_replaced: Callable[[Collection[str]], bool] = lambda _: False,
-        *,
-        program_commits: bool = False,
     ) -> None:
-        self._options = options
+        self._options, self._policy = options, policy
         self._cluster = cluster
         self._owner = owner
         self._positions = positions
@@ -89,8 +90,6 @@ class PositionTracker:
         # Partitions where the group has an offset of another topic of the same name.
         self._ignored: frozenset[TopicPartition] = frozenset()
         self._subscribed = frozenset(subscribed)
-        self._sink_commits = options.commit == "sink"
-        self._warns_of_stream = options.commit != "sink" and not program_commits
         self._own_positions = options.redundant_emit == "all"
         # The join of the slots after which the positions were last resolved; None: this process has not resolved any.
         self._resolved_join: int | None = None
@@ -144,7 +143,7 @@ class PositionTracker:
         moves = {tp: (ends[tp], offset) for tp, offset in self._own_ahead.items()}
         return InvalidConfigurationError(
             "The checkpoint is older than this query's own commits, so it was put back: group "
-            f"{self._options.group_id} has {start_and_end.format_moves(moves)}. Nothing was read or committed. Put "
+            f"{self._options.group_id} has {format_moves(moves)}. Nothing was read or committed. Put "
             "back the newest checkpoint. Or, if the output was put back together with this one, start the query once "
             "with group.on.older.checkpoint=replay: it reads again from the checkpoint's offsets. If the output still "
             "has those records, start it once with group.on.older.checkpoint=follow."
@@ -252,8 +251,8 @@ class PositionTracker:
         )
         # The others are beyond the last stable offset only.
         lost = {tp: to for tp, to in moved.items() if to < beyond[tp]}
-        # With `commit=sink` the group's offset says what the output has, and nothing is written twice.
-        if not self._sink_commits:
+        # Where the group's offset says what the output has, nothing is written twice.
+        if not self._policy.is_output:
             lost = {tp: self._positions.within_log(tp, to) for tp, to in lost.items()}
         # Up to there the log is the one that was read before the position, by whoever.
         lost |= {tp: one.end for tp, one in diverged.items()}
@@ -284,8 +283,8 @@ class PositionTracker:
         if not starts:
             return True
         if any(starts[tp] != start.ends.get(tp) for tp in self._positions.replaced(starts)):
-            # Where the sink commits, the group's offsets keep them.
-            return self._sink_commits and (start.by_sink or not start.partitions)
+            # Where the group's offsets say what the output has, they keep them.
+            return self._policy.is_output and (start.by_sink or not start.partitions)
         if start.partitions:
             return self._start_at_latest & starts.keys() <= start.partitions.keys()
         options = self._options
@@ -314,14 +313,11 @@ class PositionTracker:
                 raise RefreshRetriableError("Topics were created again since they were last described.")
         committed = self._without_replayed(committed)
         self._follow_rewinds(committed)
-        # A batch was decided by the sink, so the group's offsets describe the output, also where they are lower.
-        group_counts = self._sink_commits and start.by_sink and start.stream is not None
-        rule = group_or_own if group_counts else max_offset
-        positions = self._positions.merge(partitions, committed, rule)
+        positions = self._positions.merge(partitions, committed, self._policy.counts(start))
         self._log_moves(start, positions)
         if self._resolved_join is None and not start.partitions:
-            start_and_end.log_committed_start(self._options, positions, commits=True)
-            if self._warns_of_stream:
+            start_and_end.log_committed_start(self._options, positions, commits=self._policy.keeps)
+            if self._policy.signs and not self._policy.is_output:
                 start_and_end.warn_of_new_checkpoint(self._options, committed.values())
         return positions
 
@@ -349,7 +345,7 @@ class PositionTracker:
         start_and_end.log_moves(self._options, surprising, of_spark=start.of_spark)
         others = {tp: move for tp, move in moves.items() if tp not in surprising}
         if others:
-            log.info("group=%s has read on: %s", self._options.group_id, start_and_end.format_moves(others))
+            log.info("group=%s has read on: %s", self._options.group_id, format_moves(others))
 
     def _follow_rewinds(self, committed: Mapping[TopicPartition, CommitOffset]) -> None:
         """Continue at the group's offsets in the partitions that somebody has rewound."""

@@ -393,24 +393,6 @@ class Positions:
 _NOTHING = _Partition()
 
 
-def max_offset(own: int | None, committed: int | None) -> int | None:
-    """Return the larger of a query's position and the group's committed offset; None if both are unknown.
-
-    Another application of the group may have read the partition while this query did not own it.
-    """
-    return max((offset for offset in (own, committed) if offset is not None), default=None)
-
-
-def group_or_own(own: int | None, committed: int | None) -> int | None:
-    """Return the group's committed offset, or the query's position where the group has none.
-
-    A stream has an id from its first batch with `commit=sink` on. The batch before the checkpoint's offset is decided
-    then, so the group's offsets describe the output, also where somebody has rewound them. Before, the larger offset
-    counts: other settings have committed the group's offsets, perhaps not the last ones.
-    """
-    return own if committed is None else committed
-
-
 def not_below(
     starts: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
 ) -> dict[TopicPartition, int]:

@@ -8,11 +8,9 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent import futures
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -22,25 +20,17 @@ from pyspark.sql.types import StructType
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.commits.attached import AttachedTask, CommitRead
+from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.commits.handoff import BatchOfRun, Handoff, publish
-from kafka_source.commits.rights import Renewal, SlotSession
+from kafka_source.commits.policy import CommitPolicy
 from kafka_source.engine_selection import engine_of_tasks
-from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import (
-    FencedError,
-    InvalidConfigurationError,
-    KafkaGroupError,
-    RetriableError,
-)
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
-from kafka_source.group.requests import fetch_by_ids
 from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.model.commits import CommitOffset, check_one_topic, with_notes
-from kafka_source.model.credentials import SlotCredentials, representative_slots
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.identity import check_same_cluster, ids_of_ranges
-from kafka_source.model.partition_runs import format_partitions
-from kafka_source.model.stream_offset import Range, Span, StreamOffset
+from kafka_source.model.stream_offset import PlannedInput, Range, StreamOffset
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.produce.dead_letters import write_dead_letters
 from kafka_source.quota.bounds import Ticket
@@ -48,17 +38,9 @@ from kafka_source.quota.server import CONSUMER_RATE
 from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.schema import Column, columns_of
-from kafka_source.source.plan import PlannedInput, bundles
-from kafka_source.source.replay import handoffs_of
+from kafka_source.source.plan import bundles
 from kafka_source.source.row_columns import columns_to_fetch, rows_of
 from kafka_source.source.start_and_end import commit_existing, start_after_end
-from kafka_source.transactions.offset_committer import (
-    TransactionalCommitter,
-    commits_plainly_after,
-    coordinator_seconds,
-    transactional_id_of,
-    was_without_transactions,
-)
 
 if TYPE_CHECKING:
     from kafka_source.arrow_function import Mapping as FunctionMapping
@@ -66,21 +48,6 @@ if TYPE_CHECKING:
     from kafka_source.values.decoding import Decoding
 
 log = logging.getLogger(__name__)
-
-
-class _Commit(Protocol):
-    """Commits offsets; raises UnknownTopicError if somebody has to look whether the topics are those of the plan."""
-
-    def __call__(self, ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None: ...
-
-
-# Waits for the sessions of a task's slots.
-_Sessions = Callable[[], Sequence[SlotSession]]
-# Seconds in which a coordinator of good health answers a heartbeat, also if the task finds it anew.
-_ATTACH_SECONDS = 10.0
-
-# How a coordinator refuses a transactional id that somebody else has initialised since.
-_OTHER_OWNER = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 @dataclass(frozen=True)
@@ -94,7 +61,7 @@ class ReadTask(InputPartition):
         topics: The ids of the ranges' topics, as far as they are known.
         ticket: The task's share of the query's quota; None: no quota.
         rewinds: The rewind of the group that each partition follows, for the commit with `commit=task`.
-        stream: The id of the stream that commits, likewise; None in a batch, see `committed_by`.
+        stream: The id of the stream that commits, likewise; None in a batch.
         uncommitted: The partitions in which the task commits nothing: others of the group have committed further.
     """
 
@@ -106,21 +73,6 @@ class ReadTask(InputPartition):
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
     stream: str | None = None
     uncommitted: frozenset[TopicPartition] = frozenset()
-
-    @property
-    def committed_by(self) -> str | None:
-        """The id in the metadata of the task's commits: of the stream, or of the one plan of a batch."""
-        if self.stream is not None or self.credentials is None:
-            return self.stream
-        return self.credentials.right
-
-    def renewal(self) -> Renewal | None:
-        """Return how the task gets new credentials if its slot is lost; None: it ends then."""
-        ranges = {r.topic_partition: (r.start, r.end) for r in self.ranges if r.replica == 0}
-        right = None if self.credentials is None else self.credentials.right
-        if self.credentials is None or right is None or not ranges:
-            return None
-        return Renewal(self.credentials.group, right, ranges, self.stream)
 
 
 def shares_of(planned: Sequence[ReadTask]) -> list[float]:
@@ -159,6 +111,7 @@ class Query:
         columns: The columns of the rows.
         decoding: How columns are decoded; None: none is.
         mapping: The function that makes rows of these columns; None: they are the rows.
+        caller: What reads.
     """
 
     options: ReadOptions
@@ -166,6 +119,7 @@ class Query:
     columns: tuple[Column, ...]
     decoding: Decoding | None = None
     mapping: FunctionMapping | None = None
+    caller: Caller = Caller.STREAM
 
     @classmethod
     def of(cls, given: Mapping[str, str], schema: StructType, where: Where, readers: Readers | None = None) -> Query:
@@ -183,22 +137,27 @@ class Query:
         """
         options = read_options(given, where)
         engine = engine_of_tasks(options.engine)
-        mapping = None
+        caller, mapping = Caller.STREAM if where is Where.STREAM else Caller.BATCH, None
         if options.map_function is not None:
             # Only queries with a function load this.
             from kafka_source.source.mapped_rows import mapping_of
 
             schema, mapping = mapping_of(options, readers, returned=schema)
         if not options.decoded:
-            return cls(options, engine, columns_of(schema), mapping=mapping)
+            return cls(options, engine, columns_of(schema), mapping=mapping, caller=caller)
         # Only queries that decode load this.
         from kafka_source.source.decoded_columns import requested
 
-        return cls(options, engine, *requested(schema, options, readers), mapping)
+        return cls(options, engine, *requested(schema, options, readers), mapping, caller)
 
     def rows(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what Spark gets of the records of a task: all of it comes before this ends."""
         return records if self.mapping is None else self.mapping.rows(records)
+
+    @property
+    def policy(self) -> CommitPolicy:
+        """A commit policy of the query; its driver keeps one."""
+        return policy_of(self.options, self.caller)
 
     @property
     def settings(self) -> Settings:
@@ -273,34 +232,6 @@ def bundle_tasks(
     return [TaskBundle(tuple(with_ticket(one) for one in bundle)) for bundle in bundles(planned, min_offsets)]
 
 
-def add_handoff(
-    found: Sequence[TaskBundle],
-    planned: Sequence[PlannedInput],
-    stream: str,
-    plan_id: str,
-    topic_ids: Mapping[str, str],
-) -> list[TaskBundle]:
-    """Let the first bundle tell the sink what the whole batch reads (`commit=sink`).
-
-    Args:
-        found: The bundles of the batch.
-        planned: What they read.
-        stream: The stream's id.
-        plan_id: See `replay.plan_id`.
-        topic_ids: The ids of the topics that the batch was planned with.
-
-    Raises:
-        ValueError: The tasks have no credentials of a group, whose offsets the sink could commit.
-    """
-    if not found:
-        return []
-    first, *others = found
-    members = {task.credentials.slot: task.credentials for one in found for task in one.tasks if task.credentials}
-    if not members:
-        raise ValueError("commit=sink needs tasks of a group's members")
-    return [replace(first, handoffs=handoffs_of(planned, members, stream, plan_id, topic_ids)), *others]
-
-
 # ---- in an executor
 
 
@@ -310,25 +241,51 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
         client = cached_client(query.settings)
         deadline = Deadline(query.options.coordinator_timeout_ms / 1000)
         client.run(publish(client, BatchOfRun.of_task(TaskContext.get()), bundle.handoffs, deadline))
-    if len(bundle.tasks) > 1 and query.options.commit != "task":
-        yield from query.rows(_read_together(bundle.tasks, query, bundle.readers))
-        return
-    for task in bundle.tasks:
-        yield from read(task, query, bundle.readers)
+    parts: list[tuple[ReadTask, ...]] = [(task,) for task in bundle.tasks]
+    if len(parts) > 1 and query.policy.joins_slots:
+        parts = [bundle.tasks]
+    for part in parts:
+        yield from _read(part, query, bundle.readers)
 
 
-def _read_together(group: Sequence[ReadTask], query: Query, readers: Readers | None) -> Iterator[pa.RecordBatch]:
-    """Yield the records of tasks that commit nothing themselves.
+def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a batch's task, as record batches.
 
-    Their slots attach at the same time, where one does not vouch for all, and their ranges are read together: a bundle
-    takes about as long as one task. With a quota the tasks read one after another, each with its own share.
+    Args:
+        task: The task.
+        query: The query.
+
+    Raises:
+        FencedError: Another member holds the slot; the task stops reading and commits nothing.
+        KafkaGroupError: See `FetchEngine.read`.
     """
-    slots = representative_slots(task.credentials for task in group if task.credentials is not None)
-    with ExitStack() as stack:
-        sessions = _attach(slots, query, stack, commits=False)
-        for part in group if _is_limited(group[0]) else [_merged(group)]:
-            with pacer_of(part.ticket, query.settings, CONSUMER_RATE) as pacer:
-                yield from _while_held(sessions, _batches(part, query, pacer, readers))
+    return _read((task,), query, None)
+
+
+def _read(tasks: Sequence[ReadTask], query: Query, readers: Readers | None) -> Iterator[pa.RecordBatch]:
+    """Yield the records of tasks whose slots attach at the same time.
+
+    Their ranges are read together: a bundle takes about as long as one task. With a quota the tasks read one after
+    another, each with its own share.
+    """
+    with query.policy.in_task(tasks) as attached:
+        yield from query.rows(_records(tasks, query, readers, attached))
+        attached.commit(partial(_commit_existing, query))
+
+
+def _records(
+    tasks: Sequence[ReadTask], query: Query, readers: Readers | None, attached: AttachedTask
+) -> Iterator[pa.RecordBatch]:
+    for part in tasks if len(tasks) == 1 or _is_limited(tasks[0]) else [_merged(tasks)]:
+        with pacer_of(part.ticket, query.settings, CONSUMER_RATE) as pacer:
+            for batch in _batches(part, query, pacer, readers):
+                attached.check()
+                yield batch
+            attached.check()
+
+
+def _commit_existing(query: Query, read: StreamOffset, commit: CommitRead) -> None:
+    commit_existing(query.options, Cluster.of(query.options, cached_client(query.settings)), read, commit)
 
 
 def _is_limited(task: ReadTask) -> bool:
@@ -338,64 +295,6 @@ def _is_limited(task: ReadTask) -> bool:
 def _merged(group: Sequence[ReadTask]) -> ReadTask:
     topics = {name: topic_id for task in group for name, topic_id in task.topics.items()}
     return replace(group[0], ranges=tuple(r for task in group for r in task.ranges), topics=topics)
-
-
-def read(task: ReadTask, query: Query, readers: Readers | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a task, as record batches.
-
-    Args:
-        task: The task.
-        query: The query.
-        readers: See `TaskBundle`.
-
-    Raises:
-        FencedError: Another member holds the slot; the task stops reading and commits nothing.
-        KafkaGroupError: See `FetchEngine.read`.
-    """
-    commits = query.options.commit == "task"
-    with ExitStack() as stack:
-        sessions = _sessions(task, query, stack, commits=commits)
-        # Before the reading, to fence earlier attempts.
-        commits = commits and any(r.replica == 0 for r in task.ranges)
-        committers = [_committer(session, query, task) for session in sessions()] if commits else []
-        pacer = stack.enter_context(pacer_of(task.ticket, query.settings, CONSUMER_RATE))
-        yield from query.rows(_while_held(sessions, _batches(task, query, pacer, readers)))
-        # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
-        counting = [r for r in task.ranges if r.replica == 0 and r.topic_partition not in task.uncommitted]
-        for commit in committers if counting else ():
-            _commit_read(commit, counting, task, query)
-
-
-def _commit_read(commit: _Commit, ranges: Sequence[Range], task: ReadTask, query: Query) -> None:
-    """Commit the ends of these ranges, without topics that were deleted or created again since the plan.
-
-    Raises:
-        DataLossError: There are such topics, and `failOnDataLoss` is set.
-    """
-    epochs = {r.topic_partition: r.epoch for r in ranges}
-
-    def commit_ends(read: StreamOffset, *, has_looked: bool) -> None:
-        try:
-            ends = with_notes(read.ends, task.rewinds, task.committed_by, epochs, task.topics, task.cluster)
-            commit(ends, has_looked=has_looked)
-        except FencedError as error:
-            if error.code not in _OTHER_OWNER:
-                raise
-            raise _read_twice(read.ends, error) from error
-
-    done = StreamOffset({r.topic_partition: Span(r.start, r.end, 0) for r in ranges}, topics=task.topics)
-    commit_existing(query.options, Cluster.of(query.options, cached_client(query.settings)), done, commit_ends)
-    failpoint("task-committed")
-
-
-def _read_twice(ends: Mapping[TopicPartition, int], error: FencedError) -> FencedError:
-    return FencedError(
-        f"Another task reads the same records and has taken over the commit of {format_partitions(sorted(ends))}: a "
-        "later attempt of this task, or a second read of the same DataFrame in one query, for example in a self-join "
-        "or in a union with itself. With commit=task a DataFrame can be read once. To read it more than once, use "
-        f"commit=batch in a stream, and kafkagroup.pinned or commit=none in a batch. ({error})",
-        code=error.code,
-    )
 
 
 def _batches(task: ReadTask, query: Query, pacer: Pacer, readers: Readers | None) -> Iterator[pa.RecordBatch]:
@@ -447,130 +346,6 @@ def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:
         moved_from=query.options.cluster_moved_from,
     )
     return tuple(r for r in found if r.size)
-
-
-def _sessions(task: ReadTask, query: Query, stack: ExitStack, *, commits: bool) -> _Sessions:
-    if task.credentials is None:
-        return tuple
-    renewal = task.renewal() if commits and query.options.group_on_lost != "stop" else None
-    return _attach([task.credentials], query, stack, commits=commits, renewal=renewal)
-
-
-def _attach(
-    slots: Sequence[SlotCredentials],
-    query: Query,
-    stack: ExitStack,
-    *,
-    commits: bool,
-    renewal: Renewal | None = None,
-) -> _Sessions:
-    """Begin to attach these slots; return what waits for their sessions, without those that the task can do without.
-
-    The first records are fetched meanwhile.
-
-    Args:
-        slots: The credentials of the slots.
-        query: The query.
-        stack: Closes the sessions.
-        commits: Whether the task commits as these slots.
-        renewal: How it gets new credentials if they are lost.
-
-    Raises:
-        FencedError: When the sessions are waited for: the task must not read as one of the slots.
-        RetriableError: Likewise: the coordinator does not answer, and the task commits.
-    """
-    if query.options.group_protocol == "consumer":
-        # A heartbeat of a member of the consumer protocol is its driver's alone, which learns by it what the member has
-        # to give up. So the driver learns too that a slot is lost, and does not commit the batch.
-        return tuple
-    seconds = _patience(query, commits)
-    attaching = SlotSession.attach_all(query.settings, slots, seconds, renewal)
-    # A task that ends before needs no answer.
-    stack.callback(attaching.cancel)
-
-    @cache
-    def sessions() -> Sequence[SlotSession]:
-        try:
-            outcomes = attaching.result(seconds + 1)
-        except futures.TimeoutError:
-            outcomes = [RetriableError(f"The heartbeats of {len(slots)} slots have taken longer than {seconds:g} s.")]
-        for problem in outcomes:
-            if isinstance(problem, KafkaGroupError):
-                _check_dispensable(problem, query, commits)
-        return [outcome for outcome in outcomes if isinstance(outcome, SlotSession)]
-
-    return sessions
-
-
-def _patience(query: Query, commits: bool) -> float:
-    """Return for how many seconds a task waits for the coordinator: a task that only reads can do without it."""
-    return query.options.coordinator_timeout_ms / 1000 if commits else _ATTACH_SECONDS
-
-
-def _check_dispensable(problem: KafkaGroupError, query: Query, commits: bool) -> None:
-    """Raise the error with which a slot was not attached, unless the task can read without it."""
-    if commits or not isinstance(problem, RetriableError | FencedError):
-        raise problem
-    if isinstance(problem, RetriableError):
-        # The task only reads. If its driver was replaced meanwhile, the coordinator refuses the driver's commit.
-        log.warning("reading without a check of the membership, because the coordinator does not answer: %s", problem)
-    elif problem.code == ErrorCode.ILLEGAL_GENERATION:
-        # The driver's slots have rejoined since the batch was planned, because another read of the driver waited for
-        # them. The driver knows what of the batch it may commit.
-        log.info("the group has a new generation since the batch was planned; the batch is read to its end")
-    elif query.options.group_on_lost == "stop":
-        raise problem
-    elif problem.code == ErrorCode.FENCED_INSTANCE_ID and query.options.commit != "sink":
-        # With commit=sink the slot may have been lost and joined again; another process is noticed by the decision.
-        raise problem
-    else:
-        # The micro-batch is in Spark's offset log, so Spark would run it again after a restart. The task reads it to
-        # its end, and the driver does not commit it.
-        log.warning("%s The micro-batch was planned before that: it is read to its end and not committed.", problem)
-
-
-def _while_held(sessions: _Sessions, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, none before the slots are known to be held."""
-    for batch in batches:
-        for session in sessions():
-            session.check()
-        yield batch
-    sessions()
-
-
-def _committer(session: SlotSession, query: Query, task: ReadTask) -> _Commit:
-    """Return the function that commits at the end."""
-    patience = _patience(query, commits=True)
-    transactional = query.options.commit_transactional
-
-    def commit_plainly(ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None:
-        if not has_looked:
-            check_one_topic(ends)
-        session.commit(ends, patience, has_looked=has_looked)
-
-    if transactional is False or (transactional is None and was_without_transactions(session.credentials.group)):
-        return commit_plainly
-    # The same for all attempts, and for all batches of a generation, so that a later one fences what is left of an
-    # earlier one. In a replay the slot may own other partitions than those that it reads.
-    owned = session.credentials.partitions or [r.topic_partition for r in task.ranges]
-    name = transactional_id_of(session.credentials.group, owned)
-    committer = TransactionalCommitter(
-        query.settings,
-        name,
-        timeout=patience,
-        coordinator_seconds=coordinator_seconds(query.options),
-        attempt=fetch_by_ids,
-    )
-
-    def commit(ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None:
-        try:
-            session.commit_by(partial(committer.commit_as, has_looked=has_looked), ends, patience)
-        except InvalidConfigurationError as error:
-            if not commits_plainly_after(error, session.credentials.group, transactional):
-                raise
-            commit_plainly(ends, has_looked=has_looked)
-
-    return commit
 
 
 def by_replica(ranges: Sequence[Range]) -> list[tuple[int, tuple[Range, ...]]]:

@@ -13,6 +13,7 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import NEW_OUTPUT, DataLossError, InvalidConfigurationError, OptionError, UnknownTopicError
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.identity import is_recreated, lost_topic
+from kafka_source.model.partition_runs import format_moves
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import PartitionValues, StartingValues, TopicWord
@@ -90,7 +91,7 @@ def resolve_batch(
     partitions = [tp for tp in partitions if tp not in leaderless]
     entries = owner.committed(sorted(partitions))
     committed = {tp: entry.offset for tp, entry in entries.items()}
-    log_committed_start(options, list(committed), commits=options.commit not in (None, "none"))
+    log_committed_start(options, list(committed), commits=owner.keeps)
     again = cluster.earliest(owner.ignored(partitions))
     # Other clients do not read the note of the offsets there, and would continue at these.
     owner.remember(again)
@@ -559,9 +560,6 @@ def _starts_of_json(
 
 # ---- log lines about offsets that somebody else has committed
 
-# The maximum number of partitions that a line names.
-_MAX_NAMED = 5
-
 
 def log_committed_start(options: ReadOptions, committed: Collection[TopicPartition], *, commits: bool) -> None:
     """Log that these partitions start at committed offsets; once in this process, and at WARN if it may surprise.
@@ -625,10 +623,3 @@ def log_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, in
         if of_spark
         else "",
     )
-
-
-def format_moves(moves: Mapping[TopicPartition, tuple[int, int]]) -> str:
-    """Return some partitions with where they go from and to, and how many more there are."""
-    texts = [f"{tp.topic}-{tp.partition} from={before} to={to}" for tp, (before, to) in sorted(moves.items())]
-    more = f" and {len(texts) - _MAX_NAMED} more" if len(texts) > _MAX_NAMED else ""
-    return ", ".join(texts[:_MAX_NAMED]) + more

@@ -185,9 +185,9 @@ if HAS_READ_LIMITS:
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
             """Return the options' limit; Spark replaces it by ReadAllAvailable for Trigger.Once."""
             options = self._query.options
-            if options.is_member and options.commit in ("task", "sink"):
-                # Spark calls this for every source before the first batch. The tasks of a replayed batch commit with
-                # the credentials of their slots, so no source may cause a rebalance after another has made its tasks.
+            if self._query.policy.right is not None:
+                # Spark calls this for every source before the first batch. A replayed batch is committed with the
+                # credentials of its slots, so no source may cause a rebalance after another has made its tasks.
                 self._batches().join()
             limit = options.max_offsets_per_trigger
             limit = options.min_offsets_per_trigger if limit is None else limit

@@ -16,13 +16,12 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import ListedOffset
 from kafka_source.cluster.lookup import Cluster, NoLeaderError
 from kafka_source.cluster.topic_ids import TopicIds
-from kafka_source.commits.handoff import DecisionRecord
+from kafka_source.commits.policy import CommitPolicy
 from kafka_source.engine_selection import check_engine
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import DataLossError, FencedError, RefreshRetriableError
 from kafka_source.group.background import Siblings
 from kafka_source.group.model import group_settings, subscription_of
-from kafka_source.kafka_client import cached_client
 from kafka_source.model.driver_figures import DriverFigures
 from kafka_source.model.identity import check_same_cluster
 from kafka_source.model.stream_offset import StreamOffset
@@ -67,21 +66,22 @@ class StreamPlanner:
 
     Args:
         options: Of the stream.
+        policy: Its commit policy.
         siblings: Where to meet the other reads of this driver and group; None: nowhere.
         schemas: The ids of the schemas to which values are resolved, by column.
-        program_commits: Whether a program without Spark reads, which commits itself. Its members are dynamic.
+        static: Whether its members are static, also without an instance id of the user's.
     """
 
     def __init__(
         self,
         options: ReadOptions,
+        policy: CommitPolicy,
         siblings: Siblings | None = None,
         schemas: Mapping[str, int] | None = None,
         *,
-        program_commits: bool = False,
+        static: bool = True,
     ) -> None:
-        self._options = options
-        self._program_commits = program_commits
+        self._options, self._policy = options, policy
         self._schemas = dict(schemas or {})
         check_engine(options.engine, options.settings)
         # A lookup does not wait for leaders: a trigger does, and the other partitions are read meanwhile.
@@ -94,12 +94,13 @@ class StreamPlanner:
         positions.note_topics({}, self._cluster.cluster_id())
         self._owner = _partition_owner(
             options,
+            policy,
             self._cluster,
             self._selection,
             len(subscribed),
             siblings,
             positions,
-            program_commits=program_commits,
+            static=static,
         )
         self._topics = TopicTracker(
             TopicIds(self._cluster.topics, options.metadata_max_age_ms),
@@ -107,17 +108,12 @@ class StreamPlanner:
         )
         self._resolver = PositionTracker(
             options,
+            policy,
             self._cluster,
             self._owner,
             subscribed,
             positions,
             self._topics.are_replaced,
-            program_commits=program_commits,
-        )
-        self._record = (
-            DecisionRecord(cached_client(options.settings), options.group_id, options.coordinator_timeout_ms / 1000)
-            if options.commit == "sink" and options.group_id is not None
-            else None
         )
         # A limit in bytes needs the sizes that tasks measure, a limit in time when they end. They report both, and how
         # many values are bad, as with a quota.
@@ -125,7 +121,6 @@ class StreamPlanner:
         measures = options.goes_on_after_bad_values or any(limit is not None for limit in limits)
         quota = QuotaSettings.measuring(options) if measures else QuotaSettings.of(options)
         self._quota = None if quota is None else StreamQuota(quota, options.settings)
-        self._sink_has_committed = False
         self._told_bad_records = 0
         # How many tasks have reported when all those of the last batch have; None: no batch of this process has ended.
         self._reports_expected: int | None = None
@@ -158,7 +153,7 @@ class StreamPlanner:
         self._admission.trigger_started()
         self._check_cluster(start)
         self._learn(start)
-        if self._options.in_group and not self._program_commits:
+        if self._policy.signs:
             self._positions.stream = self._positions.stream or uuid.uuid4().hex
         with self._owner.rebalance_paused():
             return self._retry(lambda: self._next_attempt(start, limited=limited))
@@ -181,8 +176,7 @@ class StreamPlanner:
         partitions = [tp for tp in existing if tp in assigned]
         leaderless = self._leaderless.partitions & set(partitions)
         self._leaderless.check(leaderless)
-        if self._record is not None:
-            self._record.keep(self._positions.stream or "", partitions)
+        self._policy.keep_record(self._positions.stream, partitions)
         starts = self._resolver.resolve(known, owned, partitions, self._topics.lost_topics, leaderless)
         if not start.partitions:
             self._topics.note_unread(starts)
@@ -213,9 +207,10 @@ class StreamPlanner:
             raise RefreshRetriableError("The group has not assigned the topics that were created again yet.")
         if ends == starts and self._resolver.awaits_longer_logs and self._admission.runs_to_an_end:
             raise _LeaderBehindError("Logs end before what was read of them; their leaders may be behind.")
-        if known.partitions.keys() == start.partitions.keys():
-            # The sink commits nothing for topics that were deleted or created again since the batch was planned.
-            self._check_sink(start, has_new=ends != starts)
+        has_records = any(span.end > span.start for span in start.partitions.values())
+        if start == self._planned and has_records and known.partitions.keys() == start.partitions.keys():
+            # Nothing is committed for topics that were deleted or created again since the batch was planned.
+            self._policy.check_finished(start, self._owner.committed, has_new=ends != starts)
         is_durable = self._resolver.are_durable(known, starts) and not start.of_spark
         if ends == starts and is_durable and not self._has_untold_bad_records():
             # An empty batch is planned only where a restart would resolve other positions, to replace an offset of
@@ -225,7 +220,7 @@ class StreamPlanner:
             # The driver was suspended while it planned, and other members may have read these records. To plan nothing
             # would end a run with Trigger.AvailableNow.
             raise SlotsRemovedError("The group has removed the slots since the positions were looked up.")
-        if self._sink_commits and not start.by_sink:
+        if self._policy.begins(start):
             # From the sink's first batch on the group's offsets say what the output has, and the batch may run again
             # without partitions that others own then. Other settings have committed before, perhaps not the last batch.
             self._owner.remember(self._positions.missing(starts))
@@ -239,9 +234,6 @@ class StreamPlanner:
     def _slots_of_now(self, owned: OwnedPartitions) -> Mapping[TopicPartition, int]:
         """Return the slots of the partitions that the group has assigned of the topics as they are now."""
         return owned.slots_of(self._topics.ids({tp.topic for tp in owned.slots}))
-
-    def _check_sink(self, start: StreamOffset, *, has_new: bool) -> None:
-        """Look whether the sink commits, before another batch is planned; for streams with `commit=sink`."""
 
     def commit(self, end: StreamOffset, *, has_looked: bool) -> None:
         """Commit everything before `end` now, whatever the options say who commits; arguments as in `PartitionOwner`.
@@ -349,9 +341,7 @@ class StreamPlanner:
     def _has_untold_bad_records(self) -> bool:
         if self._quota is None or not self._options.goes_on_after_bad_values:
             return False
-        # Another batch is for a sink that commits.
-        may_plan = self._sink_has_committed or not self._sink_commits
-        return may_plan and self._quota.bad_records() > self._told_bad_records
+        return self._policy.may_plan_empty and self._quota.bad_records() > self._told_bad_records
 
     def _new_bad_records(self) -> int | None:
         """Return the bad records that tasks have reported since the last call; None: not all tasks have reported."""
@@ -376,10 +366,6 @@ class StreamPlanner:
         if self._quota is not None:
             self._quota.close()
         self._owner.close()
-
-    @property
-    def _sink_commits(self) -> bool:
-        return self._options.commit == "sink"
 
     def _check_cluster(self, offset: StreamOffset) -> None:
         check_same_cluster(
@@ -482,7 +468,7 @@ class StreamPlanner:
             topics=self._topics.ids({tp.topic for tp in starts}),
             stream=self._positions.stream,
             rewinds=self._positions.rewinds(starts),
-            by_sink=self._sink_commits,
+            by_sink=self._policy.is_output,
             schemas=self._schemas,
             epochs=epochs,
         )
@@ -490,30 +476,29 @@ class StreamPlanner:
 
 def _partition_owner(
     options: ReadOptions,
+    policy: CommitPolicy,
     cluster: Cluster,
     selection: TopicSelection,
     partitions: int,
     siblings: Siblings | None,
     positions: Positions,
     *,
-    program_commits: bool,
+    static: bool,
 ) -> PartitionOwner:
     if not options.in_group:
         return Standalone(cluster, selection)
     if not options.is_member:
-        return StaticPartitions(options, cluster, selection, commits=True, positions=positions)
-    commits = options.commit in (None, "batch") and not program_commits
+        return StaticPartitions(options, policy, cluster, selection, positions)
     # In the consumer protocol a slot that a new process takes over is refused until the old one's session ends.
-    static = not program_commits and options.group_protocol == "classic"
+    static = static and options.group_protocol == "classic"
     group = group_settings(options, partitions=partitions, stream=True, static=static)
     return GroupMemberOwner(
         options,
+        policy,
         selection,
         group,
-        commits=commits,
         siblings=siblings,
         positions=positions,
-        program_commits=program_commits,
     )
 
 

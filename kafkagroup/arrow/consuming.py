@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, KafkaGroupError, OptionError
 from kafka_source.fetch.engine import FetchRequest
@@ -120,7 +121,7 @@ def consume(
         if options.group_protocol == "consumer":
             # Its members give partitions up between two calls, also while the caller still holds records of them.
             raise OptionError("group.protocol", "consumer", "classic; other members of the group may use consumer")
-        planner = StreamPlanner(options, program_commits=True)
+        planner = StreamPlanner(options, policy_of(options, Caller.PROGRAM), static=False)
     return GroupStream(options, wanted, planner, max_wait, bar, settings)
 
 

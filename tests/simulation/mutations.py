@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 from assignors import Assignment
-from kafka_source.commits import source_offsets
+from kafka_source.commits import by_sink, source_offsets
 from kafka_source.errors import FencedError
 from kafka_source.group import background, leader, membership, model, requests
 from kafka_source.group.consumer_protocol import membership as consumer_membership
@@ -28,7 +28,7 @@ from kafka_source.produce.sender import Sender
 from kafka_source.sink.two_phase import open_transactions, prepare
 from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Ledger, LedgerState
-from kafka_source.source import batch, group_member_owner, owners, position_tracker, positions, replay, topic_tracker
+from kafka_source.source import batch, group_member_owner, owners, position_tracker, positions, topic_tracker
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -375,7 +375,7 @@ MUTATIONS = (
     ),
     Mutation("ignore the topic in an offset's note", (positions, "is_of_other_topic"), lambda _: lambda *_: False),
     Mutation(
-        "ignore the ranges of a decision", (replay, "only_decided"), lambda _: lambda planned, decided: list(planned)
+        "ignore the ranges of a decision", (by_sink, "only_decided"), lambda _: lambda planned, decided: list(planned)
     ),
     Mutation("compare no topic ids", (topic_tracker, "is_recreated"), lambda _: lambda before, now: False),
     Mutation(

@@ -14,7 +14,8 @@ import pytest
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.commits import rights
+from kafka_source.commits import attached, rights
+from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownGroupError, UnknownOutcomeError
 from kafka_source.group import RebalanceTimeout, leader, member
 from kafka_source.group.model import group_settings, subscription_of
@@ -361,7 +362,7 @@ def test_a_rebalance_waits_for_the_commit_of_what_is_done_but_not_for_ever(
     }
     options = read_options(given, Where.STREAM)
     settings = group_settings(options, partitions=1, stream=True)
-    query = GroupMemberOwner(options, subscription_of(options), settings, commits=True)
+    query = GroupMemberOwner(options, policy_of(options, Caller.STREAM), subscription_of(options), settings)
     other = members.make(name, app="other", slots=1)
     with closing(query), ThreadPoolExecutor(1) as pool:
         query.commit_and_rejoin({})
@@ -618,7 +619,7 @@ def test_a_plain_commit_may_take_longer_than_a_heartbeat(proxied):
 
 @pytest.mark.parametrize("commit", ["batch", "task"])
 def test_a_task_reads_while_the_coordinator_is_silent(proxied, behind, group, monkeypatch, commit):
-    monkeypatch.setattr(read_task, "_ATTACH_SECONDS", 1.0)
+    monkeypatch.setattr(attached, "_ATTACH_SECONDS", 1.0)
     monkeypatch.setattr(rights, "_HEARTBEAT_SECONDS", 0.3)
     members, proxy = proxied
     name = behind[0].create_topic(f"{group}-silent", 1)

@@ -18,7 +18,7 @@ from assignors import TopicPartition, load
 from assignors.range_and_round_robin import RangeAssignor
 from kafka_source.client_config import Settings
 from kafka_source.commits.keeper import SlotKeeper, start_keeper
-from kafka_source.commits.rights import Renewal, SlotSession
+from kafka_source.commits.rights import Renewal, Right, SlotSession
 from kafka_source.errors import FencedError
 from kafka_source.group.background import Siblings
 from kafka_source.group.model import Topics
@@ -184,14 +184,14 @@ def test_a_task_is_tried_again_after_another_read_has_moved_the_group_on(kafka, 
 def kept(members, name, *, siblings=None, strategy=None, **settings):
     """Keep the slots of a batch of one record in each partition; their credentials, and the future of the keeper."""
     planner = members.make(name, app="batch", rewinds=False, **settings)
-    publisher, over = uuid4().hex, threading.Event()
-    slots = [replace(slot.credentials, right=publisher) for slot in planner.join(30).slots]
+    right, over = uuid4().hex, threading.Event()
+    slots = [replace(slot.credentials, right=right) for slot in planner.join(30).slots]
     planner.detach()
     strategies = [load("range") if strategy is None else strategy]
     membership = members.make(name, app="batch", rewinds=False, siblings=siblings, strategies=strategies, **settings)
     ends = dict.fromkeys((tp for slot in slots for tp in slot.partitions), 1)
     patience = settings.get("rebalance_timeout_ms", 60_000) / 1000
-    keeper = SlotKeeper(membership, slots, ends, lambda: not over.is_set(), patience)
+    keeper = SlotKeeper(membership, slots, Right(right), ends, lambda: not over.is_set(), patience)
     with ThreadPoolExecutor(1) as pool:
         try:
             yield slots, pool.submit(keeper.run)
@@ -212,6 +212,7 @@ def test_slots_leave_when_the_driver_has_ended(kafka, members, topic, group, gro
             settings,
             Topics((name,)),
             slots,
+            Right(None),
             ends,
             [load("range")],
             driver.pid,
@@ -298,7 +299,12 @@ def test_slots_that_never_join_again_leave_if_their_tasks_were_faster_than_the_k
     ends = dict.fromkeys(everything(name, 2), 1)
     looks = iter(range(20))
     keeper = SlotKeeper(
-        members.make(name, app="batch", rewinds=False), slots, ends, lambda: next(looks, None) is not None, 60
+        members.make(name, app="batch", rewinds=False),
+        slots,
+        Right(None),
+        ends,
+        lambda: next(looks, None) is not None,
+        60,
     )
     assert keeper.run() == "the batch is committed"
 

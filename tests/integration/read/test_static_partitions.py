@@ -9,6 +9,7 @@ import pytest
 
 from assignors import TopicPartition
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.commits.by_driver import ByDriver
 from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.model import subscription_of
 from kafka_source.model.stream_offset import Range, StreamOffset
@@ -143,7 +144,7 @@ def test_offsets_of_idle_partitions_are_committed_again_before_the_brokers_forge
         Where.STREAM,
     )
     positions = Positions(lambda: now)
-    owner = StaticPartitions(options, Cluster.of(options), subscription_of(options), commits=True, positions=positions)
+    owner = StaticPartitions(options, ByDriver(options), Cluster.of(options), subscription_of(options), positions)
     tps = [TopicPartition(name, n) for n in range(3)]
     owner.remember(dict.fromkeys(tps, 7))
     groups.delete_offsets(group, tps[:2])

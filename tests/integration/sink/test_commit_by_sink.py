@@ -32,7 +32,6 @@ from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
-from kafka_source.source import replay
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafka_source.transactions.offset_transaction import add_offsets, commit_in
@@ -692,14 +691,6 @@ def test_a_sink_that_commits_nothing_is_told_after_the_first_batch_and_gets_no_s
     with pytest.raises(InvalidConfigurationError, match=rf"group {group}.*commit\.group={group}.*commit=batch"):
         query.batch()
     assert set(committed(kafka, group).values()) == {0}
-
-
-def test_a_sink_that_commits_is_known_by_its_first_batch(kafka, topics, group, pipe, monkeypatch):
-    query = pipe(maxOffsetsPerTrigger=40)
-    query.whole_batch()
-    query.whole_batch()
-    monkeypatch.setattr(replay, "is_handed_over", None)
-    query.whole_batch()
 
 
 def test_a_sink_of_files_with_commit_by_sink_in_spark(spark, kafka, topics, group, tmp_path):

@@ -17,6 +17,7 @@ import pytest
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import RetriableError, UnknownOutcomeError, UnknownTopicError
 from kafka_source.group.membership import GroupMembership
@@ -389,7 +390,7 @@ def test_a_deleted_topic_does_not_keep_the_others_from_being_committed(
     kept, gone = topic("kept", partitions=2), topic("gone", partitions=2)
     options = _reads(kafka, group, kept, gone, transactional=transactional)
     settings = group_settings(options, partitions=4, stream=True)
-    owner = GroupMemberOwner(options, subscription_of(options), settings, commits=True)
+    owner = GroupMemberOwner(options, policy_of(options, Caller.STREAM), subscription_of(options), settings)
     with closing(owner):
         owner.commit_and_rejoin({})
         owner.finish(dict.fromkeys([*everything(kept, 2), *everything(gone, 2)], 1))
@@ -419,7 +420,9 @@ def test_a_commit_of_where_reading_starts_that_is_handled_late_sets_nothing_back
     partitions = everything(name, PARTITIONS)
     options = _reads(behind.kafka, group, name, commit=commit)
     settings = group_settings(options, partitions=PARTITIONS, stream=True)
-    with closing(GroupMemberOwner(options, subscription_of(options), settings, commits=False)) as owner:
+    with closing(
+        GroupMemberOwner(options, policy_of(options, Caller.STREAM), subscription_of(options), settings)
+    ) as owner:
         owner.commit_and_rejoin({})
         behind.proxy.on_request = hook
         owner.remember(dict.fromkeys(partitions, 0))
@@ -459,7 +462,7 @@ def test_a_commit_without_a_transaction_that_is_handled_late_is_undone_and_nothi
     positions = Positions()
     positions.learn(StreamOffset(stream="a-stream"))
     owner = GroupMemberOwner(
-        options, subscription_of(options), settings, commits=commit == "batch", positions=positions
+        options, policy_of(options, Caller.STREAM), subscription_of(options), settings, positions=positions
     )
     with closing(owner):
 
@@ -503,7 +506,9 @@ def test_a_topic_that_was_created_again_does_not_keep_the_others_from_being_comm
             ids = {name: topic.id for name, topic in cluster.topics([kept, again]).items() if topic and topic.id}
         positions.learn(StreamOffset(dict.fromkeys(of_both, Span(0, 2, 0)), topics=ids))
         settings = group_settings(options, partitions=4, stream=True)
-        owner = GroupMemberOwner(options, subscription_of(options), settings, commits=True, positions=positions)
+        owner = GroupMemberOwner(
+            options, policy_of(options, Caller.STREAM), subscription_of(options), settings, positions=positions
+        )
         with closing(owner):
             owner.commit_and_rejoin({})
             owner.finish(dict.fromkeys(of_both, 1))

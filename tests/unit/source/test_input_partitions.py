@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.stream_offset import Range
+from kafka_source.model.stream_offset import PlannedInput, Range
 from kafka_source.quota.bounds import Bounds, QuotaSettings, Ticket
 from kafka_source.runtime.control_port import Address
-from kafka_source.source.plan import PlannedInput
-from kafka_source.source.read_task import TaskFactory, add_handoff, bundle_tasks
+from kafka_source.source.read_task import TaskFactory, bundle_tasks
 
 QUOTA = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "orders")
 IDS = {"t": "id-of-t", "u": "id-of-u"}
@@ -88,26 +86,3 @@ def test_a_task_knows_the_rewinds_of_its_own_partitions_and_looks_at_no_others()
 def test_without_a_quota_no_task_has_a_ticket():
     (bundle,) = bundle_tasks([PlannedInput(0, (Range("t", 0, 0, 9),))], FACTORY, min_offsets=1, ticket=None)
     assert [task.ticket for task in bundle.tasks] == [None]
-
-
-@given(plans(), st.integers(1, 3000))
-def test_the_first_bundle_tells_the_sink_what_the_whole_batch_reads(planned, min_offsets):
-    planned = [PlannedInput(number, one.ranges) for number, one in enumerate(planned)]
-    plain = bundle_tasks(planned, FACTORY, min_offsets=min_offsets, ticket=None)
-    found = add_handoff(plain, planned, "the-stream", "plan", {})
-    assert [bundle.tasks for bundle in found] == [bundle.tasks for bundle in plain]
-    assert not any(bundle.handoffs for bundle in found[1:])
-    if planned:
-        (handoff,) = found[0].handoffs
-        assert (handoff.stream, handoff.member.group) == ("the-stream", "g")
-        read = {(r.topic_partition, offset) for one in planned for r in one.ranges for offset in (r.start, r.end)}
-        told = {(tp, offset) for tp, bounds in handoff.ranges.items() for offset in bounds}
-        assert told <= read
-        assert handoff.ranges.keys() == {r.topic_partition for one in planned for r in one.ranges}
-
-
-def test_a_sink_cannot_commit_for_tasks_that_are_no_members():
-    plain = bundle_tasks([PlannedInput(-1, (Range("t", 0, 0, 9),))], FACTORY, min_offsets=1, ticket=None)
-    with pytest.raises(ValueError, match="commit=sink"):
-        add_handoff(plain, [], "the-stream", "plan", {})
-    assert TopicPartition("t", 0) == plain[0].tasks[0].ranges[0].topic_partition

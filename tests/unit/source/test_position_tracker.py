@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import ListedOffset
+from kafka_source.commits.choose import Caller, policy_of
+from kafka_source.commits.policy import max_offset
 from kafka_source.errors import DataLossError, InvalidConfigurationError
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
@@ -18,7 +20,7 @@ from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source.owners import OwnedPartitions, Standalone
 from kafka_source.source.position_tracker import PositionTracker, ShortLogs
-from kafka_source.source.positions import Positions, max_offset
+from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query
 
 TP = TopicPartition("t", 0)
@@ -98,9 +100,8 @@ class Start:
         self.group = Group(entries, self.positions)
         query = Query.of(given, source_schema(headers=False), Where.STREAM)
         cluster: Any = self.log
-        self.tracker = PositionTracker(
-            query.options, cluster, self.group, [TP], self.positions, program_commits=program
-        )
+        policy = policy_of(query.options, Caller.PROGRAM if program else Caller.STREAM)
+        self.tracker = PositionTracker(query.options, policy, cluster, self.group, [TP], self.positions)
 
     def position(self, checkpoint: StreamOffset, lost_topics: Collection[str] = ()) -> int:
         self.positions.learn(checkpoint)

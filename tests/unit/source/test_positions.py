@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from assignors.model import TopicPartition
+from kafka_source.commits.by_sink import group_or_own, remaining
+from kafka_source.commits.policy import max_offset
 from kafka_source.model.commits import CommitOffset, OffsetNote, with_notes, without_topic
-from kafka_source.model.stream_offset import Range, Span, StreamOffset
-from kafka_source.source.plan import PlannedInput, plan
-from kafka_source.source.positions import Positions, group_or_own, max_offset, not_below
-from kafka_source.source.replay import remaining
+from kafka_source.model.stream_offset import PlannedInput, Range, Span, StreamOffset
+from kafka_source.source.plan import plan
+from kafka_source.source.positions import Positions, not_below
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 OFFSETS = st.dictionaries(st.sampled_from([A0, A1, B0]), st.integers(0, 3))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pytest
 
 from kafka_source.client_config import Settings
+from kafka_source.commits import attached
+from kafka_source.commits.attached import check_dispensable
 from kafka_source.commits.rights import SlotSession
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, FencedError, KafkaGroupError, RetriableError
@@ -17,7 +20,7 @@ from kafka_source.model.stream_offset import Range
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source import read_task
-from kafka_source.source.read_task import Query, ReadTask, TaskBundle, _check_dispensable, _while_held, read_bundle
+from kafka_source.source.read_task import Query, ReadTask, TaskBundle, read_bundle
 
 BATCH = pa.record_batch({"value": [b"x"]})
 
@@ -27,12 +30,10 @@ def query(**options: str) -> Query:
     return Query.of(given, source_schema(headers=False), Where.STREAM)
 
 
-def fenced() -> Sequence[SlotSession]:
-    raise FencedError("another process has the slot")
-
-
 @pytest.mark.parametrize("batches", [[BATCH], []])
-def test_a_fenced_task_yields_nothing_and_fails_also_without_records(batches: list[pa.RecordBatch]) -> None:
+def test_a_fenced_task_yields_nothing_and_fails_also_without_records(
+    monkeypatch: pytest.MonkeyPatch, batches: list[pa.RecordBatch]
+) -> None:
     fetched = []
 
     def fetch() -> Iterator[pa.RecordBatch]:
@@ -40,8 +41,13 @@ def test_a_fenced_task_yields_nothing_and_fails_also_without_records(batches: li
             fetched.append(batch)
             yield batch
 
+    refused: Future[list[KafkaGroupError]] = Future()
+    refused.set_result([FencedError("another process has the slot", code=ErrorCode.FENCED_INSTANCE_ID)])
+    monkeypatch.setattr(SlotSession, "attach_all", lambda *_: refused)
+    monkeypatch.setattr(read_task, "_batches", lambda *_: fetch())
+    task = ReadTask((Range("t", 0, 0, 1),), SlotCredentials("g", 3, "member", "instance"))
     with pytest.raises(FencedError):
-        next(_while_held(fenced, fetch()))
+        next(read_bundle(TaskBundle((task,)), query()))
     # It was fetched while the coordinator was asked.
     assert len(fetched) == len(batches)
 
@@ -92,11 +98,9 @@ def test_a_task_verifies_one_slot_of_a_generation_and_each_one_that_has_an_epoch
 def test_a_task_that_only_reads_can_do_without_a_slot_that_nobody_has_taken(
     problem: KafkaGroupError, options: dict[str, str], commits: bool, fails: bool
 ) -> None:
-    if fails:
-        with pytest.raises(type(problem)):
-            _check_dispensable(problem, query(**options), commits)
-    else:
-        _check_dispensable(problem, query(**options), commits)
+    with pytest.raises(type(problem)) if fails else nullcontext():
+        asked = query(**options)
+        check_dispensable(problem, asked.options, is_output=asked.policy.is_output, commits=commits)
 
 
 def test_a_coordinator_that_does_not_answer_does_not_fail_a_task_that_only_reads(
@@ -105,7 +109,7 @@ def test_a_coordinator_that_does_not_answer_does_not_fail_a_task_that_only_reads
     waiting: Future[list[SlotSession]] = Future()
     monkeypatch.setattr(SlotSession, "attach_all", lambda *_: waiting)
     monkeypatch.setattr(read_task, "_batches", lambda *_: iter([BATCH]))
-    monkeypatch.setattr(read_task, "_ATTACH_SECONDS", -0.9)
+    monkeypatch.setattr(attached, "_ATTACH_SECONDS", -0.9)
     slot = SlotCredentials("g", 3, "member", "instance")
     assert list(read_bundle(TaskBundle((ReadTask((Range("t", 0, 0, 1),), slot),)), query())) == [BATCH]
     # Nobody waits for the answer any more.

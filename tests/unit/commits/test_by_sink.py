@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
-from kafka_source.errors import InvalidConfigurationError
-from kafka_source.model.commits import CommitOffset, OffsetNote
-from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.stream_offset import Range, Span, StreamOffset
-from kafka_source.source.plan import PlannedInput, plan
-from kafka_source.source.replay import (
+from kafka_source.commits.by_sink import (
     check_undecided,
     handoff_of,
     handoffs_of,
@@ -24,6 +19,11 @@ from kafka_source.source.replay import (
     plan_id,
     remaining,
 )
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.model.commits import CommitOffset, OffsetNote
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.stream_offset import PlannedInput, Range, Span, StreamOffset
+from kafka_source.source.plan import plan
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

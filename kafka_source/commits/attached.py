@@ -1,0 +1,129 @@
+"""A task's slots while it reads: they are verified while the first records are fetched, and may be lost meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from contextlib import contextmanager
+from functools import cache
+from typing import Protocol
+
+from kafka_source.commits.rights import Renewal, SlotSession
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import FencedError, KafkaGroupError, RetriableError
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.options import ReadOptions
+
+log = logging.getLogger(__name__)
+
+Sessions = Callable[[], Sequence[SlotSession]]
+"""Waits for the sessions of a task's slots."""
+
+# Seconds in which a coordinator of good health answers a heartbeat, also if the task finds it anew.
+_ATTACH_SECONDS = 10.0
+
+
+class CommitRead(Protocol):
+    """Commits what was read; raises UnknownTopicError if the topics may be others than those of the plan."""
+
+    def __call__(self, read: StreamOffset, *, has_looked: bool) -> None:
+        """Commit; `has_looked` is whether the topics were compared with those of the plan."""
+
+
+class AttachedTask:
+    """A task that reads, as far as its policy is concerned; this one commits nothing.
+
+    Args:
+        sessions: Waits for the sessions of its slots.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def check(self) -> None:
+        """Check that the task holds its slots; the first call waits for their coordinator.
+
+        Raises:
+            FencedError: It does not; it must yield nothing more.
+            RetriableError: The coordinator does not answer, and the task commits.
+        """
+        for session in self._sessions():
+            session.check()
+
+    def commit(self, existing: Callable[[StreamOffset, CommitRead], None]) -> None:
+        """Commit what the task has read to its end, if the policy is that tasks commit.
+
+        Args:
+            existing: Calls what it is given for the topics that are still those of the plan.
+        """
+
+
+@contextmanager
+def attached(
+    options: ReadOptions,
+    slots: Sequence[SlotCredentials],
+    *,
+    is_output: bool = False,
+    commits: bool = False,
+    renewal: Renewal | None = None,
+) -> Iterator[Sessions]:
+    """Begin to attach slots; yield what waits for their sessions, without those that the task can do without.
+
+    Args:
+        options: Of the query.
+        slots: The credentials of the slots.
+        is_output: See `CommitPolicy`.
+        commits: Whether the task commits as these slots.
+        renewal: How it gets new credentials if they are lost.
+
+    Raises:
+        FencedError: When the sessions are waited for: the task must not read as one of the slots.
+        RetriableError: Likewise: the coordinator does not answer, and the task commits.
+    """
+    if not slots or options.group_protocol == "consumer":
+        # A heartbeat of a member of the consumer protocol is its driver's alone, which learns by it what the member has
+        # to give up. So the driver learns too that a slot is lost, and does not commit the batch.
+        yield tuple
+        return
+    # A task that only reads can do without the coordinator.
+    seconds = options.coordinator_timeout_ms / 1000 if commits else _ATTACH_SECONDS
+    attaching = SlotSession.attach_all(options.settings, slots, seconds, renewal)
+
+    @cache
+    def sessions() -> Sequence[SlotSession]:
+        try:
+            outcomes = attaching.result(seconds + 1)
+        except futures.TimeoutError:
+            outcomes = [RetriableError(f"The heartbeats of {len(slots)} slots have taken longer than {seconds:g} s.")]
+        for problem in outcomes:
+            if isinstance(problem, KafkaGroupError):
+                check_dispensable(problem, options, is_output=is_output, commits=commits)
+        return [outcome for outcome in outcomes if isinstance(outcome, SlotSession)]
+
+    try:
+        yield sessions
+    finally:
+        # A task that ends before needs no answer.
+        attaching.cancel()
+
+
+def check_dispensable(problem: KafkaGroupError, options: ReadOptions, *, is_output: bool, commits: bool) -> None:
+    """Raise the error with which a slot was not attached, unless the task can read without it."""
+    if commits or not isinstance(problem, RetriableError | FencedError):
+        raise problem
+    if isinstance(problem, RetriableError):
+        # The task only reads. If its driver was replaced meanwhile, the coordinator refuses the driver's commit.
+        log.warning("reading without a check of the membership, because the coordinator does not answer: %s", problem)
+    elif problem.code == ErrorCode.ILLEGAL_GENERATION:
+        # The driver's slots have rejoined since the batch was planned, because another read of the driver waited for
+        # them. The driver knows what of the batch it may commit.
+        log.info("the group has a new generation since the batch was planned; the batch is read to its end")
+    elif options.group_on_lost == "stop" or (problem.code == ErrorCode.FENCED_INSTANCE_ID and not is_output):
+        # Where the sink decides, the slot may have been lost and joined again; its decision notices another process.
+        raise problem
+    else:
+        # The micro-batch is in Spark's offset log, so Spark would run it again after a restart. The task reads it to
+        # its end, and the driver does not commit it.
+        log.warning("%s The micro-batch was planned before that: it is read to its end and not committed.", problem)

@@ -1,0 +1,11 @@
+"""A program without Spark commits: `kafkagroup.arrow.consume`. It says when, and no checkpoint knows it."""
+
+from __future__ import annotations
+
+from kafka_source.commits.policy import CommitPolicy
+
+
+class ByProgram(CommitPolicy):
+    """The caller commits what it was handed, in one request."""
+
+    keeps = True

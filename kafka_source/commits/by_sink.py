@@ -1,0 +1,319 @@
+"""The sink commits, in the transaction of its decision (`commit=sink`).
+
+A micro-batch that was planned but not decided has left nothing behind, neither in the output nor in the group. While
+the query was down, other members may have read further, so a replay reads only what the group still leaves to this
+query. A decision records its ranges, and a replay of its batch reads exactly these, because operators between source
+and sink need the rows again; the sink drops them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from hashlib import sha256
+from uuid import uuid4
+
+from assignors.model import TopicPartition
+from kafka_source.commits.handoff import DecisionRecord, Handoff
+from kafka_source.commits.policy import CommitPolicy, Committed, Replay, Rule, StreamGroup, ends_of, max_offset
+from kafka_source.commits.rights import Right
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.kafka_client import cached_client
+from kafka_source.model.commits import CommitOffset, OffsetNote
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.partition_runs import format_moves
+from kafka_source.model.stream_offset import PlannedInput, Range, StreamOffset
+from kafka_source.options import ReadOptions
+
+log = logging.getLogger(__name__)
+
+
+class BySink(CommitPolicy):
+    """The exactly-once sink of the same query commits the offsets of a batch together with its records."""
+
+    keeps = signs = is_output = True
+    driver_id = "-driver"
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._has_committed = self._is_told = False
+
+    @cached_property
+    def _record(self) -> DecisionRecord:
+        options = self._options
+        seconds = options.coordinator_timeout_ms / 1000
+        return DecisionRecord(cached_client(options.settings), options.group_id or "", seconds)
+
+    @cached_property
+    def right_id(self) -> str | None:
+        """The id of the right, if it is renewed."""
+        # In the consumer protocol epochs rise in the middle of a batch, so its sink needs new ones in any case.
+        renews = self._options.group_on_lost != "stop" or self._options.group_protocol == "consumer"
+        return uuid4().hex if renews else None
+
+    @cached_property
+    def right(self) -> Right:
+        """The right of the sink."""
+        return Right(self.right_id)
+
+    def counts(self, start: StreamOffset) -> Rule:
+        """Return the group's offset, from the first batch that the sink has decided."""
+        return group_or_own if start.by_sink and start.stream is not None else max_offset
+
+    def keep_record(self, stream: str | None, partitions: Collection[TopicPartition]) -> None:
+        """Keep the record of the last decision."""
+        self._record.keep(stream or "", partitions)
+
+    def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
+        """Say that the sink has committed nothing, and refuse to plan a second micro-batch for it.
+
+        The source cannot see its sink. Only a micro-batch that this process has planned tells: as long as it runs, no
+        other tool can set the group's offsets to where that one began.
+        """
+        if self._has_committed:
+            return
+        if is_handed_over(batch, committed(sorted(batch.partitions))):
+            self._has_committed = True
+            return
+        message = _describe_idle_sink(self._options.group_id)
+        if has_new:
+            raise InvalidConfigurationError(message)
+        if not self._is_told:
+            log.warning("%s A second micro-batch is refused.", message)
+            self._is_told = True
+
+    @property
+    def may_plan_empty(self) -> bool:
+        """Whether the sink is known to commit: another batch is for such a sink."""
+        return self._has_committed
+
+    def replay(
+        self,
+        planned: list[PlannedInput],
+        batch: StreamOffset,
+        group: StreamGroup,
+        rewound: Callable[[Mapping[TopicPartition, CommitOffset]], Collection[TopicPartition]],
+    ) -> Replay:
+        """Return the ranges of the decision; of a batch without one, what the group still leaves to this query."""
+        owned = group.rejoined()
+        partitions, stream = sorted(ends_of(planned)), batch.stream
+        # A stream without an id has committed nothing.
+        decided = self._record.decided(stream, plan_id(batch), partitions) if stream else {}
+        if decided:
+            return Replay(only_decided(planned, decided))
+        committed = group.committed(partitions)
+        if stream:
+            name = self._record.name(stream)
+            check_undecided(planned, committed, stream, name, has_record=decided is not None)
+        return Replay(remaining(planned, owned.slots, committed))
+
+    def tasks_made(
+        self,
+        planned: Sequence[PlannedInput],
+        members: Mapping[int, SlotCredentials],
+        batch: StreamOffset,
+        topic_ids: Mapping[str, str],
+    ) -> tuple[Handoff, ...]:
+        """Return the ranges of the whole batch, and the members that read them.
+
+        Raises:
+            ValueError: The tasks have no credentials of a group, whose offsets the sink could commit.
+        """
+        if not members:
+            raise ValueError("commit=sink needs tasks of a group's members")
+        return handoffs_of(planned, members, batch.stream or "", plan_id(batch), topic_ids)
+
+
+def group_or_own(own: int | None, committed: int | None) -> int | None:
+    """Return the group's committed offset, or the query's position where the group has none.
+
+    A stream has an id from its first batch with `commit=sink` on. The batch before the checkpoint's offset is decided
+    then, so the group's offsets describe the output, also where somebody has rewound them. Before, the larger offset
+    counts: other settings have committed the group's offsets, perhaps not the last ones.
+    """
+    return own if committed is None else committed
+
+
+def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, CommitOffset]) -> bool:
+    """Return whether the sink has committed a batch that is done, or whether the group's offsets do not tell that.
+
+    Without a sink that commits them the group has the offsets with which the batch began. A group that was set back
+    since, by a rewind or by this query itself where a log was truncated, may have them again.
+    """
+
+    def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:
+        rewound = OffsetNote.parse(entry.metadata).rewound
+        return entry.offset != batch.partitions[tp].start or rewound not in (None, batch.rewinds.get(tp))
+
+    return any(
+        is_moved(tp, committed[tp])
+        for tp, span in batch.partitions.items()
+        if span.end > span.start and tp in committed
+    )
+
+
+def _describe_idle_sink(group: str | None) -> str:
+    """Return the error for a sink that has not committed the first batch of a query with `commit=sink`."""
+    return (
+        f"Option commit is sink, and the sink has not committed the first micro-batch of this query: group {group} "
+        "stands where the query has started. The rows were written. Write to Kafka with format kafkagroup, "
+        f"transactional=true and commit.group={group}; or, with any other sink and with foreachBatch, set "
+        "commit=batch, which commits after each micro-batch."
+    )
+
+
+def plan_id(end: StreamOffset) -> str:
+    """Return an id of the batch that ends at an offset, by which a decision about it is known after a restart."""
+    spans = [
+        (tp.topic, tp.partition, span.start, span.end, end.rewinds.get(tp))
+        for tp, span in sorted(end.partitions.items())
+    ]
+    return sha256(json.dumps((spans, sorted(end.topics.items()))).encode()).hexdigest()[:16]
+
+
+def only_decided(
+    planned: Iterable[PlannedInput], decided: Mapping[TopicPartition, tuple[int, int]]
+) -> list[PlannedInput]:
+    """Return what a replay of a decided batch reads: the ranges of the decision, as the batch was planned."""
+    found = []
+    for one in planned:
+        cut = (
+            r._replace(start=max(r.start, start), end=min(r.end, end))
+            for r in one.ranges
+            for start, end in [decided.get(r.topic_partition, (0, 0))]
+        )
+        if ranges := tuple(r for r in cut if r.size):
+            found.append(one._replace(ranges=ranges))
+    return found
+
+
+def check_undecided(
+    planned: Iterable[PlannedInput],
+    committed: Mapping[TopicPartition, CommitOffset],
+    stream: str,
+    record: str,
+    *,
+    has_record: bool,
+) -> None:
+    """Check that a batch that no record names was not decided.
+
+    Args:
+        planned: The batch as its end offset plans it.
+        committed: The group's committed offsets.
+        stream: The stream's id.
+        record: The name of the record's group.
+        has_record: Whether there is a record, of other batches.
+
+    Raises:
+        InvalidConfigurationError: The record is lost, and the group is past the start of the batch; or this stream has
+            committed offsets inside of the batch.
+    """
+    past = {
+        r.topic_partition: (r.start, committed[r.topic_partition].offset)
+        for one in planned
+        for r in one.ranges
+        if r.topic_partition in committed
+        and committed[r.topic_partition].offset > r.start
+        and not (has_record and not _is_own(r, committed[r.topic_partition], stream))
+    }
+    if past:
+        raise InvalidConfigurationError(
+            f"Group {record} does not say whether the unfinished micro-batch of this query was decided, and the group "
+            f"of the query is past its start: {format_moves(past)}. The offsets of {record} have expired "
+            "(offsets.retention.minutes), were deleted, or the batch was planned with another value of commit. Nothing "
+            "was read. Start the query once with that value; or with a new checkpointLocation, which continues at the "
+            "group's offsets."
+        )
+
+
+def _is_own(r: Range, entry: CommitOffset, stream: str) -> bool:
+    return OffsetNote.parse(entry.metadata).stream == stream and entry.offset <= r.end
+
+
+def remaining(
+    planned: Iterable[PlannedInput],
+    owned: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, CommitOffset],
+) -> list[PlannedInput]:
+    """Return what a replay of an undecided batch reads.
+
+    Each slot reads what it owns now: the offsets are committed as that slot, and the group would not notice if another
+    one had lost them.
+
+    Args:
+        planned: The batch as its end offset plans it.
+        owned: The partitions that the query owns now, with their slots.
+        committed: The group's committed offsets.
+    """
+    found = []
+    for slot, ranges in planned:
+        kept = [_remaining(r, owned, committed.get(r.topic_partition)) for r in ranges]
+        of_slot: dict[int, list[Range]] = {}
+        for r in kept:
+            if r.size:
+                of_slot.setdefault(owned.get(r.topic_partition, slot), []).append(r)
+        found += [PlannedInput(owner, tuple(of_it)) for owner, of_it in sorted(of_slot.items())]
+    return found
+
+
+def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOffset | None) -> Range:
+    group_offset = r.start if committed is None else committed.offset
+    if committed is not None and OffsetNote.parse(committed.metadata).rewound is not None and group_offset < r.start:
+        # Somebody has rewound the group since the batch was planned. The next batch begins at the group's offset.
+        return r._replace(start=r.end)
+    if r.topic_partition not in owned:
+        # The new owner starts at the group's offset and reads the range.
+        return r._replace(start=r.end)
+    return r._replace(start=max(r.start, group_offset))
+
+
+def handoff_of(
+    planned: Iterable[PlannedInput], member: SlotCredentials, stream: str, plan_id: str, topic_ids: Mapping[str, str]
+) -> Handoff:
+    """Return what the source tells the sink about a batch.
+
+    Args:
+        planned: What the batch reads.
+        member: Any member of the query: a broker checks the generation, not who owns a partition.
+        stream: The stream's id.
+        plan_id: See `plan_id`.
+        topic_ids: The ids of the topics that the batch was planned with.
+    """
+    ranges: dict[TopicPartition, tuple[int, int]] = {}
+    epochs = {}
+    for _, parts in planned:
+        for r in parts:
+            start, end = ranges.get(r.topic_partition, (r.start, r.end))
+            ranges[r.topic_partition] = (min(start, r.start), max(end, r.end))
+            epochs[r.topic_partition] = r.epoch
+    without_slot = replace(member, slot=0, partitions=(), per_member_epoch=False)
+    ids = {tp.topic: topic_ids[tp.topic] for tp in ranges if tp.topic in topic_ids}
+    return Handoff(without_slot, ranges, stream, plan_id, ids, epochs)
+
+
+def handoffs_of(
+    planned: Sequence[PlannedInput],
+    members: Mapping[int, SlotCredentials],
+    stream: str,
+    plan_id: str,
+    topic_ids: Mapping[str, str],
+) -> tuple[Handoff, ...]:
+    """Return what the source tells the sink about a batch: one hand-off, or one for each member that commits by itself.
+
+    Args:
+        planned: What the batch reads.
+        members: The credentials of the slots that read, by slot number; at least one.
+        stream: The stream's id.
+        plan_id: See `plan_id`.
+        topic_ids: The ids of the topics that the batch was planned with.
+    """
+    anybody = members[min(members)]
+    if not anybody.per_member_epoch:
+        return (handoff_of(planned, anybody, stream, plan_id, topic_ids),)
+    parts: dict[int, list[PlannedInput]] = {}
+    for one in planned:
+        parts.setdefault(members.get(one.slot, anybody).slot, []).append(one)
+    return tuple(handoff_of(part, members[slot], stream, plan_id, topic_ids) for slot, part in sorted(parts.items()))

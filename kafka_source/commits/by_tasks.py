@@ -1,0 +1,220 @@
+"""Each task commits what it has read, as its slot, behind its last record (`commit=task`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import Protocol
+from uuid import uuid4
+
+from assignors.model import TopicPartition
+from kafka_source.commits.attached import AttachedTask, CommitRead, Sessions, attached
+from kafka_source.commits.policy import CommitPolicy, Replay, StreamGroup, Task, ends_of
+from kafka_source.commits.rights import Renewal, Right, SlotSession
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import FencedError, InvalidConfigurationError
+from kafka_source.group.requests import fetch_by_ids
+from kafka_source.model.commits import CommitOffset, check_one_topic, with_notes
+from kafka_source.model.partition_runs import format_partitions
+from kafka_source.model.stream_offset import PlannedInput, Range, Span, StreamOffset
+from kafka_source.options import ReadOptions
+from kafka_source.runtime.failpoints import failpoint
+from kafka_source.transactions.offset_committer import (
+    TransactionalCommitter,
+    commits_plainly_after,
+    coordinator_seconds,
+    transactional_id_of,
+    was_without_transactions,
+)
+
+# How a coordinator refuses a transactional id that another process has initialised since.
+_OTHER_OWNER = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+class ByTasks(CommitPolicy):
+    """Each task commits the ends of its ranges."""
+
+    keeps = signs = True
+    driver_id = "-driver"
+    joins_slots = False
+
+    @cached_property
+    def right_id(self) -> str:
+        """The id by which a batch's keeper knows its commits, also if the right is not renewed."""
+        return uuid4().hex
+
+    @cached_property
+    def right(self) -> Right:
+        """The right of the tasks."""
+        return Right(self.right_id if self._renews else None)
+
+    @property
+    def _renews(self) -> bool:
+        return self._options.group_on_lost != "stop"
+
+    def may_come_late(self, finished: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return all of it: an attempt of a task may outlive its job."""
+        return finished
+
+    def replay(
+        self,
+        planned: list[PlannedInput],
+        batch: StreamOffset,
+        group: StreamGroup,
+        rewound: Callable[[Mapping[TopicPartition, CommitOffset]], Collection[TopicPartition]],
+    ) -> Replay:
+        """Return what a replay reads, and where its tasks must not commit.
+
+        Partitions were rewound since the batch was planned; or others have read on there, or own them now and may do so
+        before the tasks commit. The coordinator would take the tasks' commits nevertheless: it asks for a member of
+        this generation, and not for the owner of the partition.
+        """
+        owned = group.rejoined()
+        planned = by_present_slots(planned, owned.slots, owned.count)
+        ends = ends_of(planned)
+        committed = group.committed(sorted(ends))
+        targets = {tp: committed[tp].offset for tp in rewound(committed)}
+        read_on = {tp for tp, entry in committed.items() if entry.offset > ends[tp]}
+        uncommitted = frozenset({*targets, *read_on, *(ends.keys() - owned.slots.keys())})
+        return Replay(before_rewinds(planned, targets), uncommitted)
+
+    @contextmanager
+    def in_task(self, tasks: Sequence[Task]) -> Iterator[AttachedTask]:
+        """Act as the slot of one task: fence its earlier attempts before it reads, and commit what it has read."""
+        (task,) = tasks
+        slots = [] if task.credentials is None else [task.credentials]
+        renewal = renewal_of(task) if self._renews else None
+        with attached(self._options, slots, commits=True, renewal=renewal) as sessions:
+            yield _CommittingTask(sessions, task, self._options)
+
+
+def renewal_of(task: Task) -> Renewal | None:
+    """Return how a task gets new credentials if its slot is lost; None: it ends then."""
+    ranges = {r.topic_partition: (r.start, r.end) for r in task.ranges if r.replica == 0}
+    if task.credentials is None or task.credentials.right is None or not ranges:
+        return None
+    return Renewal(task.credentials.group, task.credentials.right, ranges, task.stream)
+
+
+class _Commit(Protocol):
+    """Commits offsets; raises UnknownTopicError if the topics may be others than those of the plan."""
+
+    def __call__(self, ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None: ...
+
+
+class _CommittingTask(AttachedTask):
+    def __init__(self, sessions: Sessions, task: Task, options: ReadOptions) -> None:
+        super().__init__(sessions)
+        self._task, self._options = task, options
+        # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
+        primary = [r for r in task.ranges if r.replica == 0]
+        # Before the reading, to fence earlier attempts.
+        self._commits = [self._committer(session) for session in sessions()] if primary else []
+        self._ranges = [r for r in primary if r.topic_partition not in task.uncommitted]
+
+    def commit(self, existing: Callable[[StreamOffset, CommitRead], None]) -> None:
+        """Commit the ends of the task's ranges, without topics that were deleted or created again since the plan.
+
+        Raises:
+            DataLossError: There are such topics, and `failOnDataLoss` is set.
+        """
+        spans = {r.topic_partition: Span(r.start, r.end, 0) for r in self._ranges}
+        for commit in self._commits if spans else ():
+            existing(StreamOffset(spans, topics=self._task.topics), partial(self._commit_ends, commit))
+            failpoint("task-committed")
+
+    def _commit_ends(self, commit: _Commit, read: StreamOffset, *, has_looked: bool) -> None:
+        task, epochs = self._task, {r.topic_partition: r.epoch for r in self._ranges}
+        # The note is the stream's id, or that of the one plan of a batch.
+        by = task.stream if task.stream is not None or task.credentials is None else task.credentials.right
+        try:
+            commit(with_notes(read.ends, task.rewinds, by, epochs, task.topics, task.cluster), has_looked=has_looked)
+        except FencedError as error:
+            if error.code not in _OTHER_OWNER:
+                raise
+            raise _read_twice(read.ends, error) from error
+
+    def _committer(self, session: SlotSession) -> _Commit:
+        """Return the function that commits at the end."""
+        patience = self._options.coordinator_timeout_ms / 1000
+        transactional = self._options.commit_transactional
+
+        def commit_plainly(ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None:
+            if not has_looked:
+                check_one_topic(ends)
+            session.commit(ends, patience, has_looked=has_looked)
+
+        if transactional is False or (transactional is None and was_without_transactions(session.credentials.group)):
+            return commit_plainly
+        # The same for all attempts, and for all batches of a generation, so that a later one fences what is left of an
+        # earlier one. In a replay the slot may own other partitions than those that it reads.
+        owned = session.credentials.partitions or [r.topic_partition for r in self._task.ranges]
+        name = transactional_id_of(session.credentials.group, owned)
+        committer = TransactionalCommitter(
+            self._options.settings,
+            name,
+            timeout=patience,
+            coordinator_seconds=coordinator_seconds(self._options),
+            attempt=fetch_by_ids,
+        )
+
+        def commit(ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None:
+            try:
+                session.commit_by(partial(committer.commit_as, has_looked=has_looked), ends, patience)
+            except InvalidConfigurationError as error:
+                if not commits_plainly_after(error, session.credentials.group, transactional):
+                    raise
+                commit_plainly(ends, has_looked=has_looked)
+
+        return commit
+
+
+def _read_twice(ends: Mapping[TopicPartition, int], error: FencedError) -> FencedError:
+    return FencedError(
+        f"Another task reads the same records and has taken over the commit of {format_partitions(sorted(ends))}: a "
+        "later attempt of this task, or a second read of the same DataFrame in one query, for example in a self-join "
+        "or in a union with itself. With commit=task a DataFrame can be read once. To read it more than once, use "
+        f"commit=batch in a stream, and kafkagroup.pinned or commit=none in a batch. ({error})",
+        code=error.code,
+    )
+
+
+def by_present_slots(
+    planned: Iterable[PlannedInput], owned: Mapping[TopicPartition, int], slots: int
+) -> list[PlannedInput]:
+    """Return a batch whose tasks commit, with one input for each slot of now, which reads a partition in one range.
+
+    Tasks that commit as one slot take its transactional id, so they would fence each other. The batch may have been
+    planned with other slots, with pieces of partitions, or without a group.
+
+    Args:
+        planned: The batch as its end offset plans it.
+        owned: The partitions that the query owns now, with their slots.
+        slots: How many slots it has now.
+    """
+    found: dict[int, dict[tuple[TopicPartition, int], Range]] = {}
+    for slot, ranges in planned:
+        for r in ranges:
+            owner = (owned.get(r.topic_partition, slot) if r.replica == 0 else slot) % slots
+            of_slot, copy = found.setdefault(owner, {}), (r.topic_partition, r.replica)
+            before = of_slot.get(copy, r)
+            of_slot[copy] = r._replace(start=min(r.start, before.start), end=max(r.end, before.end))
+    return [PlannedInput(slot, tuple(of_slot.values())) for slot, of_slot in sorted(found.items())]
+
+
+def before_rewinds(planned: Iterable[PlannedInput], targets: Mapping[TopicPartition, int]) -> list[PlannedInput]:
+    """Return what a batch whose tasks commit reads in partitions that were rewound since it was planned, and elsewhere.
+
+    The next batch begins at the rewind's target. What is before it is in no output, also if the tasks have committed.
+
+    Args:
+        planned: The batch.
+        targets: The group's offsets in the rewound partitions.
+    """
+
+    def before(r: Range) -> Range:
+        return r._replace(end=min(r.end, max(r.start, targets.get(r.topic_partition, r.end))))
+
+    cut = (one._replace(ranges=tuple(c for r in one.ranges if (c := before(r)).size)) for one in planned)
+    return [one for one in cut if one.ranges]

@@ -1,0 +1,41 @@
+"""Choose the commit policy of a read: the only place that knows what the values of the option `commit` mean."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kafka_source.commits.by_driver import ByDriver
+from kafka_source.commits.by_program import ByProgram
+from kafka_source.commits.by_sink import BySink
+from kafka_source.commits.by_tasks import ByTasks
+from kafka_source.commits.policy import CommitPolicy
+from kafka_source.options import ReadOptions
+
+
+class Caller(Enum):
+    """What reads."""
+
+    STREAM = "a stream of Spark's"
+    BATCH = "a batch of Spark's"
+    BLOCK = "kafkagroup.pinned"
+    PROGRAM = "kafkagroup.arrow.consume"
+
+
+_OF_STREAM: dict[str | None, type[CommitPolicy]] = {
+    None: ByDriver,
+    "batch": ByDriver,
+    "task": ByTasks,
+    "sink": BySink,
+}
+_OF_BATCH: dict[str | None, type[CommitPolicy]] = {None: CommitPolicy, "none": CommitPolicy, "task": ByTasks}
+
+
+def policy_of(options: ReadOptions, caller: Caller) -> CommitPolicy:
+    """Return the commit policy of a read; a read has one, which its driver keeps."""
+    if not options.in_group:
+        return CommitPolicy(options)
+    if caller is Caller.PROGRAM:
+        return ByProgram(options)
+    if caller is Caller.BLOCK:
+        return ByDriver(options)
+    return (_OF_STREAM if caller is Caller.STREAM else _OF_BATCH)[options.commit](options)

@@ -1,0 +1,241 @@
+"""Commit policies: which process commits what a read has read, and what follows from that.
+
+A read has one policy, from `choose`. Its callers ask it, and know neither the option `commit` nor the other policies.
+What is defined here is the policy of a read that commits nothing: without a group, or a batch that only looks.
+
+| | `by_driver` | `by_tasks` | `by_sink` | `by_program` |
+| --- | --- | --- | --- | --- |
+| commits | the driver, before the next plan | each task, behind its last record | the sink, in its decision | the \
+caller, when it says so |
+| the right of a batch | | of its tasks | of its sink | |
+| a replay reads | what was planned | what was planned, by the slots of now | the decision, or what the group leaves | |
+
+Adding one: a file with a class, and its case in `choose.policy_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
+
+from assignors.model import TopicPartition
+from kafka_source.commits.attached import AttachedTask, attached
+from kafka_source.commits.handoff import Handoff
+from kafka_source.commits.rights import Right
+from kafka_source.model.commits import CommitOffset
+from kafka_source.model.credentials import SlotCredentials, representative_slots
+from kafka_source.model.stream_offset import PlannedInput, Range, StreamOffset
+from kafka_source.options import ReadOptions
+
+Rule = Callable[[int | None, int | None], int | None]
+"""Returns the offset that counts, of a query's own and its group's; None: unknown."""
+
+
+Committed = Callable[[list[TopicPartition]], Mapping[TopicPartition, CommitOffset]]
+"""Returns what a group has committed."""
+
+
+class Task(Protocol):
+    """A read task, as far as its policy needs it."""
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """The ranges to read, at most one for each partition and replica."""
+
+    @property
+    def credentials(self) -> SlotCredentials | None:
+        """The slot's credentials; None without a group."""
+
+    @property
+    def cluster(self) -> str | None:
+        """The id of the cluster in which the offsets are valid; None: unknown."""
+
+    @property
+    def topics(self) -> Mapping[str, str]:
+        """The ids of the ranges' topics, as far as they are known."""
+
+    @property
+    def rewinds(self) -> Mapping[TopicPartition, str]:
+        """The rewind of the group that each partition follows."""
+
+    @property
+    def stream(self) -> str | None:
+        """The id of the stream; None in a batch."""
+
+    @property
+    def uncommitted(self) -> frozenset[TopicPartition]:
+        """The partitions in which the task commits nothing."""
+
+
+class Owned(Protocol):
+    """The partitions that a stream owns."""
+
+    @property
+    def slots(self) -> Mapping[TopicPartition, int]:
+        """The slot of each partition."""
+
+    @property
+    def count(self) -> int:
+        """The number of slots."""
+
+
+class StreamGroup(Protocol):
+    """The group of a stream, as far as its policy asks it."""
+
+    def rejoined(self) -> Owned:
+        """Rejoin if a rebalance is due, and return what the stream owns of the topics as they are now."""
+
+    def committed(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, CommitOffset]:
+        """Return what the group has committed."""
+
+
+class Replay(NamedTuple):
+    """What a replay of a batch reads.
+
+    Attributes:
+        planned: Its inputs.
+        uncommitted: The partitions in which its tasks commit nothing.
+    """
+
+    planned: list[PlannedInput]
+    uncommitted: frozenset[TopicPartition] = frozenset()
+
+
+class CommitPolicy:
+    """The policy of a read that commits nothing, from which the others differ.
+
+    Args:
+        options: Of the read.
+
+    Attributes:
+        keeps: Whether the group's offsets are kept. Then the driver commits where reading starts, and rewinds them.
+        signs: Whether commits carry the stream's id, so that a stream knows its own.
+        is_output: Whether the group's offsets tell what the output has, from the policy's first batch on.
+        driver_id: What follows the driver's transactional id; None: it commits without transactions.
+        joins_slots: Whether a task may read for several slots at once.
+    """
+
+    keeps = False
+    signs = False
+    is_output = False
+    driver_id: str | None = None
+    joins_slots = True
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    # ---- in the driver
+
+    @property
+    def right_id(self) -> str | None:
+        """The id in the credentials of the batches' tasks; see `Right`."""
+        return None
+
+    @property
+    def right(self) -> Right | None:
+        """The right of another process to commit a batch, which a rejoin of its slots ends; None: there is none."""
+        return None
+
+    def before_plan(self, finished: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return what the driver commits of what is finished, before it plans."""
+        return {}
+
+    def may_come_late(self, finished: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return of what is finished the offsets that a process may still commit, after the next batch."""
+        return {}
+
+    def counts(self, start: StreamOffset) -> Rule:
+        """Return the rule by which a query continues that has this offset in its checkpoint."""
+        return max_offset
+
+    def begins(self, start: StreamOffset) -> bool:
+        """Return whether the batch behind this offset is the first one of a group whose offsets are the output's."""
+        return self.is_output and not start.by_sink
+
+    def keep_record(self, stream: str | None, partitions: Collection[TopicPartition]) -> None:
+        """Keep what a replay of the stream's next batch has to know, which reads these partitions."""
+
+    def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
+        """Check that a finished batch of this process was committed.
+
+        Args:
+            batch: The batch's end offset; it has records.
+            committed: Returns what the group has committed.
+            has_new: Whether another batch is to be planned.
+
+        Raises:
+            InvalidConfigurationError: It was not, and another batch is to be planned.
+        """
+
+    @property
+    def may_plan_empty(self) -> bool:
+        """Whether a batch without records may be planned."""
+        return True
+
+    def replay(
+        self,
+        planned: list[PlannedInput],
+        batch: StreamOffset,
+        group: StreamGroup,
+        rewound: Callable[[Mapping[TopicPartition, CommitOffset]], Collection[TopicPartition]],
+    ) -> Replay:
+        """Return what a replay of a batch reads.
+
+        Args:
+            planned: The batch as its end offset plans it.
+            batch: The end offset.
+            group: The group.
+            rewound: Returns the partitions that were rewound since, of what the group has committed.
+        """
+        return Replay(planned)
+
+    def tasks_made(
+        self,
+        planned: Sequence[PlannedInput],
+        members: Mapping[int, SlotCredentials],
+        batch: StreamOffset,
+        topic_ids: Mapping[str, str],
+    ) -> tuple[Handoff, ...]:
+        """Return what the first task of a batch publishes for the sink.
+
+        Args:
+            planned: What the tasks read.
+            members: The credentials that they have, by slot.
+            batch: The batch's end offset.
+            topic_ids: The ids of the topics that the batch was planned with.
+        """
+        return ()
+
+    # ---- in an executor
+
+    @contextmanager
+    def in_task(self, tasks: Sequence[Task]) -> Iterator[AttachedTask]:
+        """Act as the slots of tasks that one Spark task reads; the block ends before the slots' sessions.
+
+        Where one slot does not vouch for all, the slots attach at the same time.
+
+        Raises:
+            KafkaGroupError: See `attached`.
+        """
+        slots = representative_slots(task.credentials for task in tasks if task.credentials is not None)
+        with attached(self._options, slots, is_output=self.is_output) as sessions:
+            yield AttachedTask(sessions)
+
+
+def max_offset(own: int | None, committed: int | None) -> int | None:
+    """Return the larger of a query's position and the group's committed offset; None if both are unknown.
+
+    Another application of the group may have read the partition while this query did not own it.
+    """
+    return max((offset for offset in (own, committed) if offset is not None), default=None)
+
+
+def ends_of(planned: Iterable[PlannedInput]) -> dict[TopicPartition, int]:
+    """Return the next offset after what is planned, by partition; a partition may be cut into several ranges."""
+    ends: dict[TopicPartition, int] = {}
+    for one in planned:
+        for r in one.ranges:
+            if r.replica == 0:
+                ends[r.topic_partition] = max(r.end, ends.get(r.topic_partition, 0))
+    return ends

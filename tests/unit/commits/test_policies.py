@@ -1,0 +1,294 @@
+"""Commit policies: which one a read has, and what each of them does with a membership that records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assignors.model import TopicPartition
+from kafka_source.commits.by_driver import ByDriver
+from kafka_source.commits.by_program import ByProgram
+from kafka_source.commits.by_sink import BySink
+from kafka_source.commits.by_tasks import ByTasks
+from kafka_source.commits.choose import Caller, policy_of
+from kafka_source.commits.policy import CommitPolicy
+from kafka_source.errors import FencedError, InvalidConfigurationError
+from kafka_source.group.model import BatchInFlight, GroupAssignment, SlotAssignment, group_settings, subscription_of
+from kafka_source.model.commits import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.stream_offset import PlannedInput, Range, Span, StreamOffset
+from kafka_source.options import ReadOptions, Where, read_options
+from kafka_source.source import group_member_owner
+from kafka_source.source.group_member_owner import GroupMemberOwner
+from kafka_source.source.owners import OwnedPartitions
+from kafka_source.source.positions import Positions
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+MEMBER = SlotCredentials("g", 3, "member", "instance", 0, (A, B))
+POLICIES = (ByDriver, ByTasks, BySink, ByProgram)
+
+
+def options_of(where: Where = Where.STREAM, **more: str) -> ReadOptions:
+    given = {
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "kafka.group.id": "g",
+        "commit.transactional": "false",
+        "strict": "false",
+    }
+    topics = {} if "assign" in more else {"subscribe": "t"}
+    return read_options({**given, **topics, **{name.replace("_", "."): value for name, value in more.items()}}, where)
+
+
+@pytest.mark.parametrize(
+    ("caller", "more", "policy"),
+    [
+        (Caller.STREAM, {}, ByDriver),
+        (Caller.STREAM, {"commit": "batch"}, ByDriver),
+        (Caller.STREAM, {"assign": '{"t":[0]}'}, ByDriver),
+        (Caller.STREAM, {"commit": "task"}, ByTasks),
+        (Caller.STREAM, {"commit": "sink"}, BySink),
+        (Caller.STREAM, {"group_membership": "false"}, CommitPolicy),
+        (Caller.PROGRAM, {}, ByProgram),
+        (Caller.BLOCK, {}, ByDriver),
+        (Caller.BATCH, {}, CommitPolicy),
+        (Caller.BATCH, {"commit": "none"}, CommitPolicy),
+        (Caller.BATCH, {"commit": "task"}, ByTasks),
+    ],
+)
+def test_a_read_has_one_policy(caller: Caller, more: dict[str, str], policy: type[CommitPolicy]) -> None:
+    where = Where.BATCH if caller in (Caller.BATCH, Caller.BLOCK) else Where.STREAM
+    assert type(policy_of(options_of(where, **more), caller)) is policy
+
+
+class Membership:
+    """A membership that records; it has both partitions, until the group gives one away."""
+
+    def __init__(self) -> None:
+        self.committed: dict[TopicPartition, CommitOffset] = {}
+        self.batches: list[BatchInFlight] = []
+        self.rebalance: str | None = None
+        self.refuses = False
+        slot = SlotAssignment(MEMBER, MEMBER.partitions)
+        self.assignment = GroupAssignment(3, "range", leading=True, slots=(slot,))
+
+    @property
+    def credentials(self) -> tuple[SlotCredentials, ...]:
+        return tuple(slot.credentials for slot in self.assignment.slots)
+
+    def join(self, _: float) -> None: ...
+
+    def rejoin(self, _: float) -> None:
+        member = replace(MEMBER, generation=4, partitions=(A,))
+        self.assignment = GroupAssignment(4, "range", leading=True, slots=(SlotAssignment(member, (A,)),))
+        self.rebalance = None
+
+    def rebalance_paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def lost(self) -> None: ...
+
+    def ask(self) -> None: ...
+
+    def rebalance_needed(self) -> str | None:
+        return self.rebalance
+
+    def record_throughput(self, *_: object) -> None: ...
+
+    def set_batch_in_flight(self, batch: BatchInFlight) -> None:
+        self.batches.append(batch)
+
+    def committed_entries(
+        self, partitions: Sequence[TopicPartition], *, stable: bool = True
+    ) -> dict[TopicPartition, CommitOffset]:
+        return {tp: self.committed[tp] for tp in partitions if tp in self.committed}
+
+    def commit(self, by_slot: Mapping[int, Mapping[TopicPartition, CommitOffset]], *, has_looked: bool) -> None:
+        if self.refuses:
+            raise FencedError("another generation")
+        for part in by_slot.values():
+            self.committed |= part
+
+    def ask_for_newer_credentials(self, _: object) -> bool:
+        return False
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def membership(monkeypatch: pytest.MonkeyPatch) -> Membership:
+    made = Membership()
+    monkeypatch.setattr(group_member_owner, "_membership_of", lambda *_: made)
+    return made
+
+
+def owner_of(policy: type[CommitPolicy], stream: str = "me", **more: str) -> GroupMemberOwner:
+    options = options_of(Where.STREAM, **more)
+    positions = Positions()
+    positions.learn(StreamOffset(stream=stream))
+    settings = group_settings(options, partitions=2, stream=True)
+    return GroupMemberOwner(options, policy(options), subscription_of(options), settings, positions=positions)
+
+
+def offsets(membership: Membership) -> dict[TopicPartition, int]:
+    return {tp: entry.offset for tp, entry in membership.committed.items()}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_only_the_driver_commits_before_a_plan(membership: Membership, policy: type[CommitPolicy]) -> None:
+    owner = owner_of(policy)
+    assert owner.commit_and_rejoin({}).slots == {A: 0, B: 0}
+    owner.commit_and_rejoin({A: 5, B: 7})
+    owner.finish({A: 6, B: 7})
+    assert offsets(membership) == ({A: 6, B: 7} if policy is ByDriver else {})
+
+
+def test_the_driver_commits_before_it_gives_partitions_away(membership: Membership) -> None:
+    owner = owner_of(ByDriver)
+    owner.commit_and_rejoin({})
+    membership.rebalance = "a member has joined"
+    assert owner.commit_and_rejoin({A: 5, B: 7}).slots == {A: 0}
+    assert offsets(membership) == {A: 5, B: 7}
+    # It commits nothing for the next owner.
+    owner.finish({A: 6, B: 9})
+    assert offsets(membership) == {A: 6, B: 7}
+
+
+@pytest.mark.parametrize("policy", (*POLICIES, CommitPolicy))
+def test_starts_and_rewinds_are_committed_where_the_groups_offsets_are_kept(
+    membership: Membership, policy: type[CommitPolicy]
+) -> None:
+    owner = owner_of(policy)
+    owner.commit_and_rejoin({})
+    owner.remember({A: 5, B: 7})
+    owner.rewind_committed({A: 3, B: 9})
+    assert offsets(membership) == ({A: 3, B: 7} if policy(options_of()).keeps else {})
+
+
+@pytest.mark.parametrize(
+    ("policy", "more", "in_credentials", "renewed"),
+    [
+        (ByDriver, {}, False, False),
+        (ByProgram, {}, False, False),
+        (ByTasks, {}, True, True),
+        # Its id is in the notes of commits nevertheless, by which a batch's keeper knows them.
+        (ByTasks, {"group_on_lost": "stop"}, True, False),
+        (BySink, {}, True, True),
+        (BySink, {"group_on_lost": "stop"}, False, False),
+        (BySink, {"group_on_lost": "stop", "kafka_group_protocol": "consumer"}, True, True),
+    ],
+)
+def test_slots_rejoin_inside_a_batch_only_as_its_right_allows(
+    membership: Membership, policy: type[CommitPolicy], more: dict[str, str], in_credentials: bool, renewed: bool
+) -> None:
+    owner = owner_of(policy, **more)
+    owner.commit_and_rejoin({})
+    owner.batch_planned({A: 0}, {A: 5}, {A: 5})
+    assert membership.batches[-1] == BatchInFlight({A: 5})
+    owner.tasks_made({A: 5})
+    batch, given = membership.batches[-1], owner.credentials(0)
+    assert (batch.right is not None) == (policy in (ByTasks, BySink))
+    assert (given.right is not None) == in_credentials
+    assert (batch.renewed is not None) == renewed
+    assert batch.renewed is None or batch.right == policy_right(owner, given)
+
+
+def policy_right(owner: GroupMemberOwner, given: SlotCredentials) -> object:
+    right = owner._policy.right
+    assert right is not None
+    assert right.id == given.right
+    assert right.waits
+    return right
+
+
+def test_a_commit_of_a_task_that_comes_late_is_repaired(membership: Membership) -> None:
+    owner = owner_of(ByTasks)
+    owner.commit_and_rejoin({})
+    # Tasks have committed both batches; an attempt of the first one outlives its job.
+    late = {A: CommitOffset(5, metadata="me")}
+    for offset in (5, 9):
+        membership.committed |= {A: CommitOffset(offset, metadata="me")}
+        owner.commit_and_rejoin({A: offset})
+    membership.committed |= late
+    owner.finish({A: 9})
+    assert offsets(membership) == {A: 9}
+
+
+class Group:
+    """A group with these offsets, in which a stream owns these partitions."""
+
+    def __init__(self, committed: Mapping[TopicPartition, CommitOffset], slots: Mapping[TopicPartition, int]) -> None:
+        self._committed, self._owned = committed, OwnedPartitions(slots, 2)
+
+    def rejoined(self) -> OwnedPartitions:
+        return self._owned
+
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        return {tp: self._committed[tp] for tp in partitions if tp in self._committed}
+
+
+PLANNED = [PlannedInput(0, (Range("t", 0, 0, 5), Range("t", 1, 0, 5))), PlannedInput(1, (Range("t", 2, 0, 5),))]
+BATCH = StreamOffset({tp: Span(0, 5, 0) for tp in (A, B, C)})
+
+
+def test_a_replay_of_tasks_ends_at_rewinds_and_commits_nothing_over_others() -> None:
+    # A was rewound to 2, others have read on in B, and another member owns C.
+    committed = {A: CommitOffset(2), B: CommitOffset(8), C: CommitOffset(0)}
+    group = Group(committed, {A: 0, B: 1})
+    found = ByTasks(options_of(commit="task")).replay(PLANNED, BATCH, group, lambda _: {A})
+    assert found.planned == [
+        PlannedInput(0, (Range("t", 0, 0, 2),)),
+        PlannedInput(1, (Range("t", 1, 0, 5), Range("t", 2, 0, 5))),
+    ]
+    assert found.uncommitted == {A, B, C}
+
+
+@pytest.mark.parametrize("policy", [CommitPolicy, ByDriver, ByProgram])
+def test_other_replays_read_what_was_planned(policy: type[CommitPolicy]) -> None:
+    assert policy(options_of()).replay(PLANNED, BATCH, Group({}, {}), lambda _: ()) == (PLANNED, frozenset())
+
+
+def test_a_replay_for_a_sink_that_has_decided_nothing_reads_what_the_group_leaves() -> None:
+    group = Group({A: CommitOffset(3)}, {A: 1, B: 0})
+    found = BySink(options_of(commit="sink")).replay(PLANNED, BATCH, group, lambda _: ())
+    assert found == ([PlannedInput(0, (Range("t", 1, 0, 5),)), PlannedInput(1, (Range("t", 0, 3, 5),))], frozenset())
+
+
+def test_a_sink_that_does_not_commit_gets_no_second_batch(caplog: pytest.LogCaptureFixture) -> None:
+    policy, idle = BySink(options_of(commit="sink")), Group({A: CommitOffset(0)}, {}).committed
+    for _ in range(2):
+        policy.check_finished(BATCH, idle, has_new=False)
+    assert caplog.text.count("A second micro-batch is refused") == 1
+    with pytest.raises(InvalidConfigurationError, match="has not committed the first micro-batch"):
+        policy.check_finished(BATCH, idle, has_new=True)
+    assert not policy.may_plan_empty
+    policy.check_finished(BATCH, Group({A: CommitOffset(5)}, {}).committed, has_new=True)
+    assert policy.may_plan_empty
+    # From then on nothing is looked up.
+    policy.check_finished(BATCH, idle, has_new=True)
+
+
+@given(st.none() | st.integers(0, 9), st.none() | st.integers(0, 9), st.booleans(), st.booleans())
+def test_the_higher_offset_counts_but_behind_a_sinks_batch(
+    own: int | None, group: int | None, by_sink: bool, has_id: bool
+) -> None:
+    start = StreamOffset(by_sink=by_sink, stream="me" if has_id else None)
+    higher = max((offset for offset in (own, group) if offset is not None), default=None)
+    for policy in POLICIES:
+        decided = policy is BySink and by_sink and has_id
+        expected = (own if group is None else group) if decided else higher
+        assert policy(options_of()).counts(start)(own, group) == expected
+
+
+def test_the_sink_is_handed_what_the_whole_batch_reads() -> None:
+    policy, batch = BySink(options_of(commit="sink")), replace(BATCH, stream="me")
+    (handoff,) = policy.tasks_made(PLANNED, {0: MEMBER}, batch, {"t": "id"})
+    assert handoff.ranges == dict.fromkeys((A, B, C), (0, 5))
+    assert (handoff.stream, handoff.member.group, handoff.topic_ids) == ("me", "g", {"t": "id"})
+    with pytest.raises(ValueError, match="commit=sink"):
+        policy.tasks_made(PLANNED, {}, batch, {})
+    assert ByTasks(options_of(commit="task")).tasks_made(PLANNED, {0: MEMBER}, batch, {}) == ()
