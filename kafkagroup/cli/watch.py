@@ -81,7 +81,18 @@ def watch(
         names = list(dict.fromkeys(groups or ()))
         try:
             with ctrl_c() as pressed, _shown(output) as show, _exported(prometheus) as export:
-                _run(client, names, pattern, interval, count, show, export, pressed, members=members)
+                _run(
+                    client,
+                    names,
+                    pattern,
+                    interval,
+                    count,
+                    show,
+                    export,
+                    pressed,
+                    members=members,
+                    waits=prometheus is not None,
+                )
         except KeyboardInterrupt:
             # This is how the command ends.
             pass
@@ -98,6 +109,7 @@ def _run(
     pressed: threading.Event,
     *,
     members: bool,
+    waits: bool,
 ) -> None:
     from kafka_source.errors import RetriableError
     from kafkagroup.admin import Rows
@@ -125,7 +137,7 @@ def _run(
                 elif histories.pop(name, None) is not None:
                     # The other groups are watched on, and this one too if it is created again.
                     note(f"Group {name} does not exist any more.")
-                elif not done and name in names:
+                elif not done and name in names and not waits:
                     # Somebody has mistyped it.
                     raise unknown_group(name)
             export({name: lag for name, (group, lag) in found.items() if group is not None}, wall)

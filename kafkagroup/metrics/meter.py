@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -37,11 +37,15 @@ class QueryMeter:
     Args:
         name: The query's name, or its id if it has none.
         began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
+
+    Attributes:
+        has_progress: Whether a micro-batch has ended.
     """
 
     def __init__(self, name: str, began: float = 0.0) -> None:
         self._name = name
         self._sampler = Sampler(began)
+        self.has_progress = False
         self._gauges: frozenset[Series] = frozenset()
         # The totals of the quota's account, by source, slot and name.
         self._totals: dict[tuple[int, str, str], float] = {}
@@ -181,10 +185,14 @@ class MetricsListener(StreamingQueryListener):
 
     Args:
         exports: Where the figures go.
+
+    Attributes:
+        on_new_query: Called at the first progress of a query, whose partitions are known from then on.
     """
 
     def __init__(self, exports: Exports) -> None:
         self._exports = exports
+        self.on_new_query: Callable[[], object] = lambda: None
         # By run id. Spark calls on one thread; the looks at the brokers come on another one.
         self._meters: dict[str, QueryMeter] = {}
         self._lock = threading.Lock()
@@ -213,7 +221,10 @@ class MetricsListener(StreamingQueryListener):
         with self._lock:
             # A query that was started before this listener has had no event of its start.
             meter = self._meters.setdefault(str(progress.runId), QueryMeter(progress.name or str(progress.id)))
+            is_new, meter.has_progress = not meter.has_progress, True
             self._exports.export(meter.progress(progress, time.time()))
+        if is_new:
+            self.on_new_query()
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """Export that the query is alive."""

@@ -60,23 +60,27 @@ class Watcher:
         self._gauges: frozenset[Series] = frozenset()
         # What could not be asked at the last look, by what it is, so that the log has each problem once.
         self._problems: dict[str, str] = {}
-        self._ended = threading.Event()
+        self._ended = False
+        self._wake = threading.Event()
+        listener.on_new_query = self._wake.set
         self._thread = threading.Thread(target=self._run, name="kafkagroup-watch", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """End the thread, and close the connections."""
-        self._ended.set()
+        self._ended = True
+        self._wake.set()
         self._thread.join()
 
     def _run(self) -> None:
         with closing(self._client):
-            while not self._ended.is_set():
+            while not self._ended:
                 began = time.monotonic()
                 self._note("the ends of partitions", self._look_at_ends)
                 if self._prefixes:
                     self._check_transactions()
-                self._ended.wait(max(0.0, began + self._seconds - time.monotonic()))
+                self._wake.wait(max(0.0, began + self._seconds - time.monotonic()))
+                self._wake.clear()
 
     def _look_at_ends(self) -> None:
         if self._client.cluster_id is None:
