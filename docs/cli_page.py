@@ -158,7 +158,7 @@ _DOCUMENTS_OF_THEIR_OWN = {
     "doctor": "The JSON is described on [its page](doctor.md).",
 }
 # What they write is no listing.
-_WITHOUT_DOCUMENT = frozenset({"export", "healthcheck", "plot", "redrive"})
+_WITHOUT_DOCUMENT = frozenset({"embedded", "export", "healthcheck", "plot", "redrive"})
 # Every command has these; the page describes them once.
 _CONNECTION = {"--bootstrap-servers", "--command-config", "--config", "--context"}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)

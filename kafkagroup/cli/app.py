@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import typer
 
 from kafkagroup.cli.checkpoints import checkpoint, import_checkpoint
+from kafkagroup.cli.embedded import embedded
 from kafkagroup.cli.groups import create, delete, list_groups, plan, show_group
 from kafkagroup.cli.installation import doctor, list_contexts, list_options, print_version
 from kafkagroup.cli.offsets import offsets, rewind
@@ -47,6 +48,7 @@ app.add_typer(checkpoint, name="checkpoint")
 app.command("import-checkpoint", short_help='Move a query here from format("kafka").')(import_checkpoint)
 app.command(short_help="Draw recorded samples: lag, throughput.")(plot)
 app.command(short_help="Check an installation and a cluster.")(doctor)
+app.command(short_help="Run a Kafka here until Ctrl-C.")(embedded)
 app.command("contexts", short_help="List named settings of clusters.")(list_contexts)
 app.command("options", short_help="List the options of the format.")(list_options)
 

@@ -8,14 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from kafka_source.client_config import Settings
+from kafka_source.cluster.lookup import Cluster
 from kafkagroup.embedded import BrokerError, EmbeddedKafka, Security, run_java
 from kafkagroup.embedded import cluster as cluster_module
 from kafkagroup.embedded.server_config import free_ports
@@ -396,3 +400,29 @@ def test_a_cluster_goes_on_while_a_node_is_paused(cluster: EmbeddedKafka) -> Non
         cluster.resume(paused)
     cluster.wait_ready()
     assert read(cluster.client_config(), "patient", 1) == [b"value"]
+
+
+def test_the_command_runs_a_broker_with_a_login_until_ctrl_c_and_what_it_prints_connects(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kafkagroup.cli", "embedded", "-t", "orders:4", "--security", "SASL_PLAINTEXT"]
+    # Not the terminal's group: Ctrl-C is for this process.
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    try:
+        printed = ""
+        while "subscribe=" not in printed:
+            line = process.stdout.readline()
+            assert line, printed
+            printed += line
+        code = printed.partition("`orders`:")[2].rpartition("    spark.read")[0]
+        shown: dict[str, dict[str, str]] = {}
+        exec(textwrap.dedent(code), shown)
+        settings = {name.removeprefix("kafka."): value for name, value in shown["options"].items()}
+        assert "password" not in printed
+        with closing(Cluster(Settings(settings))) as cluster:
+            found = cluster.topics({"orders"})["orders"]
+            assert found is not None
+            assert found.partitions == 4
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
