@@ -26,6 +26,7 @@ from kafka_source.errors import (
     error_for_code,
 )
 from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
+from kafka_source.model.close_names import did_you_mean
 from kafka_source.model.partition_runs import format_partitions
 from kafka_source.model.topic_pattern import matching
 from kafka_source.model.topic_selection import Topic, TopicSelection
@@ -172,14 +173,21 @@ class Cluster:
             for name in names:
                 if name not in seen.topics:
                     raise UnknownTopicError(
-                        f"Topic {name} does not exist, or this user may not see it. Create the topic, correct its "
-                        "name, or give this user DESCRIBE on it.",
+                        f"Topic {name} does not exist, or this user may not see it.{self._close_topic(name)} Create "
+                        "the topic, correct its name, or give this user DESCRIBE on it.",
                         code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     )
         existing = {TopicPartition(name, number) for name in names for number in seen.topics[name].partitions}
         self._report_missing(set(subscription.partitions) - existing)
         self._refuses_missing = False
         return sorted(existing.intersection(subscription.partitions) if subscription.partitions else existing)
+
+    def _close_topic(self, name: str) -> str:
+        """Return the question whether another topic is meant; empty if there is no similar one, or none is listed."""
+        try:
+            return did_you_mean(name, self._describe_all_topics().topics)
+        except KafkaGroupError:
+            return ""
 
     def _report_missing(self, partitions: set[TopicPartition]) -> None:
         new = sorted(partitions - self._reported_missing)

@@ -27,6 +27,7 @@ from kafka_source.kafka_client.messages.group import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
 )
+from kafka_source.model.close_names import did_you_mean
 from kafka_source.model.partition_runs import numbers_by_topic
 from kafkagroup.admin.rows import Group, GroupSummary, MemberDescription, UserData
 
@@ -90,7 +91,7 @@ async def describe_group(client: KafkaClient, group: str, deadline: Deadline) ->
         elif other is not None and other.state != DEAD:
             raise InvalidConfigurationError(f"Group {group} is a {other.type} group, which no consumers form.")
     if found is None:
-        raise unknown_group(group)
+        raise unknown_group(group, (one.group for one in await list_groups(client, deadline)))
     return found
 
 
@@ -223,11 +224,17 @@ def _partitions(assignment: ConsumerGroupDescribeResponse.DescribedGroup.Member.
     }
 
 
-def unknown_group(group: str) -> UnknownGroupError:
-    """Return the error for a group that does not exist."""
+def unknown_group(group: str, known: Iterable[str] = ()) -> UnknownGroupError:
+    """Return the error for a group that does not exist.
+
+    Args:
+        group: The group.
+        known: The groups that exist.
+    """
     return UnknownGroupError(
-        f"Group {group} does not exist in this cluster: it has no members and no committed offsets. Correct its name; "
-        "`kafkagroup groups` lists the groups that this user may describe.",
+        f"Group {group} does not exist in this cluster: it has no members and no committed offsets."
+        f"{did_you_mean(group, known)} Correct its name; `kafkagroup groups` lists the groups that this user may "
+        "describe.",
         code=ErrorCode.GROUP_ID_NOT_FOUND,
     )
 

@@ -171,7 +171,7 @@ class Groups:
             cluster = self._cluster(client)
             positions = client.run(positions_of(client, groups, Deadline(_CALL_SECONDS)))
             if must_exist and not partitions and not topics:
-                _check_all_exist(positions)
+                _check_all_exist(client, positions)
             of_topics = cluster.partitions(TopicSelection(topics=tuple(topics))) if topics else ()
             lags = lag_of(cluster, positions, {*partitions, *of_topics})
         return {name: (of.group, lags[name]) for name, of in positions.items()}
@@ -209,7 +209,7 @@ class Groups:
             )
             other = {} if like is None else positions[like].committed
             if like is not None:
-                _check_all_exist({like: positions[like]})
+                _check_all_exist(client, {like: positions[like]})
             committed = positions[group].committed
             chosen = {*partitions, *(cluster.partitions(TopicSelection(topics=tuple(topics))) if topics else ())}
             if not chosen:
@@ -411,7 +411,7 @@ class Groups:
         for pause in (0.0, seconds):
             time.sleep(pause)
             positions = client.run(positions_of(client, (group,), Deadline(_CALL_SECONDS)))
-            _check_all_exist(positions)
+            _check_all_exist(client, positions)
             found = positions[group].group
             if found is not None:
                 looks.append((time.monotonic(), found, positions[group].committed))
@@ -459,7 +459,8 @@ class Groups:
             return client.run(work(client, Deadline(_CALL_SECONDS)))
 
 
-def _check_all_exist(positions: Mapping[str, GroupPositions]) -> None:
+def _check_all_exist(client: KafkaClient, positions: Mapping[str, GroupPositions]) -> None:
     missing = [name for name, of in positions.items() if of.group is None]
     if missing:
-        raise unknown_group(missing[0])
+        known = client.run(list_groups(client, Deadline(_CALL_SECONDS)))
+        raise unknown_group(missing[0], (one.group for one in known))

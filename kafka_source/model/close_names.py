@@ -1,0 +1,15 @@
+"""The name that a user may have meant where a topic or group does not exist."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+# At this similarity (difflib's ratio) a name is rather a misspelt one than another one.
+_CUTOFF = 0.75
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question with the most similar known name, with a space before it; empty if none is similar."""
+    near = difflib.get_close_matches(name, sorted(set(known) - {name}), n=1, cutoff=_CUTOFF)
+    return f" Did you mean {near[0]}?" if near else ""
