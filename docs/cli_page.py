@@ -136,6 +136,9 @@ As far as the tools' help says: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
 | export and import, checked against topic ids | `offsets export G`, `offsets import F` | `--export`, `--from-file`, not checked | – | – | – |
 | list topics with offsets | `topics`, `topics T` | kafka-topics.sh, kafka-get-offsets.sh | `topic list`, `topic describe -p` | `get topics`, `describe topic` | `-L`, without offsets |
 | follow new records | `peek T -f` | kafka-console-consumer.sh | `topic consume` | `consume` | `-C` |
+| list brokers with their addresses | `brokers` | – | `cluster info` | `get brokers` | `-L` |
+| write lines as records | `produce T`, `produce T --from-json` | kafka-console-producer.sh | `topic produce` | `produce` | `-P` |
+| which schema ids a topic has | `schema T` | – | – | – | – |
 | show records, from a time | `peek T --from TIME` | kafka-console-consumer.sh, not from a time | `topic consume -o @TIME` | `consume --from-timestamp` | `-C -o s@MS` |
 | write records to Parquet, Arrow, CSV, JSON lines | `export T --to FILE`, `export T --to FOLDER/` | – | – | – | – |
 | put dead letters back, each once | `redrive DEAD --to T` | – | – | – | – |
@@ -158,7 +161,7 @@ _DOCUMENTS_OF_THEIR_OWN = {
     "doctor": "The JSON is described on [its page](doctor.md).",
 }
 # What they write is no listing.
-_WITHOUT_DOCUMENT = frozenset({"embedded", "export", "healthcheck", "plot", "redrive"})
+_WITHOUT_DOCUMENT = frozenset({"embedded", "export", "healthcheck", "plot", "produce", "redrive"})
 # Every command has these; the page describes them once.
 _CONNECTION = {"--bootstrap-servers", "--command-config", "--config", "--context"}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)

@@ -11,9 +11,9 @@ from typing import Any
 
 from kafka_source.model.rewind_target import Move
 from kafkagroup.admin.assignment_plan import PlannedMember
-from kafkagroup.admin.peek import Record
+from kafkagroup.admin.peek import Record, SchemaUse
 from kafkagroup.admin.rows import GroupSummary, MemberDescription, PartitionLag, json_schema
-from kafkagroup.admin.topics import PartitionSummary, TopicSummary
+from kafkagroup.admin.topics import BrokerSummary, PartitionSummary, TopicSummary
 from kafkagroup.admin.watch_rates import WatchMember, WatchRow
 from kafkagroup.cli.rows import (
     BrokerQuota,
@@ -77,7 +77,9 @@ DOCUMENTS: Mapping[str, ArrayOf | ObjectOf] = {
     "offsets clone": _MOVES,
     "offsets import": _MOVES,
     "topics": ArrayOf((TopicSummary, PartitionSummary)),
+    "brokers": ArrayOf((BrokerSummary,)),
     "peek": ArrayOf((Record,)),
+    "schema": ArrayOf((SchemaUse,)),
     "plan": ArrayOf((PlannedMember,)),
     "transactions list": _TRANSACTIONS,
     "transactions commit": _TRANSACTIONS,

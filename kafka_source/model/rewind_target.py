@@ -176,8 +176,8 @@ _ISO = re.compile(rf"p(?:{_NUMBER}w)?(?:{_NUMBER}d)?(?:t(?=\d)(?:{_NUMBER}h)?(?:
 _WORDS: tuple[Word, ...] = ("earliest", "latest", "current")
 
 
-def parse_position(text: str) -> Word | AtTime:
-    """Return the target of `earliest`, `latest`, `current` or a time.
+def parse_position(text: str) -> Word | AtTime | AtOffset:
+    """Return the target of `earliest`, `latest`, `current`, `@OFFSET` or a time.
 
     Raises:
         OptionError: The text is neither.
@@ -185,6 +185,8 @@ def parse_position(text: str) -> Word | AtTime:
     for word in _WORDS:
         if text == word:
             return word
+    if text.startswith("@") and text[1:].isdecimal() and int(text[1:]) <= MAX_LONG:
+        return AtOffset(int(text[1:]))
     return AtTime(parse_time(text))
 
 
@@ -205,7 +207,7 @@ def parse_time(text: str) -> int:
         found = datetime.fromisoformat(plain)
     except ValueError:
         takes = "a time in ISO 8601 such as 2026-01-31T12:00:00Z (UTC without a zone), or in ms since 1970"
-        raise OptionError("time", text, f"earliest, latest, current, or {takes}") from None
+        raise OptionError("time", text, f"earliest, latest, current, @OFFSET, or {takes}") from None
     zoned = found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
     return max(0, round(zoned.timestamp() * 1000))
 

@@ -10,7 +10,7 @@ from kafkagroup.admin.offsets_document import OffsetsDocument
 from kafkagroup.admin.rows import Group, GroupSummary, MemberDescription, PartitionLag, Rows
 from kafkagroup.admin.rows import UserData as UserData
 from kafkagroup.admin.running_group import RunningRewind, rewind_running_group
-from kafkagroup.admin.topics import PartitionSummary, Topics, TopicSummary
+from kafkagroup.admin.topics import BrokerSummary, PartitionSummary, Topics, TopicSummary
 
 if TYPE_CHECKING:
     from kafkagroup.admin.dead_letters import Redriven, redrive
@@ -19,6 +19,7 @@ __all__ = [
     "AtOffset",
     "AtOffsets",
     "AtTime",
+    "BrokerSummary",
     "ByDuration",
     "FromGroup",
     "Group",

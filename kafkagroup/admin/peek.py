@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -99,6 +99,32 @@ class Record:
     key: Payload
     value: Payload
     headers: tuple[Header, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaUse:
+    """How many records have values of one schema.
+
+    Attributes:
+        schema_id: The id in Confluent's frame; None: no frame.
+        records: The number of records.
+        first: The first of them by time, as topic-partition@offset.
+        last: The last of them.
+    """
+
+    schema_id: int | None
+    records: int
+    first: str
+    last: str
+
+
+def schemas_of(records: Iterable[Record]) -> Rows[SchemaUse]:
+    """Return which ids the values of records have, sorted."""
+    found: dict[int | None, list[str]] = {}
+    for one in records:
+        found.setdefault(one.value.schema_id, []).append(f"{one.topic}-{one.partition}@{one.offset}")
+    uses = (SchemaUse(schema, len(places), places[0], places[-1]) for schema, places in found.items())
+    return Rows(SchemaUse, sorted(uses, key=lambda use: (use.schema_id is None, use.schema_id or 0)))
 
 
 def payload(data: bytes | None, decoder: ReadableValues | None = None, header: bytes | None = None) -> Payload:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import UnknownTopicError, error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot, TopicMetadata
+from kafka_source.model.close_names import did_you_mean
 from kafkagroup.admin.rows import Rows
 
 _CALL_SECONDS = 15.0
@@ -63,6 +65,23 @@ class PartitionSummary:
     end: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerSummary:
+    """A broker.
+
+    Attributes:
+        broker: The broker id.
+        address: The host and port that it advertises to this user's listener.
+        leads: The number of partitions that it leads, of the topics that this user may describe.
+        replicas: The number of replicas that it has of these.
+    """
+
+    broker: int
+    address: str
+    leads: int
+    replicas: int
+
+
 _Partitions: TypeAlias = list[PartitionSummary]
 
 
@@ -92,6 +111,23 @@ class Topics:
             by_topic[one.topic].append(one)
         return Rows(TopicSummary, (_summary(name, ids[name], of) for name, of in by_topic.items()))
 
+    def brokers(self) -> tuple[Rows[BrokerSummary], str | None]:
+        """Return the brokers, sorted, and the cluster's id.
+
+        Raises:
+            KafkaGroupError: The brokers do not answer, or refuse a request.
+        """
+        with closing(KafkaClient(self._settings)) as client:
+            seen = client.run(client.metadata(None, Deadline(_CALL_SECONDS)))
+        partitions = [one for topic in seen.topics.values() for one in topic.partitions.values()]
+        leads = Counter(one.leader for one in partitions)
+        replicas = Counter(node for one in partitions for node in one.replicas)
+        rows = (
+            BrokerSummary(node, str(broker.endpoint), leads[node], replicas[node])
+            for node, broker in sorted(seen.brokers.items())
+        )
+        return Rows(BrokerSummary, rows), seen.cluster_id
+
     def describe(self, *topics: str) -> Rows[PartitionSummary]:
         """Return the partitions of topics, sorted.
 
@@ -111,7 +147,7 @@ class Topics:
         """
         with closing(KafkaClient(self._settings)) as client:
             seen = client.run(client.metadata(topics, Deadline(_CALL_SECONDS)))
-        _check_all_exist(topics, seen)
+            _check_all_exist(topics, seen, client)
         return seen.for_assignor(topics)
 
     def _partitions(
@@ -120,7 +156,7 @@ class Topics:
         """Return the id of each topic, and all partitions."""
         with closing(KafkaClient(self._settings)) as client:
             seen = client.run(client.metadata(names, Deadline(_CALL_SECONDS)))
-            _check_all_exist(names or (), seen)
+            _check_all_exist(names or (), seen, client)
             topics = [
                 seen.topics[name]
                 for name in sorted(seen.topics)
@@ -158,12 +194,14 @@ def _summary(name: str, topic_id: str | None, partitions: _Partitions) -> TopicS
     )
 
 
-def _check_all_exist(names: Collection[str], seen: Snapshot) -> None:
+def _check_all_exist(names: Collection[str], seen: Snapshot, client: KafkaClient) -> None:
     for name in names:
         if name in seen.refused:
             raise error_for_code(seen.refused[name], f"Asking for topic {name} failed")
         if name not in seen.topics:
+            known = client.run(client.metadata(None, Deadline(_CALL_SECONDS))).topics
             raise UnknownTopicError(
-                f"Topic {name} does not exist, or this user may not see it; `kafkagroup topics` lists the topics.",
+                f"Topic {name} does not exist, or this user may not see it.{did_you_mean(name, known)} "
+                "`kafkagroup topics` lists the topics.",
                 code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )

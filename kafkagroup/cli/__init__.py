@@ -14,13 +14,16 @@ def main() -> None:
             # Help and JSON need no rich, and `--help` should not take the time to import it.
             if find_spec(library) is None:
                 raise ModuleNotFoundError(name=library)
-        from kafkagroup.cli.app import app, understand
+        from kafkagroup.cli.app import app, refuse, understand
     except ModuleNotFoundError as missing:
         if missing.name not in ("typer", "rich"):
             raise
         sys.exit(f"The command kafkagroup needs {missing.name}: pip install 'kafkagroup[cli]'")
     # The completion of a shell calls without words of its own.
     typed = sys.argv[1:]
+    if (refusal := refuse(typed)) is not None:
+        sys.stderr.write(f"{refusal}\n")
+        sys.exit(2)
     words = understand(typed)
     if words != typed:
         sys.stderr.write(f"Understood as: kafkagroup {shlex.join(words)}\n")

@@ -12,6 +12,7 @@ from kafkagroup.cli.groups import create, delete, list_groups, plan, show_group
 from kafkagroup.cli.installation import doctor, list_contexts, list_options, print_version
 from kafkagroup.cli.offsets import offsets, rewind
 from kafkagroup.cli.quota import quota
+from kafkagroup.cli.records import brokers, produce, schema
 from kafkagroup.cli.topics import export, peek, redrive, topics
 from kafkagroup.cli.transactions import transactions
 from kafkagroup.cli.watch import healthcheck, plot, watch
@@ -38,7 +39,10 @@ app.command(short_help="Set the committed offsets of a group.")(rewind)
 app.command(short_help="Delete a group with its offsets.")(delete)
 app.add_typer(offsets, name="offsets")
 app.command(short_help="List topics, or the partitions of some.")(topics)
+app.command(short_help="List brokers with their addresses.")(brokers)
 app.command(short_help="Show records of a topic.")(peek)
+app.command(short_help="Write lines of standard input.")(produce)
+app.command(short_help="Show a schema, or the ids of a topic.")(schema)
 app.command(short_help="Write a topic to Parquet, Arrow, CSV, JSON.")(export)
 app.command(short_help="Put dead letters back, each once.")(redrive)
 app.command(short_help="Show what an assignor would assign.")(plan)
@@ -74,11 +78,18 @@ _COMMANDS: Mapping[str, tuple[str, ...]] = {
     "consume": ("peek",),
     "cat": ("peek",),
     "tail": ("peek", "--follow"),
+    "write": ("produce",),
+    "broker": ("brokers",),
+    "cluster": ("brokers",),
+    "schemas": ("schema",),
     "context": ("contexts",),
     "option": ("options",),
 }
 # Flags of kafka-consumer-groups.sh that choose what it does, and the command that does it here.
 _ACTIONS = {"--list": "groups", "--describe": "group", "--reset-offsets": "rewind", "--delete": "delete"}
+_NOUNS = ("topic", "topics", "group", "groups", "broker", "brokers")
+# kcat's modes, as the first word.
+_MODES = {"-C": "peek", "-P": "produce", "-L": "topics"}
 _POSITIONS = {f"--to-{word}": ("--to", word) for word in ("earliest", "latest", "current")}
 _BEGINNING = ("beginning", "start", "oldest")
 _END = ("end", "newest")
@@ -93,7 +104,45 @@ def understand(words: Sequence[str]) -> list[str]:
     line = _list_or_one(_command(list(words)))
     if not line or line[0].startswith("-"):
         return line
-    return [line[0], *_ARGUMENTS.get(line[0], _same)(line[1:])]
+    return [line[0], *_json(line[0], _ARGUMENTS.get(line[0], _same)(line[1:]))]
+
+
+def refuse(words: Sequence[str]) -> str | None:
+    """Return what to say to a command that this tool does not have, and Kafka's own tools do; None: it may be ours."""
+    if len(words) > 1 and words[0] in ("topic", "topics") and words[1] in _CHANGES:
+        words = [words[1], "topic"]
+    if len(words) > 1 and words[0] in _CHANGES and words[1] in ("topic", "topics"):
+        return (
+            f"kafkagroup does not {words[0]} topics. Kafka's own tool does: kafka-topics.sh --{words[0]} --topic NAME"
+        )
+    tool = _TOOLS.get(words[0]) if words else None
+    return None if tool is None else f"kafkagroup has no command {words[0]}. Kafka's own tool is {tool}."
+
+
+_CHANGES = ("create", "delete", "alter")
+_TOOLS: Mapping[str, str] = {
+    **dict.fromkeys(("acl", "acls"), "kafka-acls.sh"),
+    **dict.fromkeys(("config", "configs"), "kafka-configs.sh"),
+    **dict.fromkeys(("user", "users"), "kafka-configs.sh --entity-type users"),
+    **dict.fromkeys(("reassign", "partitions"), "kafka-reassign-partitions.sh"),
+    "elect": "kafka-leader-election.sh",
+}
+
+
+def _json(command: str, arguments: list[str]) -> list[str]:
+    """Say `-o json` for `--json` and `--format json`; `export` has a `--format` of its own."""
+    if command == "export":
+        return arguments
+    line: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--json":
+            line += ("-o", "json")
+        elif word == "--format":
+            line += ("-o", *([value] if (value := next(words, None)) else ()))
+        else:
+            line.append(word)
+    return line
 
 
 def _command(line: list[str]) -> list[str]:
@@ -101,8 +150,16 @@ def _command(line: list[str]) -> list[str]:
     if not line:
         return line
     if line[0].startswith("-"):
+        if (mode := _MODES.get(line[0])) is not None:
+            return [mode, *line[1:]]
         action = next((word for word in line if word in _ACTIONS), None)
         return line if action is None else [_ACTIONS[action], *(word for word in line if word != action)]
+    if (
+        line[0] in ("list", "ls", "describe")
+        and line[1:2]
+        and line[1] in ("topic", "topics", "group", "groups", "brokers")
+    ):
+        return _command([line[1], *line[2:]])
     return [*_COMMANDS.get(line[0], (line[0],)), *line[1:]]
 
 
@@ -153,16 +210,46 @@ def _changes(arguments: list[str]) -> list[str]:
 
 
 def _peek(arguments: list[str]) -> list[str]:
+    """Understand kcat's places and numbers: `-o 5` is an offset, `-o -5` the last 5, `-p 0` a partition."""
     line: list[str] = []
-    for at, word in enumerate(arguments):
-        positions = (*_BEGINNING, *_END)
+    partitions: list[str] = []
+    words = iter(arguments)
+    for word in words:
         if word == "--from-beginning":
             line += ("--from", "earliest")
-        elif word == "-o" and arguments[at + 1 : at + 2] and arguments[at + 1] in positions:
-            line.append("--from")
-        else:
+        elif word in ("-o", "--offset", "-p", "--partition", "-c"):
+            line += _of_kcat(word, next(words, ""), partitions)
+        elif word not in ("-e", "-q", "-C"):
             line.append(word)
+    topic = _topic_in(line)
+    if partitions and topic is not None:
+        line[topic] += ":" + ",".join(partitions)
     return _values(line, "--from")
+
+
+def _of_kcat(option: str, value: str, partitions: list[str]) -> tuple[str, ...]:
+    """Return our words for an option of kcat; a partition is added to the list."""
+    if option in ("-p", "--partition"):
+        partitions.append(value)
+        return ()
+    if option == "-c":
+        return ("-n" if value.isdecimal() else option, value)
+    if value.isdecimal():
+        return "--from", f"@{value}"
+    if value[:1] == "-" and value[1:].isdecimal():
+        return "-n", value[1:]
+    return ("--from" if value in (*_BEGINNING, *_END) else option, value)
+
+
+def _topic_in(line: Sequence[str]) -> int | None:
+    """Return where the topic is: after -t, or the first word that is no option and no value of one."""
+    for at, word in enumerate(line):
+        before = line[at - 1] if at else ""
+        if before in ("-t", "--topic") or (
+            not word.startswith("-") and (not before.startswith("-") or before in ("-f", "--follow"))
+        ):
+            return at
+    return None
 
 
 def _values(line: list[str], option: str) -> list[str]:

@@ -36,7 +36,7 @@ BOUND_EXCEEDED = 3
 DRY_RUN = "Nothing was changed; add --yes to make the change."
 
 OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", metavar="table|json|csv", help="How to print the result.")
+    Output, typer.Option("--output", "-o", metavar="table|json|csv|jsonl", help="How to print the result.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Make the change. Without it, the command only shows the change.")]
 GroupArgument = Annotated[str | None, typer.Argument(metavar="GROUP", show_default=False, help="The group id.")]
@@ -171,12 +171,15 @@ def emit(output: Output, *listings: Listing, document: bool = False) -> None:
 
     Args:
         output: As tables; as JSON: an array of objects for one listing, an object with an array for each of several;
-            or as CSV with a line of names: the first listing.
+            or the first listing, as CSV with a line of names or as JSON lines.
         listings: The listings.
         document: Whether the JSON of one listing is an object too.
     """
     if output is Output.JSON:
         print_json(as_json(*listings, document=document))
+    elif output is Output.JSONL:
+        for one in listings[0].rows.records():
+            typer.echo(json.dumps(one))
     elif output is Output.CSV:
         typer.echo(as_csv(listings[0].rows), nl=False)
     else:

@@ -47,7 +47,7 @@ def rewind(
             "--to",
             "--to-datetime",
             metavar="POSITION",
-            help="earliest, latest, current, or a time: ISO 8601 (UTC without a zone), or ms since 1970.",
+            help="earliest, latest, current, @OFFSET, or a time: ISO 8601 (UTC without a zone), or ms since 1970.",
         ),
     ] = None,
     back: Annotated[
@@ -130,7 +130,17 @@ def rewind(
         emit(output, Listing("moves", moves, f"group {name}", empty="There is nothing to move."))
         if found.members and not yes:
             _tell_of_members(found)
+        note(_read_again(moves))
         note_outcome(yes)
+
+
+def _read_again(moves: Rows[Move]) -> str:
+    """Say how many offsets are read again, and how many are left out, counted from the committed ones."""
+    known = [one.offset - one.committed for one in moves if one.committed is not None]
+    again, left_out = -sum(min(0, moved) for moved in known), sum(max(0, moved) for moved in known)
+    unknown = len(moves) - len(known)
+    text = f"{again:,} records are read again, and {left_out:,} are not read (counted by offsets)."
+    return text if not unknown else f"{text} {unknown} partitions had no committed offset."
 
 
 def _rewind_running(

@@ -45,6 +45,7 @@ class Output(str, Enum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+    JSONL = "jsonl"
 
 
 MISSING = "-"

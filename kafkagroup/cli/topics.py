@@ -160,12 +160,12 @@ def _follow(look: Peek, records: Rows[Record], output: Output) -> None:
     import json
 
     if output is Output.CSV:
-        raise typer.BadParameter("csv is not printed line by line: use json or table", param_hint="--output")
+        raise typer.BadParameter("csv is not printed line by line: use jsonl or table", param_hint="--output")
     try:
         with ctrl_c() as pressed:
             while not pressed.is_set():
-                for one in records.records() if output is Output.JSON else map(_line, records):
-                    typer.echo(json.dumps(one) if output is Output.JSON else one)
+                for one in map(_line, records) if output is Output.TABLE else map(json.dumps, records.records()):
+                    typer.echo(one)
                 if not records:
                     pressed.wait(_FOLLOW_SECONDS)
                 records = look.new()
@@ -183,17 +183,15 @@ def _start(position: str | None, back: str | None) -> Start:
     import time
 
     from kafka_source.errors import OptionError
-    from kafka_source.model.rewind_target import MAX_LONG, parse_duration, parse_position
+    from kafka_source.model.rewind_target import parse_duration, parse_position
     from kafkagroup.admin import AtOffset, AtTime
 
     if back is not None:
         return AtTime(max(0, round(time.time() * 1000) - parse_duration(back)))
     if position is None:
         return None
-    if position.startswith("@") and position[1:].isdecimal() and int(position[1:]) <= MAX_LONG:
-        return AtOffset(int(position[1:]))
-    target = "earliest" if position == "beginning" else parse_position(position)
-    if isinstance(target, AtTime):
+    target = parse_position(position)
+    if not isinstance(target, str):
         return target
     if target != "earliest":
         raise OptionError("from", position, "earliest, a time, or @OFFSET; without --from the last records are shown")

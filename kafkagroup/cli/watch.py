@@ -181,7 +181,7 @@ def _exported(address: str | None) -> Iterator[Export]:
 @contextmanager
 def _shown(output: Output) -> Iterator[Show]:
     """Yield the function that shows a sample: a table that changes in its place on a terminal, else lines."""
-    if output is Output.JSON:
+    if output in (Output.JSON, Output.JSONL):
         yield _json_line
     elif output is Output.CSV:
         yield _csv_lines()

@@ -27,9 +27,9 @@ class Command:
         assert result.exit_code == code, result.output
         return result.stdout
 
-    def says(self, *arguments: object, code: int = 0) -> str:
+    def says(self, *arguments: object, code: int = 0, given: str | None = None) -> str:
         """Run a command and return all that it prints to standard error, as one line."""
-        result = CliRunner().invoke(app, [*map(str, arguments), "-b", self.servers])
+        result = CliRunner().invoke(app, [*map(str, arguments), "-b", self.servers], input=given)
         assert result.exit_code == code, result.output
         return " ".join(result.stderr.split())
 
@@ -100,7 +100,10 @@ def one_of_each(group: str, topic: str, folder: Path) -> dict[str, tuple[str, ..
         "offsets export": (group,),
         "offsets import": (str(offsets),),
         "topics": ("-t", topic),
+        "brokers": (),
         "peek": (topic,),
+        "produce": (topic,),
+        "schema": (topic,),
         "export": (topic, "--to", str(folder / "records.parquet")),
         "redrive": (topic,),
         "plan": ("range", "--group", group),

@@ -491,3 +491,52 @@ def test_a_terminal_shows_a_table_that_changes_until_ctrl_c(kafka, orders, group
     assert "\x1b[" in said, "a terminal has colours"
     assert "█" in said
     assert "Traceback" not in said
+
+
+def test_lines_of_standard_input_become_records(command, topic, kafka):
+    name = topic("lines", partitions=2)
+
+    def produce_lines(text: str, *words: str) -> None:
+        result = CliRunner().invoke(app, ["produce", name, *words, "-b", kafka.bootstrap_servers], input=text)
+        assert result.exit_code == 0, result.output
+        assert "Wrote 2 records" in result.stderr
+
+    produce_lines("a\nb:c\n")
+    produce_lines("k:v\r\nno key\n", "-K", ":")
+    produce_lines(
+        '{"key": "j", "value": {"a": 1}, "partition": 1, "headers": {"h": "x"}}\n{"value": null, "partition": 1}\n',
+        "--from-json",
+    )
+    lines = [json.loads(line) for line in command.run("peek", name, "-n", 6, "-o", "jsonl").splitlines()]
+    found = {(one["key"]["text"], one["value"]["text"]) for one in lines}
+    assert found == {(None, "a"), (None, "b:c"), ("k", "v"), (None, "no key"), ("j", '{"a": 1}'), (None, None)}
+    (header,) = next(one["headers"] for one in lines if one["key"]["text"] == "j")
+    assert (header["key"], header["value"]["text"]) == ("h", "x")
+    assert "line 1 must be an object" in command.says("produce", name, "--from-json", code=2, given="[1]\n")
+
+
+def test_brokers_are_shown_with_their_addresses(command, letters, kafka):
+    (row,) = command.json("brokers")
+    assert row["address"] == kafka.bootstrap_servers
+    assert row["leads"] >= 2
+
+
+def test_the_schema_ids_of_a_topic_are_counted(command, topic, kafka):
+    name = topic("framed", partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for value in (b"\x00\x00\x00\x00\x2a{}", b"plain", b'\x00\x00\x00\x00\x2a{"a": 1}'):
+        producer.produce(name, value)
+    assert producer.flush(30) == 0
+    framed, plain = command.json("schema", name)
+    assert framed == {"schema_id": 42, "records": 2, "first": f"{name}-0@0", "last": f"{name}-0@2"}
+    assert (plain["schema_id"], plain["records"]) == (None, 1)
+
+
+def test_a_misspelt_name_is_answered_with_the_similar_one(command, letters, orders, group):
+    for words in (["topics", f"{letters}s"], ["peek", f"{letters}s"], ["produce", f"{letters}s"]):
+        assert f"Did you mean {letters}?" in command.refused(*words)
+    assert f"Did you mean {group}?" in command.refused("group", f"{group}s")
+
+
+def test_a_rewind_says_how_many_records_are_read_again(command, orders, group):
+    assert "6 records are read again, and 0 are not read" in command.says("rewind", group, "--to", "@0", "-t", orders)

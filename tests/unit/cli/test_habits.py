@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from kafka_source.version import __version__
-from kafkagroup.cli.app import understand
+from kafkagroup.cli.app import refuse, understand
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,16 @@ from kafkagroup.cli.app import understand
         ("peek t -o beginning", "peek t --from earliest"),
         ("consume t", "peek t"),
         ("tail t", "peek --follow t"),
+        ("peek t -o -5", "peek t -n 5"),
+        ("peek t -o 7 -c 3", "peek t --from @7 -n 3"),
+        ("-C -b b:1 -t t -p 0 -p 2 -o beginning -e", "peek -b b:1 -t t:0,2 --from earliest"),
+        ("peek -f t --partition 1", "peek -f t:1"),
+        ("peek t --json -n 1", "peek t -o json -n 1"),
+        ("topics --format jsonl", "topics -o jsonl"),
+        ("list topics", "topics"),
+        ("describe topic orders", "topics orders"),
+        ("cluster", "brokers"),
+        ("-P -b b:1 -t t", "produce -b b:1 -t t"),
     ],
 )
 def test_a_habit_is_understood(typed: str, ours: str) -> None:
@@ -70,10 +80,30 @@ def test_a_habit_is_understood(typed: str, ours: str) -> None:
         "rewind billing --to-offset 5",
         "offsets export billing",
         "watch billing",
+        "peek t -c fetch.max.bytes=1",
+        "export t --to x.csv --format csv",
     ],
 )
 def test_what_is_right_is_not_changed(line: str) -> None:
     assert understand(shlex.split(line)) == shlex.split(line)
+
+
+@pytest.mark.parametrize(
+    ("typed", "tool"),
+    [
+        ("topics create t", "kafka-topics.sh --create"),
+        ("create topic t", "kafka-topics.sh --create"),
+        ("delete topic t", "kafka-topics.sh --delete"),
+        ("acl list", "kafka-acls.sh"),
+        ("config", "kafka-configs.sh"),
+        ("create shipping", None),
+        ("topics orders", None),
+        ("", None),
+    ],
+)
+def test_what_this_tool_does_not_do_names_kafkas_own(typed: str, tool: str | None) -> None:
+    said = refuse(shlex.split(typed))
+    assert said is None if tool is None else said is not None and tool in said
 
 
 def test_the_version_is_printed_and_a_habit_is_said() -> None:

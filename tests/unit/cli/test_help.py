@@ -71,7 +71,7 @@ def test_every_command_that_shows_rows_has_all_forms_of_output() -> None:
     without = {" ".join(path) for path, one in COMMANDS.items() if not hasattr(one, "commands")} - {
         " ".join(path) for path, one in COMMANDS.items() if any("--output" in param.opts for param in one.params)
     }
-    documents, sentence = {"offsets export", "quota set"}, {"embedded", "export", "healthcheck", "redrive"}
+    documents, sentence = {"offsets export", "quota set"}, {"embedded", "export", "healthcheck", "produce", "redrive"}
     assert without == documents | sentence, "they print a JSON document, or one sentence, and nothing else"
 
 
