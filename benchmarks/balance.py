@@ -34,7 +34,7 @@ from assignors import (
 )
 from assignors.lag_balanced import AVERAGED_BATCHES, BATCH_NOISE
 from benchmarks._machine import describe_machine
-from kafka_source.group.balance import RebalanceBackoff
+from kafka_source.group.classic.balance import RebalanceBackoff
 
 TOPICS = tuple(f"topic-{letter}" for letter in "abcd")
 PARTITIONS = 50

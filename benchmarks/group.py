@@ -34,8 +34,8 @@ from assignors import load
 from benchmarks._machine import describe_machine
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError
-from kafka_source.group.consumer_protocol.membership import ConsumerMembership
-from kafka_source.group.membership import GroupMembership
+from kafka_source.group.classic.membership import ClassicMembership
+from kafka_source.group.consumer.membership import ConsumerMembership
 from kafka_source.group.model import BatchInFlight, GroupSettings, Topics
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.processes import cpu_seconds_of_thread
@@ -152,11 +152,13 @@ class Bench:
             application.leave()
             application.close()
 
-    def _make(self, group: str, name: str, slots: int) -> GroupMembership:
+    def _make(self, group: str, name: str, slots: int) -> ClassicMembership:
         settings = GroupSettings(group, f"{group}-{name}", slots=slots, leave_on_close=False)
-        return GroupMembership(Settings({"bootstrap.servers": self._servers}), settings, self._topics, [load("range")])
+        return ClassicMembership(
+            Settings({"bootstrap.servers": self._servers}), settings, self._topics, [load("range")]
+        )
 
-    def _check(self, query: GroupMembership) -> None:
+    def _check(self, query: ClassicMembership) -> None:
         held = [tp for slot in query.assignment.slots for tp in slot.partitions]
         assert len(held) == len(set(held)) == self._partitions
 
@@ -178,27 +180,27 @@ def newcomer(servers: str, topic: str, partitions: int, batch: float, *, consume
     """Let C join while A is in a micro-batch of so many seconds, and B is idle; each has one slot."""
     group = "newcomer-consumer" if consumer else "newcomer-classic"
 
-    def make() -> GroupMembership | ConsumerMembership:
+    def make() -> ClassicMembership | ConsumerMembership:
         config, settings = Settings({"bootstrap.servers": servers}), GroupSettings(group)
         subscription = Topics((topic,))
         if consumer:
             return ConsumerMembership(config, settings, subscription)
-        return GroupMembership(config, settings, subscription, [load("cooperative-sticky")])
+        return ClassicMembership(config, settings, subscription, [load("cooperative-sticky")])
 
-    def held(one: GroupMembership | ConsumerMembership) -> int:
+    def held(one: ClassicMembership | ConsumerMembership) -> int:
         try:
             return sum(len(slot.partitions) for slot in one.assignment.slots)
         except ApplicationRecoverableError:
             return 0
 
-    def idle(one: GroupMembership | ConsumerMembership) -> None:
+    def idle(one: ClassicMembership | ConsumerMembership) -> None:
         # As a query does that has nothing to read: Spark calls its source again and again.
         while not ended.wait(0.1):
             with one.rebalance_paused():
                 if one.rebalance_needed():
                     one.rejoin(JOIN_SECONDS + batch)
 
-    def join_and_idle(one: GroupMembership | ConsumerMembership, seconds: float) -> None:
+    def join_and_idle(one: ClassicMembership | ConsumerMembership, seconds: float) -> None:
         one.join(seconds)
         idle(one)
 
@@ -283,11 +285,11 @@ def _compare_protocols(slots: Sequence[int], partitions: int, batch: float, beat
                     print(f"| {count} | {partitions} | {seconds:.2f} | {_core_share(beats):.1%} |", flush=True)
 
 
-def _settle(applications: list[GroupMembership]) -> None:
+def _settle(applications: list[ClassicMembership]) -> None:
     """Let all applications join, and rejoin when the group rebalances, until they have the same generation."""
     settled = threading.Event()
 
-    def run(application: GroupMembership) -> None:
+    def run(application: ClassicMembership) -> None:
         application.join(JOIN_SECONDS)
         while not settled.wait(0.05):
             if application.rebalance_needed():

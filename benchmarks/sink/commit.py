@@ -9,7 +9,7 @@ from statistics import median
 from assignors import load
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.group.membership import GroupMembership
+from kafka_source.group.classic.membership import ClassicMembership
 from kafka_source.group.model import GroupSettings, Topics
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafkagroup.embedded import EmbeddedKafka
@@ -23,7 +23,7 @@ BAR_MS = 6
 def measure(kafka: EmbeddedKafka) -> None:
     topic = kafka.create_topic("commits", PARTITIONS)
     settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
-    membership = GroupMembership(settings, GroupSettings("bench-commits"), Topics((topic,)), [load("range")])
+    membership = ClassicMembership(settings, GroupSettings("bench-commits"), Topics((topic,)), [load("range")])
     credentials = membership.join(60).slots[0].credentials
     committer = TransactionalCommitter(settings, "bench-commits")
 

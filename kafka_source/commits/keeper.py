@@ -26,9 +26,9 @@ from assignors import Assignor, TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.commits.rights import Right
 from kafka_source.errors import FencedError, KafkaGroupError
-from kafka_source.group.background import Siblings
-from kafka_source.group.membership import GroupMembership
+from kafka_source.group.classic.membership import ClassicMembership
 from kafka_source.group.model import BatchInFlight, GroupSettings, TopicFilter
+from kafka_source.group.siblings import Siblings
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime import logs, spark_processes
 from kafka_source.runtime.spark_processes import is_alive
@@ -90,7 +90,7 @@ class SlotKeeper:
 
     def __init__(
         self,
-        membership: GroupMembership,
+        membership: ClassicMembership,
         slots: Sequence[SlotCredentials],
         right: Right,
         ends: Mapping[TopicPartition, int],
@@ -171,7 +171,7 @@ def main(driver: str) -> None:
         spark_processes.side_process_message(),
     )
     siblings = Siblings.find(settings.group, int(driver))
-    membership = GroupMembership(config, settings, subscription, assignors, siblings)
+    membership = ClassicMembership(config, settings, subscription, assignors, siblings)
     patience = settings.rebalance_timeout_ms / 1000
     SlotKeeper(membership, slots, right, ends, lambda: is_alive(int(driver)), patience).run()
 

@@ -28,8 +28,8 @@ from kafka_source.client_config import Settings
 from kafka_source.commits.side_groups import ASKED, REJOINED, beyond, within
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, KafkaGroupError
-from kafka_source.group.member import Member, MemberSettings
-from kafka_source.group.member_state import Membership, State
+from kafka_source.group.classic.member import Member, MemberSettings
+from kafka_source.group.classic.member_state import Membership, State
 from kafka_source.group.requests import commit_offsets, fetch_entries
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset, OffsetNote

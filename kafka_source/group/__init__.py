@@ -3,7 +3,7 @@
 Only the names in `__all__` are public; they are for groups of any kind.
 """
 
-from kafka_source.group.generic_member import GenericMember, MemberState
-from kafka_source.group.member import MemberSettings, RebalanceTimeout
+from kafka_source.group.classic.generic_member import GenericMember, MemberState
+from kafka_source.group.classic.member import MemberSettings, RebalanceTimeout
 
 __all__ = ["GenericMember", "MemberSettings", "MemberState", "RebalanceTimeout"]

@@ -1,145 +1,62 @@
-"""All slots of a query in the driver: when they count as lost, why they rejoin, how they commit and leave."""
+"""The membership of a query: what both protocols have in common, and what each of them has to say.
+
+A query plans and commits through this interface, and does not know which protocol its group has.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
-import time
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from typing import Any, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
-from assignors import (
-    Assignor,
-    TopicPartition,
-)
+from assignors import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import (
-    ApplicationRecoverableError,
-    FencedError,
-    KafkaGroupError,
-    RetriableError,
-)
-from kafka_source.group.background import BackgroundRejoiner, BackgroundTasks, Heartbeats, Siblings
-from kafka_source.group.balance import BalanceWatch, EndOffsets
-from kafka_source.group.joining import JoinRounds
-from kafka_source.group.member_state import State
-from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings, SlotAssignment, TopicFilter
-from kafka_source.group.rebalance_log import Reason, RebalanceLog, log_assignment
-from kafka_source.group.requests import (
-    commit_offsets,
-    describe_classic,
-    fetch_committed,
-    fetch_entries,
-)
-from kafka_source.group.slot import Slot, leave_slots
-from kafka_source.group.topics import SubscribedTopics
-from kafka_source.group.unread import Look, UnreadWatch, existing, read_in_classic
-from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
+from kafka_source.errors import ApplicationRecoverableError
+from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
+from kafka_source.group.requests import commit_offsets, fetch_committed, fetch_entries
+from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.driver_figures import Rebalance, RebalanceCause
+from kafka_source.model.driver_figures import Rebalance
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-_REQUEST_SECONDS = 30.0
-_CLOSE_SECONDS = 5.0
+REQUEST_SECONDS = 30.0
+CLOSE_SECONDS = 5.0
 
 
-class GroupMembership:
+class Membership(ABC):
     """The membership of all slots of a query. Its methods are synchronous; an event loop on a thread does the work.
-
-    All slots share one connection for heartbeats. Each slot has its own connection for JoinGroup and SyncGroup, because
-    the coordinator holds these requests, and every request behind them on the same connection, until the rebalance
-    completes. Slots rejoin when `rejoin` is called, between micro-batches. The exception is a sibling that waits in a
-    join: then they rejoin at once, outside of `rebalance_paused`, and claim the partitions of the batch in flight.
 
     Args:
         config: Kafka client settings.
         settings: The group id, the slots and the timeouts.
-        subscription: The topics to which all slots subscribe.
-        assignors: The supported assignors in order of preference.
-        siblings: Where to meet the other reads of this driver and group; None: nowhere.
-        end_offsets: Looks up the ends of partitions, for strategies that weigh lags; None: their lags are unknown.
     """
 
-    def __init__(
-        self,
-        config: Settings,
-        settings: GroupSettings,
-        subscription: TopicFilter,
-        assignors: Sequence[Assignor],
-        siblings: Siblings | None = None,
-        end_offsets: EndOffsets | None = None,
-    ) -> None:
-        if not assignors:
-            raise ValueError("a group needs an assignor")
+    #: Why the coordinator removes members, for the reason of `lost`.
+    removed_because: ClassVar[str]
+
+    def __init__(self, config: Settings, settings: GroupSettings) -> None:
         self._settings = settings
-        self._subscription = subscription
         self._client = KafkaClient(config, client_id=settings.client_id)
-        # A heartbeat that is not answered within its interval closes its connection. A commit may take longer.
+        # A heartbeat that is not answered in time closes its connection. A commit may take longer.
         self._commits = cached_client(config, "commit")
-        self._slots = [Slot(number, self._client, settings, assignors) for number in range(settings.slots)]
-        self._balance = BalanceWatch(self._client, settings.group, self._slots, end_offsets)
         self._assignment: GroupAssignment | None = None
-        self._heartbeats = Heartbeats(settings, self._slots)
-        self._rebalances = RebalanceLog(self._client, settings.group)
         self._closed = False
-        self._siblings = siblings
-        self._background = BackgroundRejoiner(
-            self._client,
-            settings,
-            self._slots,
-            ask=lambda: self._heartbeats.send(Deadline(_REQUEST_SECONDS)),
-            enter=self._enter,
-            leave=lambda reason: leave_slots(
-                self._client, settings.group, self._slots, reason, Deadline(_CLOSE_SECONDS)
-            ),
-        )
-        self._topics = SubscribedTopics(
-            self._client, settings, subscription, leads=lambda: self._rounds.watches_as_leader
-        )
-        self._rounds = JoinRounds(
-            self._client,
-            settings,
-            self._slots,
-            topics=self._topics,
-            heartbeats=self._heartbeats,
-            balance=self._balance,
-            siblings=siblings,
-            in_flight=lambda: self._background.in_flight.ends.keys(),
-            leave=self._leave,
-        )
-        works: list[Callable[[], Awaitable[None]]] = [
-            functools.partial(self._heartbeats.beat, self._background.heartbeats_sent),
-            self._topics.watch,
-            UnreadWatch(settings, self._look_for_unread, self._ask_for_rebalance).watch,
-            self._balance.watch,
-            self._background.rejoin_lost,
-        ]
-        if siblings is not None:
-            works.append(functools.partial(self._background.rejoin_for, siblings))
-        self._tasks = BackgroundTasks(settings.group, works)
 
     def __repr__(self) -> str:
-        return f"GroupMembership({self._settings.group!r}, slots={len(self._slots)})"
+        return f"{type(self).__name__}({self._settings.group!r}, slots={self._settings.slots})"
 
     # ---- joining
 
+    @abstractmethod
     def join(self, timeout_s: float) -> GroupAssignment:
-        """Join with all slots, lead the group if one of them is elected, and start the heartbeats.
+        """Join with all slots, and start their heartbeats.
 
         Raises:
             FencedError: Another process has joined with a slot's instance id.
@@ -148,46 +65,10 @@ class GroupMembership:
             BootstrapError: No broker answers.
             RetriableError: The slots could not join within `timeout_s`.
         """
-        try:
-            self._run(self._rounds.look_at_group(self._subscription.topics, timeout_s), timeout_s)
-            deadline = Deadline(timeout_s)
-            return self._run(self._enter(Reason(RebalanceCause.START, "the query starts"), deadline), timeout_s)
-        except BaseException:
-            if self._settings.leave_on_close:
-                with contextlib.suppress(ConnectionLost):
-                    self.leave()
-            raise
 
+    @abstractmethod
     def rejoin(self, timeout_s: float) -> GroupAssignment:
-        """Rejoin with all slots; raises as `join`."""
-        reason = self._rebalance_reason() or Reason(RebalanceCause.REQUEST, "the query asks for it")
-        return self._run(self._enter(reason, Deadline(timeout_s)), timeout_s)
-
-    def resume(self, slots: Sequence[SlotCredentials]) -> None:
-        """Continue as slots that another process of this driver has joined: send their heartbeats from now on.
-
-        The slots that are not named here are dropped; they have left the group.
-        """
-        resumed = {one.slot: one for one in slots}
-
-        async def resume() -> None:
-            await self._rounds.open_siblings()
-            self._slots[:] = [slot for slot in self._slots if slot.number in resumed]
-            for slot in self._slots:
-                slot.resume(resumed[slot.number])
-            generation = max(one.generation for one in slots)
-            assigned = tuple(SlotAssignment(one, one.partitions) for _, one in sorted(resumed.items()))
-            self._assignment = GroupAssignment(generation, "", leading=False, slots=assigned)
-            self._heartbeats.note_joined()
-            self._tasks.start()
-
-        self._run(resume(), _REQUEST_SECONDS)
-
-    @property
-    def reason_to_give_up(self) -> str | None:
-        """Why the slots cannot commit the batch in flight any more; None: they can."""
-        lost = None if self._background.lost_batch is None else "other members may have partitions of the batch"
-        return self._background.left or self._background.rejoin_failed or lost
+        """Take and revoke what the group has assigned since, and join again with slots that were lost; as `join`."""
 
     @property
     def assignment(self) -> GroupAssignment:
@@ -201,63 +82,68 @@ class GroupMembership:
         return self._assignment
 
     @property
+    @abstractmethod
     def credentials(self) -> tuple[SlotCredentials, ...]:
-        """The slots' credentials in this generation."""
-        return tuple(slot.credentials for slot in self.assignment.slots)
+        """The slots' current credentials."""
 
+    @abstractmethod
     def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
-        """Return False: in a generation credentials stay as they are, and a commit that was refused is lost."""
-        return False
+        """Return whether a commit that was refused may succeed with the current credentials.
 
+        Raises:
+            RetriableError: The coordinator does not answer, so the slots may be members of a newer epoch.
+        """
+
+    @abstractmethod
     def rebalance_needed(self) -> str | None:
         """Return the reason to rejoin before the next micro-batch, or None.
 
         Raises:
             FencedError: Another process has joined with a slot's instance id. If this query rejoined, the two would
                 fence each other in turn.
+            KafkaGroupError: The group has refused a slot.
         """
-        due = self._rebalance_reason()
-        return None if due is None else due.text
 
-    def _rebalance_reason(self) -> Reason | None:
-        return rebalance_reason(
-            self._slots,
-            lost=self.lost(),
-            rejoin_failed=self._background.rejoin_failed,
-            topics_changed=self._topics.changed,
-            unbalanced=self._balance.reason,
-        )
-
+    @abstractmethod
     def take_rebalances(self) -> tuple[Rebalance, ...]:
-        """Return the rebalances since the last call."""
-        return self._rebalances.take()
+        """Return the rebalances since the last call, the newest 32 at most."""
 
     def lost(self) -> str | None:
         """Return the reason why the group has removed slots, or None.
 
-        It sends heartbeats first if the coordinator has not answered for longer than the session timeout: a process
-        that was suspended has not noticed yet that its session has ended.
+        It sends heartbeats first if the coordinator has not answered for long: a process that was suspended has not
+        noticed yet that its session has ended.
 
         Raises:
             FencedError: Another process has joined with a slot's instance id.
+            KafkaGroupError: The group has refused a slot.
         """
-        if self._heartbeats.session_may_have_ended:
+        if self._session_may_have_ended():
             self.ask()
         self.check()
-        if self._background.left is not None:
-            return self._background.left
-        lost = [slot.number for slot in self._slots if slot.member.membership.state is State.LOST]
+        if (reason := self._reason_left()) is not None:
+            return reason
+        lost = self._lost_slots()
         if not lost:
             return None
-        return (
-            f"the group has removed {_slots(lost)}, because no heartbeat came in time or a rebalance ended without them"
-        )
+        which = f"slot {lost[0]}" if len(lost) == 1 else f"{len(lost)} slots"
+        return f"the group has removed {which}, because {self.removed_because}"
 
+    @abstractmethod
+    def _session_may_have_ended(self) -> bool: ...
+
+    @abstractmethod
+    def _reason_left(self) -> str | None:
+        """Return why the slots have left by themselves; None: they have not."""
+
+    @abstractmethod
+    def _lost_slots(self) -> Sequence[int]: ...
+
+    @abstractmethod
     def ask(self) -> None:
         """Send heartbeats now; what they tell is known when this returns, if the coordinator answers."""
-        with contextlib.suppress(RetriableError):
-            self._run(self._heartbeats.send(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
 
+    @abstractmethod
     def check(self) -> None:
         """Raise the error if the group has refused or fenced one of the slots.
 
@@ -265,31 +151,35 @@ class GroupMembership:
             FencedError: Another process has joined with the slot's instance id.
             KafkaGroupError: The error of the coordinator's error code; AuthenticationError if a right was revoked.
         """
-        for slot in self._slots:
-            slot.member.check()
 
     # ---- the batch in flight
 
     @contextlib.contextmanager
     def rebalance_paused(self) -> Iterator[None]:
-        """Keep the generation as it is inside the block, unless the block itself rejoins.
+        """Keep what the slots own as it is inside the block, unless the block itself rejoins.
 
-        It first waits for a rejoin that is under way because a sibling waits.
+        It first waits for a join or a leave that is under way.
         """
-        self._client.run(self._background.begin_call())
+        self._client.run(self._begin_call())
         try:
             yield
         finally:
             if self._client.loop.alive:
-                self._client.loop.call_soon(self._background.end_call)
+                self._client.loop.call_soon(self._end_call)
 
+    @abstractmethod
+    async def _begin_call(self) -> None: ...
+
+    @abstractmethod
+    def _end_call(self) -> None: ...
+
+    @abstractmethod
     def set_batch_in_flight(self, batch: BatchInFlight) -> None:
-        """Note the batch in flight: a rejoin outside of `rebalance_paused` claims its partitions."""
-        self._background.in_flight = batch
+        """Note the batch in flight, whose partitions the slots keep, or claim in a rejoin."""
 
+    @abstractmethod
     def record_throughput(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
         """Note what the query has measured, for strategies that weigh work; see `BalanceWatch.record_throughput`."""
-        self._balance.record_throughput(speed, rates)
 
     # ---- offsets
 
@@ -319,7 +209,7 @@ class GroupMembership:
     def commit(
         self,
         offsets: Mapping[int, Mapping[TopicPartition, int | CommitOffset]],
-        timeout_s: float = _REQUEST_SECONDS,
+        timeout_s: float = REQUEST_SECONDS,
         *,
         has_looked: bool = True,
     ) -> None:
@@ -335,8 +225,7 @@ class GroupMembership:
             UnknownTopicError: A topic does not exist; the offsets of the other topics are committed.
             UnknownOutcomeError: The coordinator has not answered in time.
         """
-        used = {number: self._slots[number].credentials() for number in offsets}
-        deadline = Deadline(timeout_s)
+        used, deadline = {number: self._credentials_of(number) for number in offsets}, Deadline(timeout_s)
 
         async def commit() -> list[BaseException | None]:
             commits = (
@@ -347,157 +236,99 @@ class GroupMembership:
             )
             return await asyncio.gather(*commits, return_exceptions=True)
 
-        results = self._commits.run(commit(), timeout_s + _CLOSE_SECONDS)
+        results = self._commits.run(commit(), timeout_s + CLOSE_SECONDS)
         problems = {number: result for number, result in zip(offsets, results, strict=True) if result is not None}
         for number, problem in problems.items():
-            if isinstance(problem, FencedError) and problem.code is not None:
-                self._run(self._slots[number].handle_commit_error(used[number], problem.code), _CLOSE_SECONDS)
+            self._note_refused_commit(used[number], number, problem)
         for problem in problems.values():
             raise problem
 
+    @abstractmethod
+    def _credentials_of(self, slot: int) -> SlotCredentials: ...
+
+    def _note_refused_commit(self, used: SlotCredentials, slot: int, problem: BaseException) -> None:
+        """Learn from the error of a commit; nothing, where heartbeats tell the same."""
+        return
+
     # ---- leaving and closing
 
+    @abstractmethod
+    def leave(self) -> None:
+        """Leave with all slots, also with instance ids of the user's.
+
+        If the coordinator cannot be reached, it logs a warning, and the slots stay until their sessions end.
+        """
+
+    @abstractmethod
     def detach(self, kept: Collection[int] | None = None) -> None:
         """Stop the heartbeats without leaving; another process resumes the slots before their sessions end.
 
         Args:
             kept: The numbers of the slots that stay; the others leave. None: all stay.
         """
-        leaving = [] if kept is None else [slot for slot in self._slots if slot.number not in kept]
-        self._run(self._detach(leaving, "slot has no task"), _CLOSE_SECONDS)
-        self._closed = True
 
-    def is_renewal_asked(self) -> bool:
-        """Return whether a task of the batch in flight has asked for new credentials since the slots last joined."""
-        batch, since = self._background.in_flight, self.assignment.generation
-        if batch.renewed is None:
-            return False
-        deadline = Deadline(self._settings.coordinator_timeout_ms / 1000)
-        work = batch.renewed.is_renewal_asked(self._client, self._settings.group, batch.ends, since, deadline)
-        return self._run(work, deadline.seconds)
-
-    def renew_credentials(self) -> None:
-        """Rejoin after `leave`, and publish new credentials for the batch in flight.
-
-        If other members have partitions of the batch, or the rejoin fails, there is a `reason_to_give_up`.
-        """
-        self._run(self._background.renew_credentials(), 2 * self._settings.rebalance_timeout_ms / 1000)
-
-    def leave(self) -> None:
-        """Leave with all slots in one request, so that the group rebalances only once.
-
-        If the coordinator cannot be reached, it logs a warning, and the slots stay until their sessions end.
-        """
-        self._run(self._detach(self._slots, "the query ends"), _CLOSE_SECONDS)
-
+    @abstractmethod
     def close(self) -> None:
         """Leave the group if `leave_on_close` is set, and close all connections.
 
         It may be called twice, and after `detach`.
         """
-        if not self._closed:
-            self._closed = True
-            if self._settings.leave_on_close:
-                with contextlib.suppress(ConnectionLost):
-                    self.leave()
-            else:
-                self.detach()
-        if self._siblings is not None and self._client.loop.alive:
-            self._client.loop.call_soon(self._siblings.close)
-        self._client.close()
-
-    # ---- on the event loop
 
     def _run(self, work: Coroutine[Any, Any, _T], timeout_s: float) -> _T:
         # The coroutines have their own deadlines, and their errors say what they waited for. The longer timeout here is
         # only for code without a deadline.
-        return self._client.run(work, timeout_s + _CLOSE_SECONDS)
-
-    async def _enter(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
-        """Join with all slots, and send their heartbeats from now on."""
-        started, before = time.monotonic(), self._assignment
-        joined = await self._rounds.join(reason, deadline, fresh=before is None)
-        self._heartbeats.note_joined()
-        self._tasks.start()
-        self._assignment = joined.assignment
-        self._background.rejoin_failed = self._background.left = None
-        self._rebalances.note(self._slots, before, joined.assignment, joined.cause, time.monotonic() - started)
-        log_assignment(self._settings.group, before, joined.assignment, self._background.in_flight.ends)
-        return joined.assignment
-
-    async def _look_for_unread(self) -> tuple[Look | None, int]:
-        """Look at the group for `UnreadWatch`, unless another query leads it, which looks itself."""
-        joined, generation = self._slots[0].member.joined, self._slots[0].generation
-        if joined is None or self._slots[0].has_copies:
-            return None, 0
-        deadline = Deadline(_REQUEST_SECONDS)
-        described = await describe_classic(self._client, self._settings.group, deadline)
-        size = sum(len(one.state) + len(one.member.metadata) for one in described.members)
-        leader = next((one for one in described.members if one.member.member_id == joined.leader), None)
-        led_elsewhere = leader is not None and leader.client_id == self._settings.client_id
-        if led_elsewhere and not self._rounds.watches_as_leader:
-            return None, size
-        topics = {topic for one in described.members for topic in one.topics or ()}
-        snapshot = await self._client.metadata(topics, deadline)
-        states = {slot.member.membership.state for slot in self._slots}
-        if states != {State.STABLE} or {slot.generation for slot in self._slots} != {generation}:
-            return None, size
-        own = {slot.member.membership.member_id: (*slot.assignment.partitions, *slot.held) for slot in self._slots}
-        read = read_in_classic(described, own)
-        return None if read is None else Look(generation, existing(snapshot, topics), read), size
-
-    def _ask_for_rebalance(self, reason: str) -> None:
-        self._slots[0].told_generation = self._slots[0].generation
-        self._topics.changed = self._topics.changed or reason
-
-    async def _leave(self, reason: str, deadline: Deadline, slots: Sequence[Slot] | None = None) -> None:
-        """Stop the heartbeats, and leave with some of the slots; None: with all."""
-        self._rebalances.finish()
-        await self._tasks.stop()
-        for slot in self._slots:
-            slot.member.close()
-        await leave_slots(self._client, self._settings.group, self._slots if slots is None else slots, reason, deadline)
-
-    async def _detach(self, leaving: Sequence[Slot], reason: str) -> None:
-        try:
-            await self._leave(reason, Deadline(_CLOSE_SECONDS), leaving)
-        except KafkaGroupError as error:
-            log.warning("leave group=%s failed: slots stay until their sessions end: %s", self._settings.group, error)
+        return self._client.run(work, timeout_s + CLOSE_SECONDS)
 
 
-def rebalance_reason(
-    slots: Sequence[Slot],
-    *,
-    lost: str | None = None,
-    rejoin_failed: str | None = None,
-    topics_changed: str | None = None,
-    unbalanced: str | None = None,
-) -> Reason | None:
-    """Return why the slots have to rejoin before the next micro-batch, the most urgent reason first, or None.
+def warn_of_overdue(settings: GroupSettings, slots: int, silent: float) -> str:
+    """Log that the slots leave after `max.poll.interval.ms` (KIP-62), and return the reason.
 
     Args:
-        slots: The slots, with what their heartbeats have said.
-        lost: Why the group has removed slots.
-        rejoin_failed: Why a rejoin for another read of the driver has failed.
-        topics_changed: Which topics have changed.
-        unbalanced: Why the assignment does not balance the group's work any more.
+        settings: The group's.
+        slots: How many leave.
+        silent: For how many seconds the query has asked for no micro-batch, and no task has committed.
     """
-    states = {slot.member.membership.state for slot in slots}
-    if lost is not None:
-        return Reason(RebalanceCause.LOST, lost)
-    if states & {State.JOINING, State.AWAITING_SYNC}:
-        # Until it has rejoined it is no member, sends no heartbeats, and hears of nothing.
-        return Reason(RebalanceCause.LOST, "the last rejoin ended with an error")
-    if State.REBALANCING in states:
-        return Reason(RebalanceCause.MEMBERS, "a member joined, left or changed its subscription")
-    if any(slot.held for slot in slots):
-        return Reason(RebalanceCause.REVOKED, "partitions were revoked while a micro-batch read them")
-    if rejoin_failed is not None:
-        return Reason(RebalanceCause.SIBLING, rejoin_failed)
-    if topics_changed is not None:
-        return Reason(RebalanceCause.TOPICS, topics_changed)
-    return None if unbalanced is None else Reason(RebalanceCause.BALANCE, unbalanced)
+    log.warning(
+        "leave group=%s slots=%d: nobody has asked for a batch, and no task of a batch has committed, for %.0f s, "
+        "longer than max.poll.interval.ms=%d. Other members get the partitions. Nothing of the batch in flight is "
+        "committed; the slots join again when the next batch is asked for. If batches or the pauses between them "
+        "may take this long, raise max.poll.interval.ms.",
+        settings.group,
+        slots,
+        silent,
+        settings.rebalance_timeout_ms,
+    )
+    return f"nobody asked for a batch or committed for {silent:.0f} s (max.poll.interval.ms)"
 
 
-def _slots(numbers: Sequence[int]) -> str:
-    return f"slot {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} slots"
+class BackgroundTasks:
+    """Runs functions again and again on the event loop, each in a task of its own, while the slots are members.
+
+    Args:
+        group: The group id, for the log.
+        works: Each waits until there is something to do, and does it once.
+    """
+
+    def __init__(self, group: str, works: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        self._group, self._works = group, tuple(works)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start the tasks, if they do not run."""
+        if not self._tasks:
+            self._tasks = [asyncio.ensure_future(self._forever(work)) for work in self._works]
+
+    async def stop(self) -> None:
+        """Cancel the tasks, and wait until they have ended."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def _forever(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+            except Exception:
+                log.exception("group=%s: a background task failed; retrying in 1 s", self._group)
+                await asyncio.sleep(1.0)

@@ -20,7 +20,6 @@ from assignors.model import TopicPartition
 from kafka_source.errors import KafkaGroupError
 from kafka_source.group.model import GroupAssignment, GroupSettings
 from kafka_source.group.requests import DescribedMember, GroupDescription, describe
-from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.driver_figures import Rebalance, RebalanceCause
 from kafka_source.model.partition_runs import first_names, format_partitions
@@ -229,7 +228,7 @@ class RebalanceLog:
 
     def note(
         self,
-        slots: Sequence[Slot],
+        members: frozenset[str] | None,
         before: GroupAssignment | None,
         now: GroupAssignment,
         reason: Reason,
@@ -238,8 +237,8 @@ class RebalanceLog:
         """Log a rebalance and keep it.
 
         Args:
-            slots: The slots of the query.
-            before: Their assignment before; None: they had none.
+            members: The names of all members, as the leader knows them; None: the coordinator is asked for them.
+            before: The slots' assignment before; None: they had none.
             now: Their assignment in the new generation.
             reason: Why they rejoined.
             seconds: How long it took.
@@ -247,9 +246,8 @@ class RebalanceLog:
         # An answer that comes now tells of the members after this rebalance, and not of those before it.
         self.finish()
         ended = _Ended(before, now, reason, seconds, round(time.time() * 1000))
-        leader = next((slot.member.last_join for slot in slots if slot.leading), None)
-        if leader is not None and leader.members:
-            self._end(ended, frozenset(member.instance_id or member.member_id for member in leader.members))
+        if members is not None:
+            self._end(ended, members)
             return
         with self._lock:
             self._open = ended

@@ -11,11 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from assignors import AssignmentError, TopicPartition, WireFormatError, decode_assignment
+from assignors import TopicPartition
 from kafka_source.errors import KafkaGroupError
-from kafka_source.group.leader import subscriptions, without_held
 from kafka_source.group.model import GroupSettings
-from kafka_source.group.requests import STABLE, GroupDescription
+from kafka_source.group.requests import STABLE
 from kafka_source.kafka_client import Snapshot
 from kafka_source.kafka_client.messages.group import ConsumerGroupDescribeResponse
 from kafka_source.model.partition_runs import format_partitions
@@ -87,33 +86,10 @@ def existing(snapshot: Snapshot, topics: Collection[str]) -> _Partitions:
     )
 
 
-def read_in_classic(described: GroupDescription, own: Mapping[str, Collection[TopicPartition]]) -> _Partitions | None:
-    """Return what the members of a classic group read, hold and claim; None: that is not known now.
-
-    Args:
-        described: The coordinator's description.
-        own: The partitions that the slots of this query believe to have, by member id.
-    """
-    if described.state != STABLE or not own.keys() <= {one.member.member_id for one in described.members}:
-        return None
-    read = {tp for partitions in own.values() for tp in partitions}
-    try:
-        group = subscriptions(one.member for one in described.members)
-        for one in described.members:
-            if one.member.member_id not in own:
-                read |= {TopicPartition(*tp) for tp in group[one.member.member_id].owned}
-                assigned, held = without_held(decode_assignment(one.state))
-                read |= {TopicPartition(*tp) for tp in (*assigned.partitions, *held)}
-    except (AssignmentError, WireFormatError):
-        # Another client's format.
-        return None
-    return frozenset(read)
-
-
 def read_as_assigned_by_brokers(
     described: ConsumerGroupDescribeResponse.DescribedGroup, own: Mapping[str, Collection[TopicPartition]]
 ) -> _Partitions | None:
-    """Return what the members of a group of the consumer protocol read or are to take, as `read_in_classic`."""
+    """Return what the members of a group of the consumer protocol read or are to take; as `read_by_members`."""
     members = {member.member_id: member for member in described.members}
     is_stable = described.group_state == STABLE and described.group_epoch == described.assignment_epoch
     if not is_stable or not own.keys() <= members.keys():

@@ -22,8 +22,8 @@ from kafka_source.commits.policy import CommitPolicy
 from kafka_source.engine_selection import check_engine
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError
-from kafka_source.group.background import Siblings
 from kafka_source.group.model import GroupSettings, group_settings, subscription_of
+from kafka_source.group.siblings import Siblings
 from kafka_source.model.commits import rewinds_in
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where

@@ -23,12 +23,13 @@ from kafka_source.errors import (
     UnknownOutcomeError,
     UnknownTopicError,
 )
-from kafka_source.group.background import Siblings
-from kafka_source.group.balance import Pace
-from kafka_source.group.consumer_protocol.membership import ConsumerMembership
-from kafka_source.group.member import RebalanceTimeout
-from kafka_source.group.membership import GroupMembership
+from kafka_source.group.classic.balance import Pace
+from kafka_source.group.classic.member import RebalanceTimeout
+from kafka_source.group.classic.membership import ClassicMembership
+from kafka_source.group.consumer.membership import ConsumerMembership
+from kafka_source.group.membership import Membership
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
+from kafka_source.group.siblings import Siblings
 from kafka_source.model.commits import CommitOffset, check_one_topic
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import format_partitions
@@ -101,7 +102,7 @@ class GroupMemberOwner(CommittingOwner):
         self._late = LateCommits(self._settings.seconds("request.timeout.ms", 30_000))
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
-        """Return a block in which the slots rejoin only by its own calls; see `GroupMembership.rebalance_paused`."""
+        """Return a block in which the slots rejoin only by its own calls; see `ClassicMembership.rebalance_paused`."""
         return self._membership.rebalance_paused()
 
     def batch_planned(
@@ -439,8 +440,7 @@ class GroupMemberOwner(CommittingOwner):
 
         Only a batch does so, and its slots are members of the classic protocol.
         """
-        if isinstance(self._membership, GroupMembership):
-            self._membership.detach(kept)
+        self._membership.detach(kept)
 
     def close(self) -> None:
         """Leave the group. With an instance id of the user's the slots stay members and wait for a restart."""
@@ -450,10 +450,10 @@ class GroupMemberOwner(CommittingOwner):
 
 def _membership_of(
     options: ReadOptions, subscription: TopicSelection, group: GroupSettings, siblings: Siblings | None
-) -> GroupMembership | ConsumerMembership:
+) -> Membership:
     if options.group_protocol == "consumer":
         return ConsumerMembership(options.settings, group, subscription, recovers=options.group_on_lost != "stop")
-    return GroupMembership(
+    return ClassicMembership(
         options.settings,
         group,
         subscription,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from assignors.model import TopicPartition
 from kafka_source.commits.policy import Replay, ends_of
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
-from kafka_source.group.background import Siblings
+from kafka_source.group.siblings import Siblings
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source import replay

@@ -37,7 +37,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from assignors.model import TopicPartition
-from kafka_source.group import strategies
+from kafka_source.group.classic import strategies
 from kafka_source.model.commits import (
     RENEW_SECONDS,
     CommitOffset,

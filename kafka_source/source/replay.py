@@ -16,7 +16,7 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import LATEST
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import NEW_OUTPUT, DataLossError, InvalidConfigurationError
-from kafka_source.group.strategies import new_id
+from kafka_source.group.classic.strategies import new_id
 from kafka_source.model.partition_runs import format_moves
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.options import ReadOptions

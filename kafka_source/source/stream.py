@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from kafka_source.boundary import short_errors
 from kafka_source.errors import NEW_OUTPUT, InvalidConfigurationError
-from kafka_source.group.background import Siblings
+from kafka_source.group.siblings import Siblings
 from kafka_source.model import driver_figures
 from kafka_source.model.stream_offset import RecentOffsets, StreamOffset
 from kafka_source.options import Where

@@ -20,8 +20,8 @@ from kafka_source.commits.policy import CommitPolicy
 from kafka_source.engine_selection import check_engine
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import DataLossError, FencedError, RefreshRetriableError
-from kafka_source.group.background import Siblings
 from kafka_source.group.model import group_settings, subscription_of
+from kafka_source.group.siblings import Siblings
 from kafka_source.model.driver_figures import DriverFigures
 from kafka_source.model.identity import check_same_cluster
 from kafka_source.model.stream_offset import StreamOffset

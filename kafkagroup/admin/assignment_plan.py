@@ -20,7 +20,7 @@ from assignors import (
     load,
 )
 from kafka_source.errors import AssignmentFailed, OptionError
-from kafka_source.group.leader import assign
+from kafka_source.group.classic.leader import assign
 from kafkagroup.admin.rows import Group, Rows
 
 # The generation in which the members have what they own. Assignors only compare it with that of other members.

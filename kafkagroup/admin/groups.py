@@ -15,7 +15,7 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.side_groups import private_groups
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, InvalidConfigurationError, UnknownGroupError
-from kafka_source.group import strategies
+from kafka_source.group.classic import strategies
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset, with_notes, without_topic

@@ -1,7 +1,7 @@
 """Rewind a group while its queries run: how long it waits, which groups it refuses, and why it may fail.
 
 The program that rewinds becomes a member of the group for a moment. Queries of ours finish and commit their
-micro-batch, own no partitions while the offsets are set, and continue there. See `kafka_source.group.strategies`.
+micro-batch, own no partitions while the offsets are set, and continue there; see `group.classic.strategies`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from kafka_source.errors import (
     UnknownGroupError,
     UnknownOutcomeError,
 )
-from kafka_source.group import strategies
-from kafka_source.group.member import Joined, Member, MemberSettings
+from kafka_source.group.classic import strategies
+from kafka_source.group.classic.member import Joined, Member, MemberSettings
 from kafka_source.group.requests import commit_offsets, describe, fetch_committed, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset, chunks, with_notes

@@ -20,7 +20,7 @@ import atheris
 
 import assignors
 from kafka_source.fetch import protocol
-from kafka_source.group import leader
+from kafka_source.group.classic import leader
 from kafka_source.kafka_client import framing, metadata
 from kafka_source.kafka_client.messages import cluster, codec, group, login, quota, transaction
 from kafka_source.produce import protocol as produce_protocol

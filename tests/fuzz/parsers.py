@@ -31,7 +31,7 @@ from assignors import (
 )
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.fetch import protocol
-from kafka_source.group.leader import check, failure, failure_reason, stale, with_held, without_held
+from kafka_source.group.classic.leader import check, failure, failure_reason, stale, with_held, without_held
 from kafka_source.group.model import GroupMember
 from kafka_source.kafka_client.framing import FrameBuffer, FrameError
 from kafka_source.kafka_client.messages import cluster, decode_response, group, login, quota, transaction

@@ -17,10 +17,11 @@ from unittest import mock
 from assignors import Assignment
 from kafka_source.commits import by_sink, source_offsets
 from kafka_source.errors import FencedError
-from kafka_source.group import background, leader, membership, model, requests
-from kafka_source.group.consumer_protocol import membership as consumer_membership
-from kafka_source.group.consumer_protocol import slot as consumer_slot
-from kafka_source.group.member import Member
+from kafka_source.group import model, requests
+from kafka_source.group.classic import background, leader, membership
+from kafka_source.group.classic.member import Member
+from kafka_source.group.consumer import membership as consumer_membership
+from kafka_source.group.consumer import slot as consumer_slot
 from kafka_source.group.rebalance_log import Reason
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.driver_figures import RebalanceCause
@@ -359,7 +360,7 @@ MUTATIONS = (
     Mutation("send heartbeats too seldom", (background.Heartbeats, "beat"), _seldom_heartbeats),
     Mutation("give a partition to two members", (leader, "assign"), _two_owners),
     Mutation("begin new partitions at their end", (position_tracker.PositionTracker, "_first"), _first_at_the_end),
-    Mutation("stop without leaving", (membership.GroupMembership, "_leave"), _stay_when_stopped),
+    Mutation("stop without leaving", (membership.ClassicMembership, "_leave"), _stay_when_stopped),
     Mutation(
         "commit partitions of other members", (group_member_owner.GroupMemberOwner, "_not_committed"), _commit_all
     ),

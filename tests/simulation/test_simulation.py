@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from assignors import Assignment
-from kafka_source.group import leader, unread
-from kafka_source.group.consumer_protocol import slot as consumer_slot
+from kafka_source.group import unread
+from kafka_source.group.classic import leader
+from kafka_source.group.consumer import slot as consumer_slot
 from kafka_source.kafka_client.messages.tables import Request
 from kafka_source.kafka_client.messages.transaction import AddOffsetsToTxnRequest, EndTxnRequest
 from tests.support.native import kernel

@@ -38,7 +38,7 @@ from pyspark import TaskContext
 from kafka_source.cluster import lookup
 from kafka_source.commits import keeper
 from kafka_source.group import model
-from kafka_source.group.background import Siblings
+from kafka_source.group.siblings import Siblings
 from kafka_source.kafka_client import RequestConnection, blocking_connection
 from kafka_source.kafka_client import client as client_module
 from kafka_source.produce.native_producer import NativeProducer

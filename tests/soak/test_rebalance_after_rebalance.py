@@ -25,7 +25,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from kafka_source.client_config import Settings
-from kafka_source.group.consumer_protocol.membership import ConsumerMembership
+from kafka_source.group.consumer.membership import ConsumerMembership
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema

@@ -12,12 +12,12 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.commits.rights import SlotSession
 from kafka_source.errors import KafkaGroupError
-from kafka_source.group.background import Siblings
-from kafka_source.group.consumer_protocol.membership import ConsumerMembership
-from kafka_source.group.member import Member, MemberSettings
-from kafka_source.group.member_state import Membership, State
-from kafka_source.group.membership import GroupMembership
+from kafka_source.group.classic.member import Member, MemberSettings
+from kafka_source.group.classic.member_state import Membership, State
+from kafka_source.group.classic.membership import ClassicMembership
+from kafka_source.group.consumer.membership import ConsumerMembership
 from kafka_source.group.model import GroupSettings, Topics
+from kafka_source.group.siblings import Siblings
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafkagroup.embedded import EmbeddedKafka
@@ -40,7 +40,7 @@ class Memberships:
     def __init__(self, config: Settings, group: str) -> None:
         self.config = config
         self.group = group
-        self._made: list[GroupMembership] = []
+        self._made: list[ClassicMembership] = []
 
     def settings(self, **more: Any) -> GroupSettings:
         """Quick ones; `app` names the static members."""
@@ -64,10 +64,10 @@ class Memberships:
         config: Settings | None = None,
         siblings: Siblings | None = None,
         **more: object,
-    ) -> GroupMembership:
+    ) -> ClassicMembership:
         """A membership that has not joined yet."""
         assignors = [load(s) if isinstance(s, str) else s for s in strategies]
-        made = GroupMembership(
+        made = ClassicMembership(
             config or self.config,
             self.settings(**more),
             Topics(topics, pattern),
@@ -84,7 +84,7 @@ class Memberships:
             membership.close()
 
 
-def held(*memberships: GroupMembership | ConsumerMembership) -> list[TopicPartition]:
+def held(*memberships: ClassicMembership | ConsumerMembership) -> list[TopicPartition]:
     """All partitions that these hold, sorted, copies too."""
     return sorted(tp for m in memberships for slot in m.assignment.slots for tp in slot.partitions)
 
@@ -94,7 +94,7 @@ def everything(topic: str, partitions: int) -> list[TopicPartition]:
     return [TopicPartition(topic, n) for n in range(partitions)]
 
 
-def rejoin_until_joined(membership: GroupMembership, joining: Future[object]) -> None:
+def rejoin_until_joined(membership: ClassicMembership, joining: Future[object]) -> None:
     """Rejoin whenever a rebalance needs it, as a query does in each trigger, until another membership has joined.
 
     Its slots may join in several rebalances.
@@ -109,7 +109,7 @@ def rejoin_until_joined(membership: GroupMembership, joining: Future[object]) ->
     joining.result()
 
 
-def rejoin_once(membership: GroupMembership) -> None:
+def rejoin_once(membership: ClassicMembership) -> None:
     """Rejoin in the next rebalance."""
     wait_until(membership.rebalance_needed, "a rebalance")
     membership.rejoin(30)

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaExcep
 from confluent_kafka import TopicPartition as Position
 
 from assignors import TopicPartition
-from kafka_source.group.membership import GroupMembership
+from kafka_source.group.classic.membership import ClassicMembership
 from kafka_source.group.model import GroupAssignment
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import java_consumer
@@ -96,7 +96,7 @@ class Trickle(Worker):
 class Application(Worker):
     """Reads what a membership's slots own in small batches; commits, and only then rejoins if it is time."""
 
-    def __init__(self, name: str, membership: GroupMembership, servers: str) -> None:
+    def __init__(self, name: str, membership: ClassicMembership, servers: str) -> None:
         self.name = name
         self.membership = membership
         self.values: list[int] = []

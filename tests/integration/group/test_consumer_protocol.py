@@ -15,9 +15,9 @@ from confluent_kafka.admin import NewPartitions
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
-from kafka_source.group.consumer_protocol.member_state import Subscription
-from kafka_source.group.consumer_protocol.membership import ConsumerMembership
-from kafka_source.group.consumer_protocol.slot import ConsumerSlot
+from kafka_source.group.consumer.member_state import Subscription
+from kafka_source.group.consumer.membership import ConsumerMembership
+from kafka_source.group.consumer.slot import ConsumerSlot
 from kafka_source.group.model import BatchInFlight, GroupSettings, Topics
 from kafka_source.group.rebalance_log import Reason
 from kafka_source.group.requests import commit_offsets
@@ -138,7 +138,7 @@ def test_a_commit_is_made_again_when_a_heartbeat_has_raised_the_epoch():
 
 @pytest.mark.long  # for the download of an older Kafka
 def test_a_newcomer_does_not_wait_for_a_batch_that_holds_its_partitions(monkeypatch):
-    monkeypatch.setattr("kafka_source.group.consumer_protocol.membership._SHARE_SECONDS", 600.0)
+    monkeypatch.setattr("kafka_source.group.consumer.membership._SHARE_SECONDS", 600.0)
     # Before Kafka 4.3 nobody has a partition, as the brokers tell, that its owner has still to give up (KAFKA-20431).
     with EmbeddedKafka(version="4.0.1", config=SOON) as kafka, ThreadPoolExecutor(1) as pool:
         settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})

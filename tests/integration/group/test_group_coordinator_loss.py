@@ -17,7 +17,8 @@ from kafka_source.client_config import Settings
 from kafka_source.commits import attached, rights
 from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownGroupError, UnknownOutcomeError
-from kafka_source.group import RebalanceTimeout, leader, member
+from kafka_source.group import RebalanceTimeout
+from kafka_source.group.classic import leader, member
 from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.group.requests import DEAD, GroupDescription, commit_offsets, describe
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient

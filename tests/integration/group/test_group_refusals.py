@@ -19,7 +19,7 @@ from kafka_source.errors import (
     KafkaGroupError,
     RetriableError,
 )
-from kafka_source.group.member import RebalanceTimeout
+from kafka_source.group.classic.member import RebalanceTimeout
 from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.support.memberships import Memberships, everything, held, members_of
 from tests.support.waiting import wait_until

@@ -11,9 +11,9 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError, InvalidConfigurationError, RetriableError
-from kafka_source.group import strategies
-from kafka_source.group.member import Member, MemberSettings
-from kafka_source.group.member_state import State
+from kafka_source.group.classic import strategies
+from kafka_source.group.classic.member import Member, MemberSettings
+from kafka_source.group.classic.member_state import State
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source.micro_batches import MicroBatches

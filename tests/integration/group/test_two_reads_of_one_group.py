@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kafka_source.group.background import Siblings
-from kafka_source.group.member import Member
+from kafka_source.group.classic.member import Member
+from kafka_source.group.siblings import Siblings
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema

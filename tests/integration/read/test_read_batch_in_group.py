@@ -20,8 +20,8 @@ from kafka_source.client_config import Settings
 from kafka_source.commits.keeper import SlotKeeper, start_keeper
 from kafka_source.commits.rights import Renewal, Right, SlotSession
 from kafka_source.errors import FencedError
-from kafka_source.group.background import Siblings
 from kafka_source.group.model import Topics
+from kafka_source.group.siblings import Siblings
 from kafka_source.model.commits import with_notes
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader

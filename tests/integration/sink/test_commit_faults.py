@@ -20,7 +20,7 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import RetriableError, UnknownOutcomeError, UnknownTopicError
-from kafka_source.group.membership import GroupMembership
+from kafka_source.group.classic.membership import ClassicMembership
 from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.group.requests import commit_offsets
 from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, cached_client
@@ -83,7 +83,9 @@ def behind(broker: Behind) -> Iterator[Behind]:
 class Query:
     """A member of a group, and a committer of its offsets."""
 
-    def __init__(self, settings: Settings, group: str, topic: str, membership: GroupMembership, timeout: float) -> None:
+    def __init__(
+        self, settings: Settings, group: str, topic: str, membership: ClassicMembership, timeout: float
+    ) -> None:
         self.group, self.topic, self.settings = group, topic, settings
         self._membership = membership
         self.credentials: SlotCredentials = membership.join(60).slots[0].credentials

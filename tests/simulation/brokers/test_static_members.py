@@ -7,8 +7,8 @@ import pytest
 from assignors import Subscription, encode_subscription
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError
-from kafka_source.group.member import Joined, Member, MemberSettings
-from kafka_source.group.member_state import State
+from kafka_source.group.classic.member import Joined, Member, MemberSettings
+from kafka_source.group.classic.member_state import State
 from kafka_source.kafka_client import GROUP, Deadline, KafkaClient
 from kafka_source.kafka_client.messages.group import HeartbeatRequest
 from tests.support.native import kernel

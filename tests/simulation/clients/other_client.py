@@ -22,8 +22,8 @@ from assignors import (
 )
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, KafkaGroupError
-from kafka_source.group.generic_member import GenericMember, MemberState
-from kafka_source.group.member import MemberSettings
+from kafka_source.group.classic.generic_member import GenericMember, MemberState
+from kafka_source.group.classic.member import MemberSettings
 from kafka_source.group.requests import commit_offsets, fetch_entries
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset

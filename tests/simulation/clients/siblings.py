@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from kafka_source.group.background import Siblings
+from kafka_source.group.siblings import Siblings
 from tests.simulation.world import Process
 
 

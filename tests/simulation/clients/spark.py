@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_source.errors import DataLossError, KafkaGroupError
-from kafka_source.group.background import Siblings
+from kafka_source.group.siblings import Siblings
 from kafka_source.kafka_client import topic_id_of
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_source.group.balance import RebalanceBackoff
+from kafka_source.group.classic.balance import RebalanceBackoff
 
 
 def asked_at(backoff: RebalanceBackoff, looks: dict[float, bool]) -> float | None:

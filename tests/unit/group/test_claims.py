@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assignors import Assignment, Assignor, Subscription, TopicPartition, WireFormatError, encode_assignment, load
-from kafka_source.group.leader import hold, with_held, without_held
+from kafka_source.group.classic.leader import hold, with_held, without_held
 
 T = [TopicPartition("t", n) for n in range(4)]
 

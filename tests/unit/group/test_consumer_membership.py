@@ -13,9 +13,9 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.commits.rights import Right
 from kafka_source.errors import RetriableError
-from kafka_source.group.consumer_protocol import membership as module
-from kafka_source.group.consumer_protocol.member_state import State
-from kafka_source.group.consumer_protocol.membership import ConsumerMembership
+from kafka_source.group.consumer import membership as module
+from kafka_source.group.consumer.member_state import State
+from kafka_source.group.consumer.membership import ConsumerMembership
 from kafka_source.group.model import BatchInFlight, GroupSettings
 from kafka_source.kafka_client import Deadline
 from kafka_source.model.topic_selection import TopicSelection
@@ -64,7 +64,7 @@ def test_a_commit_that_was_refused_is_tried_again_where_no_heartbeat_is_answered
     monkeypatch: pytest.MonkeyPatch, membership: ConsumerMembership
 ) -> None:
     """The answer with the newer epoch was lost, and the coordinator cannot be reached."""
-    monkeypatch.setattr(module, "_REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(module, "REQUEST_SECONDS", 0.2)
     with pytest.raises(RetriableError, match="answers no heartbeat"):
         membership.ask_for_newer_credentials(membership.credentials)
 

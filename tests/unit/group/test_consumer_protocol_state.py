@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from kafka_source.error_codes import NONE, ErrorCode
-from kafka_source.group.consumer_protocol.member_state import (
+from kafka_source.group.consumer.member_state import (
     Answer,
     Heartbeat,
     IdPartition,
@@ -22,7 +22,7 @@ from kafka_source.group.consumer_protocol.member_state import (
     reconcile,
     unanswered,
 )
-from kafka_source.group.consumer_protocol.slot import ConsumerSlot
+from kafka_source.group.consumer.slot import ConsumerSlot
 from kafka_source.group.model import GroupSettings
 from kafka_source.kafka_client import KafkaClient
 

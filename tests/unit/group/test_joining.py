@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assignors import Assignment, ClusterMetadata, TopicPartition, encode_assignment, load
 from kafka_source.client_config import Settings
 from kafka_source.errors import AssignmentFailed
-from kafka_source.group.joining import (
+from kafka_source.group.classic.joining import (
     assignment_of,
     member_ids,
     nobody_reads,
@@ -21,11 +21,11 @@ from kafka_source.group.joining import (
     stale_of_follower,
     unowned_partitions,
 )
-from kafka_source.group.leader import failure
-from kafka_source.group.member import Joined
-from kafka_source.group.member_state import Membership, State
+from kafka_source.group.classic.leader import failure
+from kafka_source.group.classic.member import Joined
+from kafka_source.group.classic.member_state import Membership, State
+from kafka_source.group.classic.slot import Slot
 from kafka_source.group.model import GroupMember, GroupSettings
-from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import KafkaClient
 
 NAMES = ("clicks", "orders", "users")

@@ -16,7 +16,7 @@ from assignors import (
     encode_subscription,
     load,
 )
-from kafka_source.group import leader
+from kafka_source.group.classic import leader
 from kafka_source.group.model import GroupMember
 
 CLUSTER = ClusterMetadata({"orders": 4, "clicks": 2})

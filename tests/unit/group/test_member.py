@@ -22,8 +22,8 @@ from assignors import Subscription, encode_subscription
 from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import ApplicationRecoverableError, AuthenticationError, FencedError
-from kafka_source.group.member import Joined, Member, MemberSettings
-from kafka_source.group.member_state import Membership, State
+from kafka_source.group.classic.member import Joined, Member, MemberSettings
+from kafka_source.group.classic.member_state import Membership, State
 from kafka_source.group.model import GroupMember
 from kafka_source.group.requests import DescribedMember, GroupDescription
 from kafka_source.kafka_client import Deadline, KafkaClient

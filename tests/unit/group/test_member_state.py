@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_source.error_codes import ErrorCode
-from kafka_source.group.member_state import (
+from kafka_source.group.classic.member_state import (
     Action,
     Disconnected,
     HeartbeatAnswered,

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from assignors import TopicPartition, load
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError
-from kafka_source.group.member_state import Membership, State
-from kafka_source.group.membership import GroupMembership, rebalance_reason
+from kafka_source.group.classic.member_state import Membership, State
+from kafka_source.group.classic.membership import ClassicMembership, rebalance_reason
+from kafka_source.group.classic.slot import Slot
 from kafka_source.group.model import BatchInFlight, GroupSettings, Topics
-from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import RebalanceCause
@@ -72,13 +72,13 @@ def test_slots_that_are_stable_and_hold_nothing_stay(slots: Sequence[Slot]) -> N
 
 
 @pytest.fixture
-def membership() -> Iterator[GroupMembership]:
+def membership() -> Iterator[ClassicMembership]:
     settings = GroupSettings("g", "app", slots=2, heartbeat_interval_ms=60_000, leave_on_close=False)
-    with closing(GroupMembership(NOWHERE, settings, Topics(("orders",)), [load("range")])) as made:
+    with closing(ClassicMembership(NOWHERE, settings, Topics(("orders",)), [load("range")])) as made:
         yield made
 
 
-def test_a_membership_that_has_not_joined_has_no_assignment(membership: GroupMembership) -> None:
+def test_a_membership_that_has_not_joined_has_no_assignment(membership: ClassicMembership) -> None:
     with pytest.raises(ApplicationRecoverableError, match="have not joined group g"):
         _ = membership.assignment
     assert (membership.lost(), membership.reason_to_give_up, membership.take_rebalances()) == (None, None, ())
@@ -89,10 +89,10 @@ def test_a_membership_that_has_not_joined_has_no_assignment(membership: GroupMem
 
 def test_a_membership_needs_an_assignor() -> None:
     with pytest.raises(ValueError, match="needs an assignor"):
-        GroupMembership(NOWHERE, GroupSettings("g"), Topics(("orders",)), [])
+        ClassicMembership(NOWHERE, GroupSettings("g"), Topics(("orders",)), [])
 
 
-def test_slots_that_another_process_has_joined_go_on_and_the_others_are_dropped(membership: GroupMembership) -> None:
+def test_slots_that_another_process_has_joined_go_on_and_the_others_are_dropped(membership: ClassicMembership) -> None:
     credentials = SlotCredentials("g", 7, "m1", "app-1", 1, (P,))
     membership.resume([credentials])
     [slot] = membership.assignment.slots

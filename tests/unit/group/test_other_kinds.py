@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_source.group.strategies import kind_of
+from kafka_source.group.classic.strategies import kind_of
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from assignors import TopicPartition
 from assignors.lag_balanced import AVERAGED_BATCHES, BATCH_NOISE
-from kafka_source.group.balance import Average, Growth, Pace
+from kafka_source.group.classic.balance import Average, Growth, Pace
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -8,11 +8,11 @@ import pytest
 
 from assignors import Assignment, TopicPartition, decode_subscription, encode_assignment, load
 from kafka_source.client_config import Settings
-from kafka_source.group.leader import with_held
-from kafka_source.group.member import Joined
-from kafka_source.group.member_state import Membership, State
+from kafka_source.group.classic.leader import with_held
+from kafka_source.group.classic.member import Joined
+from kafka_source.group.classic.member_state import Membership, State
+from kafka_source.group.classic.slot import Slot
 from kafka_source.group.model import GroupSettings
-from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import KafkaClient
 
 ORDERS = tuple(TopicPartition("orders", number) for number in range(3))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors import Assignment, Subscription, TopicPartition, encode_assignment, encode_subscription
-from kafka_source.group.leader import with_held
+from kafka_source.group.classic.leader import read_by_members, with_held
 from kafka_source.group.model import GroupMember
 from kafka_source.group.requests import STABLE, DescribedMember, GroupDescription
 from kafka_source.group.unread import (
@@ -17,7 +17,6 @@ from kafka_source.group.unread import (
     decide,
     described_bytes,
     read_as_assigned_by_brokers,
-    read_in_classic,
 )
 from kafka_source.kafka_client.messages.codec import Writer
 from kafka_source.kafka_client.messages.group import ConsumerGroupDescribeResponse
@@ -62,12 +61,12 @@ def test_in_a_classic_group_held_and_claimed_partitions_are_read_and_own_slots_s
     members = (_member("a", encode_assignment(holding)), _member("b", b"\0\0" + bytes(8), P[2]))
     mine = _member("mine", encode_assignment(Assignment((P[3],))))
     group = GroupDescription(STABLE, "consumer", "range", (*members, mine))
-    assert read_in_classic(group, {"mine": ()}) == ALL - {P[3]}
-    assert read_in_classic(group, {"mine": (P[3],)}) == ALL
-    assert read_in_classic(group, {"gone": ()}) is None
-    assert read_in_classic(GroupDescription("PreparingRebalance", "consumer", "", group.members), {"mine": ()}) is None
+    assert read_by_members(group, {"mine": ()}) == ALL - {P[3]}
+    assert read_by_members(group, {"mine": (P[3],)}) == ALL
+    assert read_by_members(group, {"gone": ()}) is None
+    assert read_by_members(GroupDescription("PreparingRebalance", "consumer", "", group.members), {"mine": ()}) is None
     unknown = GroupDescription(STABLE, "consumer", "own", (*group.members, _member("c", b"\xff")))
-    assert read_in_classic(unknown, {"mine": ()}) is None
+    assert read_by_members(unknown, {"mine": ()}) is None
 
 
 def _of_brokers(members: int, topics: list[str], state: str = STABLE) -> Described:

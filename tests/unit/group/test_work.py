@@ -10,7 +10,7 @@ import pytest
 from assignors import PartitionWork, TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.list_offsets import end_offsets
-from kafka_source.group.balance import WorkLookup, work_of
+from kafka_source.group.classic.balance import WorkLookup, work_of
 from kafka_source.kafka_client import KafkaClient
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
@@ -26,7 +26,7 @@ def test_without_an_answer_nothing_is_known_after_a_few_seconds(caplog: pytest.L
     client = KafkaClient(Settings({"bootstrap.servers": "127.0.0.1:1"}))
     try:
         lookup = WorkLookup(client, "orders", functools.partial(end_offsets, read_committed=True))
-        with caplog.at_level(logging.WARNING, "kafka_source.group.balance"):
+        with caplog.at_level(logging.WARNING, "kafka_source.group.classic.balance"):
             assert client.run(lookup.look_up([A, B]), 20) == {}
     finally:
         client.close()

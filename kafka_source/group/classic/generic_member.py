@@ -18,8 +18,8 @@ from types import TracebackType
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError, RetriableError
-from kafka_source.group.member import Joined, Member, MemberSettings
-from kafka_source.group.member_state import State
+from kafka_source.group.classic.member import Joined, Member, MemberSettings
+from kafka_source.group.classic.member_state import State
 from kafka_source.group.requests import describe
 from kafka_source.kafka_client import Deadline, KafkaClient
 

@@ -17,10 +17,10 @@ from assignors import (
     decode_assignment,
     encode_subscription,
 )
-from kafka_source.group import strategies
-from kafka_source.group.leader import without_held
-from kafka_source.group.member import Member, MemberSettings
-from kafka_source.group.member_state import Membership, State
+from kafka_source.group.classic import strategies
+from kafka_source.group.classic.leader import without_held
+from kafka_source.group.classic.member import Member, MemberSettings
+from kafka_source.group.classic.member_state import Membership, State
 from kafka_source.group.model import GroupSettings, SlotAssignment
 from kafka_source.group.requests import leave_group
 from kafka_source.kafka_client import Deadline, KafkaClient

@@ -18,30 +18,26 @@ import logging
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import ApplicationRecoverableError, KafkaGroupError, RetriableError
-from kafka_source.group.background import BackgroundTasks
-from kafka_source.group.consumer_protocol.member_state import State, Subscription
-from kafka_source.group.consumer_protocol.slot import ConsumerSlot
+from kafka_source.errors import KafkaGroupError, RetriableError
+from kafka_source.group.consumer.member_state import State, Subscription
+from kafka_source.group.consumer.slot import ConsumerSlot
+from kafka_source.group.membership import CLOSE_SECONDS, REQUEST_SECONDS, BackgroundTasks, Membership, warn_of_overdue
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings, TopicFilter
 from kafka_source.group.rebalance_log import OtherMembers, Reason, log_assignment, rebalance_of
 from kafka_source.group.requests import (
-    commit_offsets,
     describe_assigned_by_brokers,
     describe_consumer_protocol,
-    fetch_committed,
-    fetch_entries,
 )
 from kafka_source.group.topics import topics_of
 from kafka_source.group.unread import Look, UnreadWatch, described_bytes, existing, read_as_assigned_by_brokers
-from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, Snapshot, cached_client
-from kafka_source.model.commits import CommitOffset
+from kafka_source.kafka_client import ConnectionLost, Deadline, Snapshot
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import Rebalance, RebalanceCause
 
@@ -52,8 +48,6 @@ _T = TypeVar("_T")
 ASSIGNOR = "brokers"
 """What is logged as the strategy of a group whose partitions the brokers assign."""
 
-_REQUEST_SECONDS = 30.0
-_CLOSE_SECONDS = 5.0
 # Seconds between two heartbeats of a slot that waits for its first assignment, or for the answer to what it gave up.
 _POLL_SECONDS = 0.2
 # Seconds for which the first join waits for what the brokers mean for the slots and no other member still has.
@@ -66,8 +60,8 @@ _SILENT_INTERVALS = 3
 _MAX_KEPT = 32
 
 
-class ConsumerMembership:
-    """The membership of all slots of a query. Its methods are synchronous; an event loop on a thread does the work.
+class ConsumerMembership(Membership):
+    """The membership of all slots of a query in the consumer protocol.
 
     Args:
         config: Kafka client settings.
@@ -80,15 +74,12 @@ class ConsumerMembership:
     def __init__(
         self, config: Settings, settings: GroupSettings, subscription: TopicFilter, *, recovers: bool = True
     ) -> None:
-        self._settings, self._subscription, self._recovers = settings, subscription, recovers
-        self._client = KafkaClient(config, client_id=settings.client_id)
-        # A heartbeat that is not answered in time closes its connection. A commit may take longer.
-        self._commits = cached_client(config, "commit")
+        super().__init__(config, settings)
+        self._subscription, self._recovers = subscription, recovers
         self._slots = [ConsumerSlot(number, self._client, settings) for number in range(settings.slots)]
         self._told = Subscription((), settings.rebalance_timeout_ms, settings.remote_assignor, settings.rack)
         self._names: dict[uuid.UUID, str] = {}
         self._looked_up_at = 0.0
-        self._assignment: GroupAssignment | None = None
         self._rebalances: deque[Rebalance] = deque(maxlen=_MAX_KEPT)
         self._in_flight = BatchInFlight()
         # The epochs that tasks and the sink of the batch in flight know. Each task asks for its slot's credentials, and
@@ -98,7 +89,6 @@ class ConsumerMembership:
         self._heard_at = time.monotonic()
         self._left: str | None = None
         self._joining = asyncio.Lock()
-        self._closed = False
         works: list[Callable[[], Coroutine[Any, Any, None]]] = [
             *(functools.partial(self._live, slot) for slot in self._slots),
             self._watch_batch,
@@ -108,20 +98,10 @@ class ConsumerMembership:
             works.append(self._watch_topics)
         self._tasks = BackgroundTasks(settings.group, works)
 
-    def __repr__(self) -> str:
-        return f"ConsumerMembership({self._settings.group!r}, slots={len(self._slots)})"
-
     # ---- joining
 
     def join(self, timeout_s: float) -> GroupAssignment:
-        """Join with all slots, and start their heartbeats.
-
-        Raises:
-            FencedError: Another process has joined with a slot's instance id.
-            InvalidConfigurationError: The group refuses a slot, or the brokers do not have the protocol.
-            BootstrapError: No broker answers.
-            RetriableError: The slots could not join within `timeout_s`.
-        """
+        """Join with all slots; see `Membership.join`."""
         try:
             return self._run(
                 self._join(Reason(RebalanceCause.START, "the query starts"), Deadline(timeout_s)), timeout_s
@@ -138,17 +118,6 @@ class ConsumerMembership:
         if lost is not None:
             reason = Reason(RebalanceCause.LOST, lost)
         return self._run(self._join(reason, Deadline(timeout_s)), timeout_s)
-
-    @property
-    def assignment(self) -> GroupAssignment:
-        """What the slots have.
-
-        Raises:
-            ApplicationRecoverableError: The slots have not joined yet.
-        """
-        if self._assignment is None:
-            raise ApplicationRecoverableError(f"The slots have not joined group {self._settings.group}.")
-        return self._assignment
 
     @property
     def credentials(self) -> tuple[SlotCredentials, ...]:
@@ -181,11 +150,7 @@ class ConsumerMembership:
         return False
 
     def rebalance_needed(self) -> str | None:
-        """Return what `rejoin` would change, or None.
-
-        Raises:
-            KafkaGroupError: The group has refused a slot.
-        """
+        """Return what `rejoin` would change; see `Membership.rebalance_needed`."""
         self.check()
         if any(slot.member.state is State.LOST for slot in self._slots):
             return "the group has removed slots"
@@ -204,29 +169,17 @@ class ConsumerMembership:
                 taken.append(self._rebalances.popleft())
         return tuple(taken)
 
-    def lost(self) -> str | None:
-        """Return the reason why the group has removed slots, or None.
+    removed_because = "no heartbeat came in time or partitions were not given up within max.poll.interval.ms"
 
-        It sends heartbeats first if the coordinator has not answered for long: a process that was suspended has not
-        noticed yet that its session has ended.
-
-        Raises:
-            KafkaGroupError: The group has refused a slot.
-        """
+    def _session_may_have_ended(self) -> bool:
         interval = max(slot.member.interval_ms for slot in self._slots) / 1000
-        if time.monotonic() - self._heard_at > _SILENT_INTERVALS * interval:
-            self.ask()
-        self.check()
-        if self._left is not None:
-            return self._left
-        lost = [slot.number for slot in self._slots if slot.member.state is State.LOST]
-        if not lost:
-            return None
-        who = f"slot {lost[0]}" if len(lost) == 1 else f"{len(lost)} slots"
-        return (
-            f"the group has removed {who}, because no heartbeat came in time or partitions were not given up within "
-            "max.poll.interval.ms"
-        )
+        return time.monotonic() - self._heard_at > _SILENT_INTERVALS * interval
+
+    def _reason_left(self) -> str | None:
+        return self._left
+
+    def _lost_slots(self) -> Sequence[int]:
+        return [slot.number for slot in self._slots if slot.member.state is State.LOST]
 
     def ask(self) -> None:
         """Send heartbeats now; what they tell is known when this returns, if the coordinator answers."""
@@ -235,7 +188,7 @@ class ConsumerMembership:
     def _ask(self) -> bool:
         """Send heartbeats now; return whether all were answered."""
         with contextlib.suppress(RetriableError):
-            return self._run(self._beat_all(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
+            return self._run(self._beat_all(Deadline(REQUEST_SECONDS)), REQUEST_SECONDS)
         return False
 
     def check(self) -> None:
@@ -246,16 +199,6 @@ class ConsumerMembership:
                 raise problem
 
     # ---- the batch in flight
-
-    @contextlib.contextmanager
-    def rebalance_paused(self) -> Iterator[None]:
-        """Keep what the slots have as it is inside the block, unless the block itself rejoins."""
-        self._client.run(self._begin_call())
-        try:
-            yield
-        finally:
-            if self._client.loop.alive:
-                self._client.loop.call_soon(self._end_call)
 
     def set_batch_in_flight(self, batch: BatchInFlight) -> None:
         """Note the batch in flight: the slots keep its partitions until another one is noted."""
@@ -268,66 +211,27 @@ class ConsumerMembership:
 
     # ---- offsets
 
-    def committed(
-        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
-    ) -> dict[TopicPartition, int | None]:
-        """Return the group's committed offsets; see `GroupMembership.committed`."""
-        timeout_s = self._settings.coordinator_timeout_ms / 1000 if timeout_s is None else timeout_s
-        return self._run(
-            fetch_committed(self._client, self._settings.group, partitions, Deadline(timeout_s)), timeout_s
-        )
-
-    def committed_entries(
-        self, partitions: Iterable[TopicPartition], *, stable: bool = True
-    ) -> dict[TopicPartition, CommitOffset]:
-        """Return the committed offsets with their metadata, without partitions that have none."""
-        timeout_s = self._settings.coordinator_timeout_ms / 1000
-        deadline = Deadline(timeout_s)
-        work = fetch_entries(self._client, self._settings.group, partitions, deadline, stable=stable, learns_ids=True)
-        return self._run(work, timeout_s)
-
-    def commit(
-        self,
-        offsets: Mapping[int, Mapping[TopicPartition, int | CommitOffset]],
-        timeout_s: float = _REQUEST_SECONDS,
-        *,
-        has_looked: bool = True,
-    ) -> None:
-        """Commit without a transaction; each slot commits its own partitions, as `GroupMembership.commit`."""
-        used, deadline = self._credentials(), Deadline(timeout_s)
-
-        async def commit() -> list[BaseException | None]:
-            works = (
-                commit_offsets(
-                    self._commits, used[number], of_slot, deadline, fail_on_unknown_topic=True, has_looked=has_looked
-                )
-                for number, of_slot in offsets.items()
-            )
-            return await asyncio.gather(*works, return_exceptions=True)
-
-        for problem in self._commits.run(commit(), timeout_s + _CLOSE_SECONDS):
-            if problem is not None:
-                raise problem
+    def _credentials_of(self, slot: int) -> SlotCredentials:
+        return self._slots[slot].credentials(self._names)
 
     # ---- leaving and closing
 
     def leave(self) -> None:
         """Leave with all slots; if the coordinator cannot be reached, they stay until their sessions end."""
-        self._run(self._stop(comes_back=False), _CLOSE_SECONDS)
+        self._run(self._stop(comes_back=False), CLOSE_SECONDS)
+
+    def detach(self, kept: Collection[int] | None = None) -> None:
+        """Do nothing: a batch, which alone hands its slots over, has none of this protocol."""
 
     def close(self) -> None:
         """Leave the group, and close all connections; static members of the user's say that they will come back."""
         if not self._closed:
             self._closed = True
             with contextlib.suppress(ConnectionLost):
-                self._run(self._stop(comes_back=not self._settings.leave_on_close), _CLOSE_SECONDS)
+                self._run(self._stop(comes_back=not self._settings.leave_on_close), CLOSE_SECONDS)
         self._client.close()
 
     # ---- on the event loop
-
-    def _run(self, work: Coroutine[Any, Any, _T], timeout_s: float) -> _T:
-        # The coroutines have their own deadlines. The longer timeout here is only for code without one.
-        return self._client.run(work, timeout_s + _CLOSE_SECONDS)
 
     async def _begin_call(self) -> None:
         self._calls += 1
@@ -393,13 +297,13 @@ class ConsumerMembership:
             await asyncio.gather(*(slot.quiet() for slot in self._slots))
             self._take_and_give_up(self._slots)
             news = [slot for slot in self._slots if slot.member.has_news]
-            if news and await self._beat_all(Deadline(_REQUEST_SECONDS), news):
+            if news and await self._beat_all(Deadline(REQUEST_SECONDS), news):
                 continue
             # If the coordinator is away, the next regular heartbeats say it.
             if patience is None or patience.over or await self._has_its_share(patience):
                 return
             await asyncio.sleep(_POLL_SECONDS)
-            await self._beat_all(Deadline(_REQUEST_SECONDS))
+            await self._beat_all(Deadline(REQUEST_SECONDS))
 
     async def _has_its_share(self, patience: Deadline) -> bool:
         """Return whether the slots have all that the brokers mean for them and no other member has."""
@@ -532,7 +436,7 @@ class ConsumerMembership:
             return
         self._looked_up_at = time.monotonic()
         try:
-            self._learn(await self._client.metadata(list(self._told.topics), Deadline(_REQUEST_SECONDS)))
+            self._learn(await self._client.metadata(list(self._told.topics), Deadline(REQUEST_SECONDS)))
         except RetriableError as error:
             log.info("metadata group=%s failed: %s", self._settings.group, error)
 
@@ -540,7 +444,7 @@ class ConsumerMembership:
         """Wait until it is time to look, and subscribe to topics that match the pattern now."""
         await asyncio.sleep(self._settings.metadata_max_age_ms / 1000)
         before = self._told
-        await self._look_up_topics(Deadline(_REQUEST_SECONDS))
+        await self._look_up_topics(Deadline(REQUEST_SECONDS))
         if self._told != before:
             log.info("topics group=%s subscribed=%s", self._settings.group, ",".join(self._told.topics))
             for slot in self._slots:
@@ -548,7 +452,7 @@ class ConsumerMembership:
 
     async def _look_for_unread(self) -> tuple[Look | None, int]:
         """Look at the group for `UnreadWatch`."""
-        deadline = Deadline(_REQUEST_SECONDS)
+        deadline = Deadline(REQUEST_SECONDS)
         described = await describe_consumer_protocol(self._client, self._settings.group, deadline)
         if described is None:
             return None, 0
@@ -594,15 +498,7 @@ class ConsumerMembership:
         if not await self._others_have(None) or self._calls or not self._is_overdue():
             return
         silent = time.monotonic() - self._called_at
-        self._left = f"nobody asked for a batch or committed for {silent:.0f} s (max.poll.interval.ms)"
-        log.warning(
-            "leave group=%s slots=%d: %s. Other members get the partitions. Nothing of the batch in flight is "
-            "committed; the slots join again when the next batch is asked for. If batches or the pauses between them "
-            "may take this long, raise max.poll.interval.ms.",
-            self._settings.group,
-            len(self._slots),
-            self._left,
-        )
+        self._left = warn_of_overdue(self._settings, len(self._slots), silent)
         await self._leave_with_all(comes_back=False)
         await self._publish(batch, lost=True)
 
@@ -623,7 +519,7 @@ class ConsumerMembership:
 
     async def _others_have(self, partitions: Collection[TopicPartition] | None) -> bool:
         """Return whether other members have some of these partitions; None: whether there are any."""
-        deadline = Deadline(_REQUEST_SECONDS)
+        deadline = Deadline(REQUEST_SECONDS)
         described = await describe_assigned_by_brokers(self._client, self._settings.group, deadline)
         ours = {slot.member.member_id for slot in self._slots}
         others = [] if described is None else [d for d in described.members if d.member.member_id not in ours]
@@ -635,7 +531,7 @@ class ConsumerMembership:
             return
         owners = () if lost else self._credentials()
         owned_by = {tp: one for one in owners for tp in one.partitions}
-        group, deadline = self._settings.group, Deadline(_REQUEST_SECONDS)
+        group, deadline = self._settings.group, Deadline(REQUEST_SECONDS)
         try:
             await batch.renewed.publish(self._client, group, batch.ends, owned_by, deadline)
             self._known_epochs = {tuple(one.generation for one in owners)}
@@ -649,7 +545,7 @@ class ConsumerMembership:
         await self._leave_with_all(comes_back=comes_back)
 
     async def _leave_with_all(self, *, comes_back: bool) -> None:
-        deadline = Deadline(_CLOSE_SECONDS)
+        deadline = Deadline(CLOSE_SECONDS)
         works = (slot.leave(deadline, comes_back=comes_back) for slot in self._slots)
         problems = [one for one in await asyncio.gather(*works, return_exceptions=True) if one is not None]
         if problems:

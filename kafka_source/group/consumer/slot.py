@@ -18,8 +18,8 @@ from kafka_source.errors import (
     KafkaGroupError,
     error_for_code,
 )
-from kafka_source.group.consumer_protocol import member_state
-from kafka_source.group.consumer_protocol.member_state import Answer, IdPartition, State, Subscription
+from kafka_source.group.consumer import member_state
+from kafka_source.group.consumer.member_state import Answer, IdPartition, State, Subscription
 from kafka_source.group.model import GroupSettings, SlotAssignment
 from kafka_source.kafka_client import (
     GROUP,

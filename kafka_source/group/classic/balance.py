@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from assignors import Assignment, Assignor, Measures, TopicPartition
 from assignors.model import PartitionWork
 from kafka_source.errors import KafkaGroupError
-from kafka_source.group.leader import Led, WorkOf, partitions_of
+from kafka_source.group.classic.leader import Led, WorkOf, partitions_of
+from kafka_source.group.classic.slot import Slot
 from kafka_source.group.requests import fetch_committed
-from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import Deadline, KafkaClient
 
 AVERAGED_SECONDS = 900.0

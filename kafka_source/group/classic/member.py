@@ -16,11 +16,11 @@ from kafka_source.errors import (
     RetriableError,
     error_for_code,
 )
-from kafka_source.group import member_state
-from kafka_source.group.member_state import NO_MEMBER_ID, Action, Membership, State, Step, step
+from kafka_source.group.classic import member_state
+from kafka_source.group.classic.member_state import NO_MEMBER_ID, Action, Membership, State, Step, step
+from kafka_source.group.classic.strategies import is_rewind
 from kafka_source.group.model import CONSUMER, GroupMember
 from kafka_source.group.requests import GroupDescription, describe, leave_group
-from kafka_source.group.strategies import is_rewind
 from kafka_source.kafka_client import GROUP, Connection, ConnectionLost, Deadline, KafkaClient, to_coordinator
 from kafka_source.kafka_client.messages.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 

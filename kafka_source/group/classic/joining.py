@@ -24,12 +24,13 @@ from assignors import (
 )
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AssignmentFailed, KafkaGroupError, RetriableError
-from kafka_source.group import leader, strategies
-from kafka_source.group.background import Heartbeats, Siblings
-from kafka_source.group.balance import BalanceWatch
-from kafka_source.group.leader import without_held
-from kafka_source.group.member import Joined, RebalanceTimeout
-from kafka_source.group.member_state import State
+from kafka_source.group.classic import leader, strategies
+from kafka_source.group.classic.background import Heartbeats
+from kafka_source.group.classic.balance import BalanceWatch
+from kafka_source.group.classic.leader import without_held
+from kafka_source.group.classic.member import Joined, RebalanceTimeout
+from kafka_source.group.classic.member_state import State
+from kafka_source.group.classic.slot import Slot
 from kafka_source.group.model import GroupAssignment, GroupSettings
 from kafka_source.group.rebalance_log import OtherMembers, Reason, log_progress
 from kafka_source.group.requests import (
@@ -40,7 +41,7 @@ from kafka_source.group.requests import (
     describe,
     describe_consumer_protocol,
 )
-from kafka_source.group.slot import Slot
+from kafka_source.group.siblings import Siblings
 from kafka_source.group.topics import SubscribedTopics
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
 from kafka_source.model.driver_figures import RebalanceCause

@@ -6,154 +6,31 @@ removed in the middle of a micro-batch rejoin at once if its tasks or its sink n
 (see `commits.rights`). And if Spark has not called for `max.poll.interval.ms`, the slots leave, so that others can have
 their partitions (KIP-62).
 
-**Siblings** are the other reads of this Spark driver that are members of the same group. Spark calls the sources of a
-query in turn, from one thread, and each source has a Python process of its own. A source that waits for its group to
-rebalance keeps Spark from calling the other sources, for which the group waits. So a read tells its siblings while it
-waits, and they rejoin without a call of Spark's. Siblings find each other by Unix sockets in the user's private
-directory. A connection to a sibling's socket says "I wait in a join"; its end, also by the death of the process, says
-that the wait is over. Nothing is sent over it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 import logging
-import os
-import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 from assignors.model import TopicPartition
 from kafka_source.errors import KafkaGroupError, RetriableError
-from kafka_source.group.member import Member, RebalanceTimeout
-from kafka_source.group.member_state import State
+from kafka_source.group.classic.member import Member, RebalanceTimeout
+from kafka_source.group.classic.member_state import State
+from kafka_source.group.classic.slot import Slot
+from kafka_source.group.membership import warn_of_overdue
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
 from kafka_source.group.rebalance_log import Reason
 from kafka_source.group.requests import REBALANCING, describe, fetch_committed
-from kafka_source.group.slot import Slot
+from kafka_source.group.siblings import Siblings
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import RebalanceCause
-from kafka_source.runtime.shared_files import name_of, private_directory
-from kafka_source.runtime.spark_processes import is_alive
 
 log = logging.getLogger(__name__)
-
-# Seconds between two looks for siblings that have started meanwhile.
-_LOOK_AGAIN = 1.0
-_numbers = itertools.count(1)
-
-
-class Siblings:
-    """This read's place among the reads of its driver and group. All methods but `find` run on one event loop.
-
-    Args:
-        directory: The directory of the sockets.
-        family: What the names of all siblings' sockets begin with.
-    """
-
-    def __init__(self, directory: Path, family: str) -> None:
-        self._directory, self._family = directory, family
-        self._own = directory / f"{family}-{os.getpid()}-{next(_numbers)}.sock"
-        self._server: asyncio.AbstractServer | None = None
-        self._waiting = 0
-        self._asked = asyncio.Event()
-
-    @classmethod
-    def find(cls, group: str, driver: int) -> Siblings | None:
-        """Return this process's place among the reads of a group in its driver; None if there is no place for sockets.
-
-        A group of the same name in another cluster costs its reads a heartbeat: they rejoin only if their own group
-        waits for them.
-
-        Args:
-            group: The group id.
-            driver: The id of the driver's process.
-        """
-        # Containers may share a directory, but not ids of processes, hence the name of the host.
-        identity = (socket.gethostname(), group)
-        family = f"reads-{driver}-{name_of(identity)}"
-        try:
-            with private_directory() as directory:
-                return cls(directory, family)
-        except OSError as error:
-            log.warning(
-                "group=%s: reads of one group in this driver cannot find each other, and may wait for each other until "
-                "kafka.max.poll.interval.ms: %s",
-                group,
-                error,
-            )
-            return None
-
-    async def open(self) -> None:
-        """Let siblings find this read from now on."""
-        if self._server is None:
-            self._server = await asyncio.start_unix_server(self._serve, self._own)
-
-    async def wait_for_join(self) -> None:
-        """Return when a sibling waits in a join; at once if one does now."""
-        await self._asked.wait()
-
-    @contextlib.asynccontextmanager
-    async def waiting(self) -> AsyncIterator[None]:
-        """Tell all siblings, also those that start meanwhile, that this read waits in a join."""
-        connections: dict[Path, asyncio.StreamWriter] = {}
-        await self._connect(connections)
-        looking = asyncio.ensure_future(self._connect_again(connections))
-        try:
-            yield
-        finally:
-            looking.cancel()
-            for writer in connections.values():
-                writer.close()
-
-    def close(self) -> None:
-        """Let siblings find this read no longer."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-            self._own.unlink(missing_ok=True)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._waiting += 1
-        self._asked.set()
-        try:
-            # At the end of the loop Python 3.11 would log a task that is cancelled as an error of its callback.
-            with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.CancelledError):
-                await reader.read(1)
-        finally:
-            self._waiting -= 1
-            if not self._waiting:
-                self._asked.clear()
-
-    async def _connect_again(self, connections: dict[Path, asyncio.StreamWriter]) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_AGAIN)
-            await self._connect(connections)
-
-    async def _connect(self, connections: dict[Path, asyncio.StreamWriter]) -> None:
-        for path in self._others():
-            if path not in connections:
-                # A sibling that ends or has not begun to listen yet is looked for again.
-                with contextlib.suppress(OSError):
-                    _, connections[path] = await asyncio.open_unix_connection(path)
-
-    def _others(self) -> list[Path]:
-        """Return the sockets of the siblings that run; remove those of processes that have died."""
-        found = []
-        for path in self._directory.glob(f"{self._family}-*.sock"):
-            if path == self._own:
-                continue
-            if is_alive(int(path.stem.split("-")[-2])):
-                found.append(path)
-            else:
-                path.unlink(missing_ok=True)
-        return found
-
 
 # The longest pause, in seconds, after a heartbeat that was not answered.
 _HEARTBEAT_RETRY_SECONDS = 0.5
@@ -237,39 +114,6 @@ class Heartbeats:
                 waited,
                 limit,
             )
-
-
-class BackgroundTasks:
-    """Runs functions again and again on the event loop, each in a task of its own, while the slots are members.
-
-    Args:
-        group: The group id, for the log.
-        works: Each waits until there is something to do, and does it once.
-    """
-
-    def __init__(self, group: str, works: Sequence[Callable[[], Awaitable[None]]]) -> None:
-        self._group, self._works = group, tuple(works)
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def start(self) -> None:
-        """Start the tasks, if they do not run."""
-        if not self._tasks:
-            self._tasks = [asyncio.ensure_future(self._forever(work)) for work in self._works]
-
-    async def stop(self) -> None:
-        """Cancel the tasks, and wait until they have ended."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
-
-    async def _forever(self, work: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            try:
-                await work()
-            except Exception:
-                log.exception("group=%s: a background task failed; retrying in 1 s", self._group)
-                await asyncio.sleep(1.0)
 
 
 _FOR_SIBLING = Reason(RebalanceCause.SIBLING, "another read of this driver waits for it")
@@ -469,17 +313,7 @@ class BackgroundRejoiner:
             return
         if self._calls:
             return  # Somebody has called meanwhile.
-        log.warning(
-            "leave group=%s slots=%d: nobody has asked for a batch, and no task of a batch has committed, for %.0f s, "
-            "longer than max.poll.interval.ms=%d. Other members get the partitions. Nothing of the batch in flight is "
-            "committed; the slots join again when the next batch is asked for. If batches or the pauses between them "
-            "may take this long, raise max.poll.interval.ms.",
-            self._settings.group,
-            len(self._slots),
-            silent,
-            self._settings.rebalance_timeout_ms,
-        )
-        self.left = f"nobody asked for a batch or committed for {silent:.0f} s (max.poll.interval.ms)"
+        self.left = warn_of_overdue(self._settings, len(self._slots), silent)
         await self._run_alone(self._leave("max.poll.interval.ms has expired"))
         await self._publish(self.in_flight, {})
 

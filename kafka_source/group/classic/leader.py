@@ -38,8 +38,9 @@ from assignors import (
 )
 from assignors.model import PartitionWork
 from kafka_source.errors import code_name
-from kafka_source.group.member import Joined
+from kafka_source.group.classic.member import Joined
 from kafka_source.group.model import GroupMember
+from kafka_source.group.requests import STABLE, GroupDescription
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
 from kafka_source.runtime.logs import once
 
@@ -372,3 +373,28 @@ def _log_starved(group_id: str, joined: Joined, member_id: str, reason: str) -> 
             name,
             reason,
         )
+
+
+def read_by_members(
+    described: GroupDescription, own: Mapping[str, Collection[TopicPartition]]
+) -> frozenset[TopicPartition] | None:
+    """Return what the members of a classic group read, hold and claim; None: that is not known now.
+
+    Args:
+        described: The coordinator's description.
+        own: The partitions that the slots of this query believe to have, by member id.
+    """
+    if described.state != STABLE or not own.keys() <= {one.member.member_id for one in described.members}:
+        return None
+    read = {tp for partitions in own.values() for tp in partitions}
+    try:
+        group = subscriptions(one.member for one in described.members)
+        for one in described.members:
+            if one.member.member_id not in own:
+                read |= {TopicPartition(*tp) for tp in group[one.member.member_id].owned}
+                assigned, held = without_held(decode_assignment(one.state))
+                read |= {TopicPartition(*tp) for tp in (*assigned.partitions, *held)}
+    except (AssignmentError, WireFormatError):
+        # Another client's format.
+        return None
+    return frozenset(read)

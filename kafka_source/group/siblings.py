@@ -1,0 +1,135 @@
+"""The other reads of this Spark driver that are members of the same group, and the one that waits in a join.
+
+Spark calls the sources of a query in turn, from one thread, and each source has a Python process of its own. A source
+that waits for its group to rebalance keeps Spark from calling the other sources, for which the group waits. So a read
+notifies its siblings while it waits, and they rejoin without a call of Spark's. Siblings find each other by Unix
+sockets in the user's private directory. An open connection to a sibling's socket says that its owner waits in a join;
+the end of the connection, also by the death of the process, says that the wait is over. No byte is sent over it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from kafka_source.runtime.shared_files import name_of, private_directory
+from kafka_source.runtime.spark_processes import is_alive
+
+log = logging.getLogger(__name__)
+
+# Seconds between two looks for siblings that have started meanwhile.
+_LOOK_AGAIN = 1.0
+_numbers = itertools.count(1)
+
+
+class Siblings:
+    """This read's place among the reads of its driver and group. All methods but `find` run on one event loop.
+
+    Args:
+        directory: The directory of the sockets.
+        family: What the names of all siblings' sockets begin with.
+    """
+
+    def __init__(self, directory: Path, family: str) -> None:
+        self._directory, self._family = directory, family
+        self._own = directory / f"{family}-{os.getpid()}-{next(_numbers)}.sock"
+        self._server: asyncio.AbstractServer | None = None
+        self._waiting = 0
+        self._asked = asyncio.Event()
+
+    @classmethod
+    def find(cls, group: str, driver: int) -> Siblings | None:
+        """Return this process's place among the reads of a group in its driver; None if there is no place for sockets.
+
+        A group of the same name in another cluster costs its reads a heartbeat: they rejoin only if their own group
+        waits for them.
+
+        Args:
+            group: The group id.
+            driver: The id of the driver's process.
+        """
+        # Containers may share a directory, but not ids of processes, hence the name of the host.
+        identity = (socket.gethostname(), group)
+        family = f"reads-{driver}-{name_of(identity)}"
+        try:
+            with private_directory() as directory:
+                return cls(directory, family)
+        except OSError as error:
+            log.warning(
+                "group=%s: reads of one group in this driver cannot find each other, and may wait for each other until "
+                "kafka.max.poll.interval.ms: %s",
+                group,
+                error,
+            )
+            return None
+
+    async def open(self) -> None:
+        """Let siblings find this read from now on."""
+        if self._server is None:
+            self._server = await asyncio.start_unix_server(self._serve, self._own)
+
+    async def wait_for_join(self) -> None:
+        """Return when a sibling waits in a join; at once if one does now."""
+        await self._asked.wait()
+
+    @contextlib.asynccontextmanager
+    async def waiting(self) -> AsyncIterator[None]:
+        """Tell all siblings, also those that start meanwhile, that this read waits in a join."""
+        connections: dict[Path, asyncio.StreamWriter] = {}
+        await self._connect(connections)
+        looking = asyncio.ensure_future(self._connect_again(connections))
+        try:
+            yield
+        finally:
+            looking.cancel()
+            for writer in connections.values():
+                writer.close()
+
+    def close(self) -> None:
+        """Let siblings find this read no longer."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            self._own.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._waiting += 1
+        self._asked.set()
+        try:
+            # At the end of the loop Python 3.11 would log a task that is cancelled as an error of its callback.
+            with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.CancelledError):
+                await reader.read(1)
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._asked.clear()
+
+    async def _connect_again(self, connections: dict[Path, asyncio.StreamWriter]) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_AGAIN)
+            await self._connect(connections)
+
+    async def _connect(self, connections: dict[Path, asyncio.StreamWriter]) -> None:
+        for path in self._others():
+            if path not in connections:
+                # A sibling that ends or has not begun to listen yet is looked for again.
+                with contextlib.suppress(OSError):
+                    _, connections[path] = await asyncio.open_unix_connection(path)
+
+    def _others(self) -> list[Path]:
+        """Return the sockets of the siblings that run; remove those of processes that have died."""
+        found = []
+        for path in self._directory.glob(f"{self._family}-*.sock"):
+            if path == self._own:
+                continue
+            if is_alive(int(path.stem.split("-")[-2])):
+                found.append(path)
+            else:
+                path.unlink(missing_ok=True)
+        return found
