@@ -96,7 +96,8 @@ def pinned_ranges(options: Mapping[str, str]) -> Iterator[tuple[Range, ...]]:
                 epochs={r.topic_partition: r.epoch for r in ranges},
             )
             positions.learn(read)
-            positions.note_rewinds(positions.unfollowed_rewinds(members.committed([r.topic_partition for r in ranges])))
+            committed = members.offsets.committed([r.topic_partition for r in ranges])
+            positions.note_rewinds(positions.unfollowed_rewinds(committed))
         yield ranges
         if read.partitions:
             with closing(Cluster.of(parsed)) as cluster:
@@ -128,7 +129,7 @@ def _ranges(
     # All actions have to read the same rows, so no start may be left for the tasks to correct.
     with cluster.metadata_snapshot():
         ids = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned})
-        members.note_topics(ids, cluster.cluster_id())
+        members.offsets.note_topics(ids, cluster.cluster_id())
         bounds = resolve_batch(cluster, options, members, owned, subscribed=subscribed, check_all=True)
     ranges = [Range(*tp, bounds.starts[tp], bounds.ends[tp], epoch=bounds.epochs.get(tp, -1)) for tp in owned]
     return ids, tuple(r for r in ranges if r.size)
@@ -161,7 +162,7 @@ def exact_options(given: Mapping[str, str], ranges: tuple[Range, ...]) -> dict[s
 
 def _commit(members: GroupMemberOwner, group: str, read: StreamOffset, *, has_looked: bool) -> None:
     try:
-        members.commit(read.ends, has_looked=has_looked)
+        members.offsets.commit(read.ends, has_looked=has_looked)
     except FencedError as error:
         raise FencedError(
             f"Nothing of this block was committed: group {group} has given its members' places to others, because the "

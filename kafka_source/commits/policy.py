@@ -79,6 +79,13 @@ class Owned(Protocol):
     def count(self) -> int:
         """The number of slots."""
 
+    @property
+    def joins(self) -> int:
+        """How often the stream has been assigned partitions so far."""
+
+    def commits(self, tp: TopicPartition) -> bool:
+        """Return whether the stream commits the group's offset of this partition."""
+
 
 class StreamGroup(Protocol):
     """The group of a stream, as far as its policy asks it."""

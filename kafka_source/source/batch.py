@@ -19,6 +19,7 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.commits.keeper import start_keeper
 from kafka_source.commits.policy import CommitPolicy
+from kafka_source.commits.without_members import WithoutMembers
 from kafka_source.engine_selection import check_engine
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError
@@ -40,6 +41,7 @@ from kafka_source.source import read_task
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.owners import PartitionOwner, Standalone, StaticPartitions
 from kafka_source.source.plan import mark_late_bounds, plan, spans
+from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query, ReadTask, TaskFactory, is_unbound, shares_of
 from kafka_source.source.start_and_end import resolve_batch
 
@@ -82,7 +84,7 @@ class BatchReader(DataSourceReader):
             subscription = subscription_of(options)
             if not options.is_member:
                 owner = (
-                    StaticPartitions(options, policy, cluster, subscription)
+                    StaticPartitions(WithoutMembers(options, policy, Positions()), cluster, subscription)
                     if options.in_group
                     else Standalone(cluster, subscription)
                 )
@@ -160,7 +162,7 @@ class BatchReader(DataSourceReader):
         # again before an action reads it: then the task finds a different id and fails, if it has a planned offset.
         with cluster.metadata_snapshot():
             topics = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned.slots})
-            owner.note_topics(topics, cluster.cluster_id())
+            owner.offsets.note_topics(topics, cluster.cluster_id())
             bounds = resolve_batch(cluster, options, owner, sorted(owned.slots), subscribed=subscribed, check_all=False)
         end = StreamOffset(
             spans(bounds.starts, bounds.ends, owned.slots, owned.copies),
@@ -171,7 +173,7 @@ class BatchReader(DataSourceReader):
             epochs=bounds.epochs,
         )
         inputs = plan(end) if options.in_group else mark_late_bounds(plan(end), bounds)
-        committed = owner.committed(sorted(owned.slots)) if policy.right is not None else {}
+        committed = owner.offsets.committed(sorted(owned.slots)) if policy.right is not None else {}
         factory = TaskFactory(
             owner.credentials,
             cluster.cluster_id(),

@@ -1,27 +1,21 @@
-"""The owner in a group: classic or consumer members, when it commits and rejoins, what it commits for lost slots."""
+"""The owner in a group: classic or consumer members, when it commits and rejoins, and what follows from a loss."""
 
 from __future__ import annotations
 
 import functools
 import logging
-import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import end_offsets
+from kafka_source.commits.as_members import AsMembers
 from kafka_source.commits.policy import CommitPolicy
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
-    AbortableError,
     FencedError,
-    InvalidConfigurationError,
-    KafkaGroupError,
-    RetriableError,
-    UnknownOutcomeError,
-    UnknownTopicError,
 )
 from kafka_source.group.classic.balance import Pace
 from kafka_source.group.classic.member import RebalanceTimeout
@@ -30,34 +24,21 @@ from kafka_source.group.consumer.membership import ConsumerMembership
 from kafka_source.group.membership import Membership
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
 from kafka_source.group.siblings import Siblings
-from kafka_source.model.commits import CommitOffset, check_one_topic
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.partition_runs import format_partitions
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.options.assignment_strategies import REDUNDANT, strategies_of
 from kafka_source.runtime.deadline import Deadline
-from kafka_source.runtime.failpoints import failpoint
-from kafka_source.runtime.retry import RetryPolicy, retry
-from kafka_source.source.late_commits import LateCommits
-from kafka_source.source.owners import CommittingOwner, OwnedPartitions, OwnerEvents, SlotsRemovedError
+from kafka_source.source.owners import OwnedPartitions, OwnerEvents, PartitionOwner
 from kafka_source.source.positions import Positions
-from kafka_source.transactions.offset_committer import (
-    TransactionalCommitter,
-    commits_plainly_after,
-    coordinator_seconds,
-    transactional_id_of,
-)
 
 log = logging.getLogger(__name__)
 
 _JOIN_MARGIN_MS = 30_000
 _COMMIT_PAUSE_SECONDS = 1.0
-_COMMIT_PAUSES = RetryPolicy(_COMMIT_PAUSE_SECONDS, _COMMIT_PAUSE_SECONDS)
-_TRANSIENT = (RetriableError, AbortableError, UnknownOutcomeError)
 
 
-class GroupMemberOwner(CommittingOwner):
+class GroupMemberOwner(PartitionOwner):
     """The owner in a group: the slots are members, and the leader's assignment says which partitions they own.
 
     Args:
@@ -79,7 +60,7 @@ class GroupMemberOwner(CommittingOwner):
         siblings: Siblings | None = None,
         positions: Positions | None = None,
     ) -> None:
-        super().__init__(policy, positions or Positions())
+        self._policy, self._positions = policy, positions or Positions()
         self._group = group
         self._join_seconds = (group.rebalance_timeout_ms + _JOIN_MARGIN_MS) / 1000
         self._all_copies = options.redundant_emit == "all"
@@ -88,18 +69,8 @@ class GroupMemberOwner(CommittingOwner):
         self._stops = options.group_on_lost == "stop"
         self._membership = _membership_of(options, subscription, group, siblings)
         self._pace = Pace()
-        self._settings = options.settings
-        # Also where tasks or the sink commit: a commit of where reading starts, handled after one of theirs, would set
-        # the group back.
-        self._transactional = policy.driver_id is not None and options.commit_transactional is not False
-        self._commit_transactional = options.commit_transactional
-        self._coordinator_seconds = coordinator_seconds(options)
-        self._committer: TransactionalCommitter | None = None
-        # The join since which the group's offsets were compared; see `OwnedPartitions.joins`.
-        self._compared_join = 0
         self._joined = False
-        self._finished: Mapping[TopicPartition, int] = {}
-        self._late = LateCommits(self._settings.seconds("request.timeout.ms", 30_000))
+        self.offsets: AsMembers = AsMembers(options, policy, self._positions, self._membership, self.owned)
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
         """Return a block in which the slots rejoin only by its own calls; see `ClassicMembership.rebalance_paused`."""
@@ -204,81 +175,29 @@ class GroupMemberOwner(CommittingOwner):
         if assignment is not self._assignment:
             joined = owned_by(assignment, all_copies=self._all_copies)
             self._assignment, self._owned = assignment, replace(joined, joins=self._owned.joins + 1)
-            self._late.forget()
-            # In each generation anew: another member may have owned the id in between. The id is taken in the
-            # background.
-            commits = [tp for tp in (*self._owned.slots, *assignment.held) if self._commits_of(tp)]
-            self._close_committer()
-            self._committer = (
-                TransactionalCommitter(
-                    self._settings, self._transactional_id(commits), coordinator_seconds=self._coordinator_seconds
-                )
-                if self._transactional and commits
-                else None
-            )
+            self.offsets.begin_generation()
         return self._owned
 
-    def _transactional_id(self, partitions: Collection[TopicPartition]) -> str:
-        return f"{transactional_id_of(self._group.group, partitions)}{self._policy.driver_id}"
-
-    def _close_committer(self) -> None:
-        if self._committer is not None:
-            self._committer.close()
-
-    def _commits_of(self, tp: TopicPartition) -> bool:
-        return self.owned().commits(tp) or tp in self._membership.assignment.held
-
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit what the group does not have yet; all partitions in one transaction with `commit.transactional`.
-
-        Members that the group has removed commit nothing. Other members own their partitions then, and read again what
-        was read since the last commit (at least once).
-        """
+        """Commit what the group does not have yet; see `AsMembers.finish`."""
         self._commit_finished(finished)
         self._repair_set_back(finished, now=True)
 
+    def _repair_set_back(self, finished: Mapping[TopicPartition, int], *, now: bool) -> None:
+        if self._joined:
+            self.offsets.repair_set_back(finished, now=now)
+
     def _commit_finished(self, finished: Mapping[TopicPartition, int]) -> bool:
         """Commit what the group does not have yet; return False if another try may commit it."""
+        if not self._joined:
+            return True
         try:
-            offsets = self._not_committed(finished)
-            began = time.monotonic()
-            committed = self._commit_existing(offsets)
+            return self.offsets.finish(finished)
         except FencedError as error:
-            self._count_failure()
             if error.code == ErrorCode.FENCED_INSTANCE_ID:
                 raise
             self._rejoin_after(f"its commit was refused ({error})")
             return True
-        except InvalidConfigurationError:
-            raise
-        except KafkaGroupError as error:
-            self._count_failure()
-            log.warning("commit group=%s failed, the next micro-batch tries again: %s", self._group.group, error)
-            return False
-        if committed:
-            self._count_commit(began)
-            failpoint("offsets-committed")
-        self._positions.as_committed(committed)
-        return True
-
-    def _commit_existing(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Commit these offsets, except for deleted topics, which the group refuses; return what is committed."""
-        if not offsets:
-            return {}
-        try:
-            self.commit(offsets)
-            return offsets
-        except UnknownTopicError as error:
-            log.warning("commit group=%s by topic: %s", self._group.group, error)
-        committed: dict[TopicPartition, int] = {}
-        for topic in {tp.topic for tp in offsets}:
-            of_topic = {tp: offset for tp, offset in offsets.items() if tp.topic == topic}
-            try:
-                self.commit(of_topic)
-                committed |= of_topic
-            except UnknownTopicError:
-                log.warning("commit group=%s topic=%s left out: the topic does not exist", self._group.group, topic)
-        return committed
 
     def _retry_commit_before_rejoin(self, finished: Mapping[TopicPartition, int]) -> None:
         """Try again to commit, for half of the rebalance timeout: after the rebalance others would read it again.
@@ -288,138 +207,6 @@ class GroupMemberOwner(CommittingOwner):
         deadline = Deadline(self._group.rebalance_timeout_ms / 2000)
         while not self._commit_finished(finished) and not deadline.over:
             time.sleep(_COMMIT_PAUSE_SECONDS)
-
-    def _not_committed(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the part of `finished` that the driver has to commit."""
-        due = self._policy.before_plan(finished) if self._joined else {}
-        missing = self._positions.missing({tp: end for tp, end in due.items() if self._commits_of(tp)})
-        if not missing:
-            return {}
-        joins = self.owned().joins
-        if joins != self._compared_join:
-            missing = self._positions.not_behind(missing, self.committed(sorted(missing)))
-            self._compared_join = joins
-        return missing
-
-    def commit(self, offsets: Mapping[TopicPartition, int], *, has_looked: bool = True) -> None:
-        """Commit these offsets as the group's; arguments as in `PartitionOwner`.
-
-        Raises:
-            FencedError: The members are no longer the group's.
-            UnknownTopicError: A topic was deleted, or nobody `has_looked`; nothing is committed.
-            KafkaGroupError: Any other category.
-        """
-        lost = self._membership.lost()
-        if lost is not None:
-            raise FencedError(
-                f"This member has lost its place in group {self._group.group}: {lost}. Nothing was committed; whoever "
-                "owns the partitions now reads from the committed offsets.",
-                code=ErrorCode.UNKNOWN_MEMBER_ID,
-            )
-        owned, assignment = self.owned(), self._membership.assignment
-        slot_of = {**assignment.held, **owned.slots}
-        if gone := sorted(offsets.keys() - slot_of.keys()):
-            raise FencedError(
-                f"Group {self._group.group} has assigned {format_partitions(gone)} to another member, which "
-                "reads the records again. Nothing was committed.",
-                code=ErrorCode.ILLEGAL_GENERATION,
-            )
-        marked = self._positions.with_notes(offsets)
-        by_slot: dict[int, dict[TopicPartition, CommitOffset]] = {}
-        for tp, entry in marked.items():
-            by_slot.setdefault(slot_of[tp], {})[tp] = entry
-        while True:
-            used = self._membership.credentials
-            try:
-                self._commit_as(used, marked, by_slot, has_looked=has_looked)
-                return
-            except FencedError:
-                if not self._membership.ask_for_newer_credentials(used):
-                    raise
-
-    def _commit_as(
-        self,
-        slots: Sequence[SlotCredentials],
-        offsets: Mapping[TopicPartition, CommitOffset],
-        by_slot: Mapping[int, Mapping[TopicPartition, CommitOffset]],
-        *,
-        has_looked: bool,
-    ) -> None:
-        if self._committer is not None:
-            # In a classic group the coordinator checks that a member of this generation commits, not that it owns each
-            # partition.
-            parts = [(slots[number], part) for number, part in sorted(by_slot.items())]
-            try:
-                self._committer.commit_as(
-                    parts if slots[0].per_member_epoch else [(slots[0], offsets)], has_looked=has_looked
-                )
-                return
-            except InvalidConfigurationError as error:
-                if not commits_plainly_after(error, self._group.group, self._commit_transactional):
-                    raise
-            self._close_committer()
-            self._committer, self._transactional = None, False
-        if not has_looked:
-            check_one_topic(offsets)
-        self._late.add(offsets, time.monotonic())
-        self._membership.commit(by_slot, has_looked=has_looked)
-
-    def _repair_set_back(self, finished: Mapping[TopicPartition, int], *, now: bool) -> None:
-        """Commit again where a commit without a transaction was handled late, and has set the group back.
-
-        The members' generation is still that of both, and what anybody else has committed is left alone.
-        """
-        if self._transactional or not self._joined:
-            return
-        self.owned()
-        at = time.monotonic()
-        if finished != self._finished and (late := self._policy.may_come_late(finished)):
-            self._late.add(self._positions.with_notes(late), at)
-        self._finished = finished
-        partitions = [tp for tp in self._late.due(math.inf if now else at) if self._commits_of(tp)]
-        if not partitions:
-            return
-        try:
-            again = self._late.set_back(self._membership.committed_entries(partitions, stable=False))
-            if again:
-                log.warning(
-                    "group=%s was set back in %s by a late commit: it is committed again",
-                    self._group.group,
-                    format_partitions(sorted(again)),
-                )
-                self.commit(again)
-            self._late.looked(at)
-        except KafkaGroupError as error:
-            log.warning("looking for late commits group=%s failed, it is tried again: %s", self._group.group, error)
-
-    def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Set the group's offsets back where this query commits; see `PartitionOwner.rewind_committed`."""
-        super().rewind_committed({tp: start for tp, start in starts.items() if self.owned().commits(tp)})
-
-    def remember(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Commit starting offsets; see `PartitionOwner`."""
-        # Where all copies of a partition emit rows, a committed offset would be that of one copy only.
-        if not self._all_copies:
-            super().remember(starts)
-
-    def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit as `commit` does; a coordinator that is away or loads the group is waited for.
-
-        Raises:
-            SlotsRemovedError: The group has removed the slots, and they join again when the trigger begins again.
-        """
-        deadline = Deadline(self._group.coordinator_timeout_ms / 1000)
-        try:
-            retry(lambda: self.commit(offsets), _COMMIT_PAUSES, on=_TRANSIENT, deadline=deadline, again=_is_transient)
-        except FencedError as error:
-            if self._stops or error.code == ErrorCode.FENCED_INSTANCE_ID:
-                raise
-            self.ask()
-            raise SlotsRemovedError(str(error)) from error
-        self._positions.as_committed(offsets)
-
-    def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        return self._membership.committed_entries(partitions)
 
     def credentials(self, slot: int) -> SlotCredentials:
         """Return the slot's credentials; a replayed batch may have had more slots than there are now."""
@@ -444,7 +231,7 @@ class GroupMemberOwner(CommittingOwner):
 
     def close(self) -> None:
         """Leave the group. With an instance id of the user's the slots stay members and wait for a restart."""
-        self._close_committer()
+        self.offsets.close()
         self._membership.close()
 
 
@@ -461,11 +248,6 @@ def _membership_of(
         siblings,
         functools.partial(end_offsets, read_committed=options.read_committed),
     )
-
-
-def _is_transient(error: Exception, _: int, __: float) -> bool:
-    log.info("commit failed and is tried again: %s", error)
-    return not isinstance(error, UnknownTopicError)
 
 
 def owned_by(assignment: GroupAssignment, *, all_copies: bool) -> OwnedPartitions:

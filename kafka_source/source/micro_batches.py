@@ -84,7 +84,7 @@ class MicroBatches(StreamPlanner):
             with self._owner.rebalance_paused():
                 self._positions.note_rewinds(dict.fromkeys(starts, replay.new_unwritten_mark()))
                 try:
-                    self._owner.rewind_committed(starts)
+                    self._owner.offsets.rewind(starts)
                 except KafkaGroupError as error:
                     log.warning("commit group=%s failed: %s", self._options.group_id, error)
         raise InvalidConfigurationError(message)
@@ -170,4 +170,4 @@ class MicroBatches(StreamPlanner):
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         """Return what the group has committed; see `PartitionOwner.committed`."""
-        return self._owner.committed(partitions)
+        return self._owner.offsets.committed(partitions)

@@ -129,7 +129,7 @@ class PositionTracker:
             return
         if newest.stream is not None and self._options.in_group and not self._own_positions:
             ends = newest.ends
-            committed = self._owner.committed(sorted(ends))
+            committed = self._owner.offsets.committed(sorted(ends))
             self._own_ahead = {
                 tp: entry.offset
                 for tp, entry in committed.items()
@@ -186,7 +186,7 @@ class PositionTracker:
         continued = self._continued(start, owned, partitions, lost_topics)
         added = [tp for tp in partitions if tp not in continued]
         # Other clients do not read the note, and would continue at these offsets.
-        self._owner.remember({tp: position for tp, position in continued.items() if tp in self._ignored})
+        self._owner.offsets.remember({tp: position for tp, position in continued.items() if tp in self._ignored})
         self._positions.replace(continued | self._first(start, added, lost_topics, leaderless))
         self._resolved_join = owned.joins
         return self._positions.next_of(partitions)
@@ -271,7 +271,7 @@ class PositionTracker:
             log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, before, to)
         back = {tp: to for tp, (_, to) in moves.items()}
         self._positions.step_back(back, rewinds=self.marks_steps_back)
-        self._owner.rewind_committed(back)
+        self._owner.offsets.rewind(back)
 
     def are_durable(self, start: StreamOffset, starts: Mapping[TopicPartition, int]) -> bool:
         """Return whether a query that restarts before its next micro-batch would resolve the same positions.
@@ -305,7 +305,7 @@ class PositionTracker:
         if not owned.copies:
             committed = {
                 tp: entry
-                for tp, entry in self._owner.committed([*partitions]).items()
+                for tp, entry in self._owner.offsets.committed([*partitions]).items()
                 if tp.topic not in lost_topics or self._positions.is_of_new_topic(tp, entry)
             }
             self._ignored = self._positions.ignored(partitions)
@@ -388,7 +388,7 @@ class PositionTracker:
         new = {tp for tp in added if tp.topic not in lost_topics and tp not in self._ignored and self._is_new(tp)}
         starts |= start_and_end.earliest_of_added(self._cluster, self._options, new)
         starts |= self._cluster.earliest([tp for tp in added if tp not in new])
-        self._owner.remember(starts)
+        self._owner.offsets.remember(starts)
         return starts
 
     def _start_by_word(self, start: StreamOffset) -> dict[str, TopicWord]:

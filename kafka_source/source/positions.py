@@ -391,10 +391,3 @@ class Positions:
 
 
 _NOTHING = _Partition()
-
-
-def not_below(
-    starts: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
-) -> dict[TopicPartition, int]:
-    """Return the starts to which the group's offsets can be set back: those that it has not, or has reached."""
-    return {tp: start for tp, start in starts.items() if tp not in committed or committed[tp].offset >= start}

@@ -89,12 +89,12 @@ def resolve_batch(
     subscribed = {*subscribed, *partitions}
     leaderless = frozenset() if options.in_group else _left_to_tasks(cluster, options, partitions)
     partitions = [tp for tp in partitions if tp not in leaderless]
-    entries = owner.committed(sorted(partitions))
+    entries = owner.offsets.committed(sorted(partitions))
     committed = {tp: entry.offset for tp, entry in entries.items()}
-    log_committed_start(options, list(committed), commits=owner.keeps)
-    again = cluster.earliest(owner.ignored(partitions))
+    log_committed_start(options, list(committed), commits=owner.offsets.keeps)
+    again = cluster.earliest(owner.offsets.ignored(partitions))
     # Other clients do not read the note of the offsets there, and would continue at these.
-    owner.remember(again)
+    owner.offsets.remember(again)
     known = committed | again
     starts = starting_offsets(cluster, options, partitions, known, subscribed=subscribed, default="earliest")
     checked = {tp: start for tp, start in starts.items() if check_all or tp in committed}
@@ -103,7 +103,7 @@ def resolve_batch(
     lost = {tp: starts[tp] for tp in committed if starts[tp] < committed[tp]}
     for tp, to in lost.items():
         log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, committed[tp], to)
-    owner.rewind_committed(lost)
+    owner.offsets.rewind(lost)
     listed = ending_offsets(cluster, options, partitions, subscribed=subscribed)
     ends = {tp: one.offset for tp, one in listed.items()}
     late_starts = frozenset(tp for tp in partitions if starts_at_earliest(options, tp, default="earliest"))

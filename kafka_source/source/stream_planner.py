@@ -16,7 +16,9 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import ListedOffset
 from kafka_source.cluster.lookup import Cluster, NoLeaderError
 from kafka_source.cluster.topic_ids import TopicIds
+from kafka_source.commits.as_members import SlotsRemovedError
 from kafka_source.commits.policy import CommitPolicy
+from kafka_source.commits.without_members import WithoutMembers
 from kafka_source.engine_selection import check_engine
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import DataLossError, FencedError, RefreshRetriableError
@@ -34,7 +36,7 @@ from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source.group_member_owner import GroupMemberOwner
-from kafka_source.source.owners import OwnedPartitions, PartitionOwner, SlotsRemovedError, Standalone, StaticPartitions
+from kafka_source.source.owners import OwnedPartitions, PartitionOwner, Standalone, StaticPartitions
 from kafka_source.source.plan import Admission, spans
 from kafka_source.source.position_tracker import PositionTracker
 from kafka_source.source.positions import Positions
@@ -210,7 +212,7 @@ class StreamPlanner:
         has_records = any(span.end > span.start for span in start.partitions.values())
         if start == self._planned and has_records and known.partitions.keys() == start.partitions.keys():
             # Nothing is committed for topics that were deleted or created again since the batch was planned.
-            self._policy.check_finished(start, self._owner.committed, has_new=ends != starts)
+            self._policy.check_finished(start, self._owner.offsets.committed, has_new=ends != starts)
         is_durable = self._resolver.are_durable(known, starts) and not start.of_spark
         if ends == starts and is_durable and not self._has_untold_bad_records():
             # An empty batch is planned only where a restart would resolve other positions, to replace an offset of
@@ -223,7 +225,7 @@ class StreamPlanner:
         if self._policy.begins(start):
             # From the sink's first batch on the group's offsets say what the output has, and the batch may run again
             # without partitions that others own then. Other settings have committed before, perhaps not the last batch.
-            self._owner.remember(self._positions.missing(starts))
+            self._owner.offsets.remember(self._positions.missing(starts))
         if ends != starts:
             self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
         self._planned = self._end_offset(starts, ends, owned, self._positions.end_epochs(starts, ends, leaders))
@@ -247,7 +249,7 @@ class StreamPlanner:
         self._check_cluster(end)
         self._learn(end)
         with self._owner.rebalance_paused():
-            self._owner.commit(self._positions.current_ends(end), has_looked=has_looked)
+            self._owner.offsets.commit(self._positions.current_ends(end), has_looked=has_looked)
 
     def offsets_of_member(self, end: StreamOffset) -> GroupOffsets:
         """Return what to commit in a transaction for everything before `end`, as the member of this stream.
@@ -273,7 +275,7 @@ class StreamPlanner:
         Open transactions are waited for, and the coordinator is asked whether this is still a member.
         """
         self._owner.ask()
-        found = self._owner.committed(sorted(partitions))
+        found = self._owner.offsets.committed(sorted(partitions))
         return {tp: entry.offset for tp, entry in found.items()}
 
     def rebalance_due(self) -> bool:
@@ -488,7 +490,7 @@ def _partition_owner(
     if not options.in_group:
         return Standalone(cluster, selection)
     if not options.is_member:
-        return StaticPartitions(options, policy, cluster, selection, positions)
+        return StaticPartitions(WithoutMembers(options, policy, positions), cluster, selection)
     # In the consumer protocol a slot that a new process takes over is refused until the old one's session ends.
     static = static and options.group_protocol == "classic"
     group = group_settings(options, partitions=partitions, stream=True, static=static)

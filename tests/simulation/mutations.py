@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 from assignors import Assignment
-from kafka_source.commits import by_sink, source_offsets
+from kafka_source.commits import as_members, by_sink, source_offsets
 from kafka_source.errors import FencedError
 from kafka_source.group import model, requests
 from kafka_source.group.classic import background, leader, membership
@@ -178,7 +178,7 @@ def _stay_when_stopped(right: Any) -> Any:
 
 
 def _commit_all(right: Any) -> Any:
-    return lambda self, finished: dict(finished) if self._joined else {}
+    return lambda self, finished: dict(finished)
 
 
 def _fresh_instance_ids(right: Any) -> Any:
@@ -361,12 +361,10 @@ MUTATIONS = (
     Mutation("give a partition to two members", (leader, "assign"), _two_owners),
     Mutation("begin new partitions at their end", (position_tracker.PositionTracker, "_first"), _first_at_the_end),
     Mutation("stop without leaving", (membership.ClassicMembership, "_leave"), _stay_when_stopped),
-    Mutation(
-        "commit partitions of other members", (group_member_owner.GroupMemberOwner, "_not_committed"), _commit_all
-    ),
+    Mutation("commit partitions of other members", (as_members.AsMembers, "_not_committed"), _commit_all),
     Mutation(
         "leave a group that a late commit has set back",
-        (group_member_owner.GroupMemberOwner, "_repair_set_back"),
+        (as_members.AsMembers, "repair_set_back"),
         lambda _: lambda self, finished, *, now: None,
     ),
     Mutation(

@@ -13,12 +13,12 @@ import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.commits.as_members import AsMembers
 from kafka_source.errors import FencedError
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source import read_task
-from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.plan import Admission
 from kafka_source.source.read_task import Query, TaskBundle
@@ -72,14 +72,14 @@ def reads(servers, source, _, group, on_lost, commit, parent):
     """
     commit, _, moment = commit.partition(" ")
     if moment == "start":
-        remember = GroupMemberOwner.remember
+        remember = AsMembers.remember
 
-        def frozen(owner: GroupMemberOwner, starts: Mapping[TopicPartition, int]) -> None:
-            GroupMemberOwner.remember = remember  # type: ignore[method-assign]
+        def frozen(offsets: AsMembers, starts: Mapping[TopicPartition, int]) -> None:
+            AsMembers.remember = remember  # type: ignore[method-assign]
             freeze(parent)
-            remember(owner, starts)
+            remember(offsets, starts)
 
-        GroupMemberOwner.remember = frozen  # type: ignore[method-assign, assignment]
+        AsMembers.remember = frozen  # type: ignore[method-assign, assignment]
     given = {
         "kafka.bootstrap.servers": servers,
         "subscribe": source,

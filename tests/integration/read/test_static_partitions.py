@@ -10,6 +10,7 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.by_driver import ByDriver
+from kafka_source.commits.without_members import WithoutMembers
 from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.model import subscription_of
 from kafka_source.model.stream_offset import Range, StreamOffset
@@ -144,9 +145,11 @@ def test_offsets_of_idle_partitions_are_committed_again_before_the_brokers_forge
         Where.STREAM,
     )
     positions = Positions(lambda: now)
-    owner = StaticPartitions(options, ByDriver(options), Cluster.of(options), subscription_of(options), positions)
+    owner = StaticPartitions(
+        WithoutMembers(options, ByDriver(options), positions), Cluster.of(options), subscription_of(options)
+    )
     tps = [TopicPartition(name, n) for n in range(3)]
-    owner.remember(dict.fromkeys(tps, 7))
+    owner.offsets.remember(dict.fromkeys(tps, 7))
     groups.delete_offsets(group, tps[:2])
     groups.rewind(group, {tps[2]: 3})
     owner.commit_and_rejoin({})

@@ -400,7 +400,7 @@ def test_a_deleted_topic_does_not_keep_the_others_from_being_committed(
         began = time.monotonic()
         owner.finish(dict.fromkeys([*everything(kept, 2), *everything(gone, 2)], 2))
         assert time.monotonic() - began < 15
-        committed = {tp: entry.offset for tp, entry in owner.committed(everything(kept, 2)).items()}
+        committed = {tp: entry.offset for tp, entry in owner.offsets.committed(everything(kept, 2)).items()}
         assert committed == dict.fromkeys(everything(kept, 2), 2)
 
 
@@ -427,7 +427,7 @@ def test_a_commit_of_where_reading_starts_that_is_handled_late_sets_nothing_back
     ) as owner:
         owner.commit_and_rejoin({})
         behind.proxy.on_request = hook
-        owner.remember(dict.fromkeys(partitions, 0))
+        owner.offsets.remember(dict.fromkeys(partitions, 0))
         member = owner.credentials(0)
         assert member is not None
         TransactionalCommitter(options.settings, f"{group}-decision").commit_as(
@@ -436,7 +436,7 @@ def test_a_commit_of_where_reading_starts_that_is_handled_late_sets_nothing_back
         with socket.create_connection(("127.0.0.1", behind.kafka.port(1)), 30) as again:
             again.sendall(struct.pack(">i", len(late[0])) + late[0])
             assert len(again.recv(4)) == 4
-        assert {entry.offset for entry in owner.committed(partitions).values()} == {5}
+        assert {entry.offset for entry in owner.offsets.committed(partitions).values()} == {5}
 
 
 @pytest.mark.parametrize("commit", ["batch", "task"])
@@ -470,11 +470,11 @@ def test_a_commit_without_a_transaction_that_is_handled_late_is_undone_and_nothi
 
         def finish(offset: int) -> OwnedPartitions:
             if commit == "task":
-                owner.commit(dict.fromkeys(partitions, offset))  # as a task does
+                owner.offsets.commit(dict.fromkeys(partitions, offset))  # as a task does
             return owner.commit_and_rejoin(dict.fromkeys(partitions, offset))
 
         def has() -> set[int]:
-            return {entry.offset for entry in owner.committed(partitions).values()}
+            return {entry.offset for entry in owner.offsets.committed(partitions).values()}
 
         owner.commit_and_rejoin({})
         behind.proxy.on_request = hook
@@ -517,7 +517,7 @@ def test_a_topic_that_was_created_again_does_not_keep_the_others_from_being_comm
             kafka.delete_topic(again)
             create_again(kafka, again, 2)
             owner.finish(dict.fromkeys(of_both, 2))
-            committed = {tp: entry.offset for tp, entry in owner.committed(of_both).items()}
+            committed = {tp: entry.offset for tp, entry in owner.offsets.committed(of_both).items()}
             assert committed == dict.fromkeys(everything(kept, 2), 2)
 
 

@@ -164,8 +164,8 @@ def test_starts_and_rewinds_are_committed_where_the_groups_offsets_are_kept(
 ) -> None:
     owner = owner_of(policy)
     owner.commit_and_rejoin({})
-    owner.remember({A: 5, B: 7})
-    owner.rewind_committed({A: 3, B: 9})
+    owner.offsets.remember({A: 5, B: 7})
+    owner.offsets.rewind({A: 3, B: 9})
     assert offsets(membership) == ({A: 3, B: 7} if policy(options_of()).keeps else {})
 
 

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import ListedOffset
 from kafka_source.commits.choose import Caller, policy_of
+from kafka_source.commits.offsets import Offsets
 from kafka_source.commits.policy import max_offset
 from kafka_source.errors import DataLossError, InvalidConfigurationError
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
-from kafka_source.source.owners import OwnedPartitions, Standalone
+from kafka_source.source.owners import OwnedPartitions, PartitionOwner
 from kafka_source.source.position_tracker import PositionTracker, ShortLogs
 from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query
@@ -58,7 +59,7 @@ class Log:
         return dict.fromkeys(partitions, ListedOffset(self.end, self.epoch))
 
 
-class Group(Standalone):
+class GroupsOffsets(Offsets):
     """A group in memory; whoever sets an offset back commits with its marks."""
 
     def __init__(self, entries: dict[TopicPartition, CommitOffset], positions: Positions) -> None:
@@ -67,7 +68,7 @@ class Group(Standalone):
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         return self._positions.of_these_topics({tp: self.entries[tp] for tp in partitions if tp in self.entries})
 
-    def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
+    def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
         self.entries |= self._positions.with_notes(starts)
 
 
@@ -97,11 +98,12 @@ class Start:
             "data.loss.patience.ms": str(patience_ms),
         }
         self.log, self.positions = Log(end, epoch, ends), Positions()
-        self.group = Group(entries, self.positions)
+        self.group, owner = GroupsOffsets(entries, self.positions), PartitionOwner()
+        owner.offsets = self.group
         query = Query.of(given, source_schema(headers=False), Where.STREAM)
         cluster: Any = self.log
         policy = policy_of(query.options, Caller.PROGRAM if program else Caller.STREAM)
-        self.tracker = PositionTracker(query.options, policy, cluster, self.group, [TP], self.positions)
+        self.tracker = PositionTracker(query.options, policy, cluster, owner, [TP], self.positions)
 
     def position(self, checkpoint: StreamOffset, lost_topics: Collection[str] = ()) -> int:
         self.positions.learn(checkpoint)

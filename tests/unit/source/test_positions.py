@@ -8,11 +8,12 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from assignors.model import TopicPartition
 from kafka_source.commits.by_sink import group_or_own, remaining
+from kafka_source.commits.offsets import not_below
 from kafka_source.commits.policy import max_offset
 from kafka_source.model.commits import CommitOffset, OffsetNote, with_notes, without_topic
 from kafka_source.model.stream_offset import PlannedInput, Range, Span, StreamOffset
 from kafka_source.source.plan import plan
-from kafka_source.source.positions import Positions, not_below
+from kafka_source.source.positions import Positions
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 OFFSETS = st.dictionaries(st.sampled_from([A0, A1, B0]), st.integers(0, 3))

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
+from kafka_source.commits.late_commits import LateCommits
 from kafka_source.model.commits import CommitOffset
-from kafka_source.source.late_commits import LateCommits
 
 TP = TopicPartition("orders", 0)
 ENTRIES = st.builds(CommitOffset, st.integers(0, 4), metadata=st.sampled_from(["", "a", "a rewound", "b"]))

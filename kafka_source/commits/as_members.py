@@ -1,0 +1,326 @@
+"""The offsets of a group whose members a query's slots are: the driver commits as they, in transactions if it may.
+
+Before its first commit in a generation it compares: others may have read on, or rewound the group. A commit without a
+transaction may be handled late, and is repaired (`late_commits`).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from assignors.model import TopicPartition
+from kafka_source.commits.late_commits import LateCommits
+from kafka_source.commits.offsets import KeptOffsets, Known
+from kafka_source.commits.policy import CommitPolicy, Owned
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import (
+    AbortableError,
+    FencedError,
+    InvalidConfigurationError,
+    KafkaGroupError,
+    RefreshRetriableError,
+    RetriableError,
+    UnknownOutcomeError,
+    UnknownTopicError,
+)
+from kafka_source.group.model import GroupAssignment
+from kafka_source.kafka_client import Deadline
+from kafka_source.model.commits import CommitOffset, check_one_topic
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.partition_runs import format_partitions
+from kafka_source.options import ReadOptions
+from kafka_source.runtime.failpoints import failpoint
+from kafka_source.runtime.retry import RetryPolicy, retry
+from kafka_source.transactions.offset_committer import (
+    TransactionalCommitter,
+    commits_plainly_after,
+    coordinator_seconds,
+    transactional_id_of,
+)
+
+log = logging.getLogger(__name__)
+
+_COMMIT_PAUSES = RetryPolicy(1.0, 1.0)
+_TRANSIENT = (RetriableError, AbortableError, UnknownOutcomeError)
+
+
+class SlotsRemovedError(RefreshRetriableError):
+    """The group has removed the query's slots, so the trigger begins again in the generation that they join next."""
+
+
+class Members(Protocol):
+    """The members of a query, as far as commits need them."""
+
+    @property
+    def assignment(self) -> GroupAssignment:
+        """Their last assignment."""
+
+    @property
+    def credentials(self) -> tuple[SlotCredentials, ...]:
+        """Their credentials, by slot."""
+
+    def lost(self) -> str | None:
+        """Return the reason why the group has removed some of them, or None."""
+
+    def ask(self) -> None:
+        """Ask the coordinator whether they are still members."""
+
+    def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
+        """Return whether a commit that was refused may succeed with the credentials of now."""
+
+    def commit(
+        self, offsets: Mapping[int, Mapping[TopicPartition, int | CommitOffset]], *, has_looked: bool = True
+    ) -> None:
+        """Commit without a transaction; each slot commits its own partitions."""
+
+    def committed_entries(
+        self, partitions: Iterable[TopicPartition], *, stable: bool = True
+    ) -> dict[TopicPartition, CommitOffset]:
+        """Return the committed offsets with their metadata."""
+
+
+class AsMembers(KeptOffsets):
+    """The offsets of a query in a group.
+
+    Args:
+        options: Of the query.
+        policy: Its commit policy.
+        known: What it knows of its partitions.
+        members: Its members.
+        owned: Returns what they own in the present generation.
+    """
+
+    def __init__(
+        self, options: ReadOptions, policy: CommitPolicy, known: Known, members: Members, owned: Callable[[], Owned]
+    ) -> None:
+        super().__init__(policy, known)
+        self._group, self._members, self._owned = options.group_id or "", members, owned
+        self._all_copies = options.redundant_emit == "all"
+        self._stops = options.group_on_lost == "stop"
+        self._settings = options.settings
+        self._patience = options.coordinator_timeout_ms / 1000
+        # Also where tasks or the sink commit: a commit of where reading starts, handled after one of theirs, would set
+        # the group back.
+        self._transactional = policy.driver_id is not None and options.commit_transactional is not False
+        self._commit_transactional = options.commit_transactional
+        self._coordinator_seconds = coordinator_seconds(options)
+        self._committer: TransactionalCommitter | None = None
+        # The join since which the group's offsets were compared; see `OwnedPartitions.joins`.
+        self._compared_join = 0
+        self._finished: Mapping[TopicPartition, int] = {}
+        self._late = LateCommits(self._settings.seconds("request.timeout.ms", 30_000))
+
+    def begin_generation(self) -> None:
+        """Commit in a new generation from now on."""
+        self._late.forget()
+        # In each generation anew: another member may have owned the id in between. The id is taken in the background.
+        commits = [tp for tp in (*self._owned().slots, *self._members.assignment.held) if self._commits_of(tp)]
+        self.close()
+        self._committer = (
+            TransactionalCommitter(
+                self._settings, self._transactional_id(commits), coordinator_seconds=self._coordinator_seconds
+            )
+            if self._transactional and commits
+            else None
+        )
+
+    def finish(self, finished: Mapping[TopicPartition, int]) -> bool:
+        """Commit what the group does not have yet; return False if another try may commit it.
+
+        All partitions are in one transaction with `commit.transactional`. Members that the group has removed commit
+        nothing. Other members own their partitions then, and read again what was read since the last commit (at least
+        once).
+
+        Raises:
+            FencedError: The members are no longer the group's.
+            InvalidConfigurationError: The coordinator refuses the commit for good.
+        """
+        try:
+            offsets = self._not_committed(finished)
+            began = time.monotonic()
+            committed = self._commit_existing(offsets)
+        except FencedError:
+            self._count_failure()
+            raise
+        except InvalidConfigurationError:
+            raise
+        except KafkaGroupError as error:
+            self._count_failure()
+            log.warning("commit group=%s failed, the next micro-batch tries again: %s", self._group, error)
+            return False
+        if committed:
+            self._count_commit(began)
+            failpoint("offsets-committed")
+        self._known.as_committed(committed)
+        return True
+
+    def commit(self, offsets: Mapping[TopicPartition, int], *, has_looked: bool = True) -> None:
+        """Commit these offsets as the group's; arguments as in `Offsets`.
+
+        Raises:
+            FencedError: The members are no longer the group's.
+            UnknownTopicError: A topic was deleted, or nobody `has_looked`; nothing is committed.
+            KafkaGroupError: Any other category.
+        """
+        lost = self._members.lost()
+        if lost is not None:
+            raise FencedError(
+                f"This member has lost its place in group {self._group}: {lost}. Nothing was committed; whoever "
+                "owns the partitions now reads from the committed offsets.",
+                code=ErrorCode.UNKNOWN_MEMBER_ID,
+            )
+        owned, assignment = self._owned(), self._members.assignment
+        slot_of = {**assignment.held, **owned.slots}
+        if gone := sorted(offsets.keys() - slot_of.keys()):
+            raise FencedError(
+                f"Group {self._group} has assigned {format_partitions(gone)} to another member, which "
+                "reads the records again. Nothing was committed.",
+                code=ErrorCode.ILLEGAL_GENERATION,
+            )
+        marked = self._known.with_notes(offsets)
+        by_slot: dict[int, dict[TopicPartition, CommitOffset]] = {}
+        for tp, entry in marked.items():
+            by_slot.setdefault(slot_of[tp], {})[tp] = entry
+        while True:
+            used = self._members.credentials
+            try:
+                self._commit_as(used, marked, by_slot, has_looked=has_looked)
+                return
+            except FencedError:
+                if not self._members.ask_for_newer_credentials(used):
+                    raise
+
+    def repair_set_back(self, finished: Mapping[TopicPartition, int], *, now: bool) -> None:
+        """Commit again where a commit without a transaction was handled late, and has set the group back.
+
+        The members' generation is still that of both, and what anybody else has committed is left alone.
+        """
+        if self._transactional:
+            return
+        self._owned()
+        at = time.monotonic()
+        if finished != self._finished and (late := self._policy.may_come_late(finished)):
+            self._late.add(self._known.with_notes(late), at)
+        self._finished = finished
+        partitions = [tp for tp in self._late.due(math.inf if now else at) if self._commits_of(tp)]
+        if not partitions:
+            return
+        try:
+            again = self._late.set_back(self._members.committed_entries(partitions, stable=False))
+            if again:
+                log.warning(
+                    "group=%s was set back in %s by a late commit: it is committed again",
+                    self._group,
+                    format_partitions(sorted(again)),
+                )
+                self.commit(again)
+            self._late.looked(at)
+        except KafkaGroupError as error:
+            log.warning("looking for late commits group=%s failed, it is tried again: %s", self._group, error)
+
+    def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Set the group's offsets back where this query commits; see `Offsets`."""
+        super().rewind({tp: start for tp, start in starts.items() if self._owned().commits(tp)})
+
+    def remember(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Commit starting offsets; see `Offsets`."""
+        # Where all copies of a partition emit rows, a committed offset would be that of one copy only.
+        if not self._all_copies:
+            super().remember(starts)
+
+    def close(self) -> None:
+        """Take the transactional id no more."""
+        if self._committer is not None:
+            self._committer.close()
+
+    def _commit_existing(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Commit these offsets, except for deleted topics, which the group refuses; return what is committed."""
+        if not offsets:
+            return {}
+        try:
+            self.commit(offsets)
+            return offsets
+        except UnknownTopicError as error:
+            log.warning("commit group=%s by topic: %s", self._group, error)
+        committed: dict[TopicPartition, int] = {}
+        for topic in {tp.topic for tp in offsets}:
+            of_topic = {tp: offset for tp, offset in offsets.items() if tp.topic == topic}
+            try:
+                self.commit(of_topic)
+                committed |= of_topic
+            except UnknownTopicError:
+                log.warning("commit group=%s topic=%s left out: the topic does not exist", self._group, topic)
+        return committed
+
+    def _not_committed(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the part of `finished` that the driver has to commit."""
+        due = self._policy.before_plan(finished)
+        missing = self._known.missing({tp: end for tp, end in due.items() if self._commits_of(tp)})
+        if not missing:
+            return {}
+        joins = self._owned().joins
+        if joins != self._compared_join:
+            missing = self._known.not_behind(missing, self.committed(sorted(missing)))
+            self._compared_join = joins
+        return missing
+
+    def _commit_as(
+        self,
+        slots: Sequence[SlotCredentials],
+        offsets: Mapping[TopicPartition, CommitOffset],
+        by_slot: Mapping[int, Mapping[TopicPartition, CommitOffset]],
+        *,
+        has_looked: bool,
+    ) -> None:
+        if self._committer is not None:
+            # In a classic group the coordinator checks that a member of this generation commits, not that it owns each
+            # partition.
+            parts = [(slots[number], part) for number, part in sorted(by_slot.items())]
+            try:
+                self._committer.commit_as(
+                    parts if slots[0].per_member_epoch else [(slots[0], offsets)], has_looked=has_looked
+                )
+                return
+            except InvalidConfigurationError as error:
+                if not commits_plainly_after(error, self._group, self._commit_transactional):
+                    raise
+            self.close()
+            self._committer, self._transactional = None, False
+        if not has_looked:
+            check_one_topic(offsets)
+        self._late.add(offsets, time.monotonic())
+        self._members.commit(by_slot, has_looked=has_looked)
+
+    def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit as `commit` does; a coordinator that is away or loads the group is waited for.
+
+        Raises:
+            SlotsRemovedError: The group has removed the slots, and they join again when the trigger begins again.
+        """
+        deadline = Deadline(self._patience)
+        try:
+            retry(lambda: self.commit(offsets), _COMMIT_PAUSES, on=_TRANSIENT, deadline=deadline, again=_is_transient)
+        except FencedError as error:
+            if self._stops or error.code == ErrorCode.FENCED_INSTANCE_ID:
+                raise
+            self._members.ask()
+            raise SlotsRemovedError(str(error)) from error
+        self._known.as_committed(offsets)
+
+    def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        return self._members.committed_entries(partitions)
+
+    def _transactional_id(self, partitions: Collection[TopicPartition]) -> str:
+        return f"{transactional_id_of(self._group, partitions)}{self._policy.driver_id}"
+
+    def _commits_of(self, tp: TopicPartition) -> bool:
+        return self._owned().commits(tp) or tp in self._members.assignment.held
+
+
+def _is_transient(error: Exception, _: int, __: float) -> bool:
+    log.info("commit failed and is tried again: %s", error)
+    return not isinstance(error, UnknownTopicError)

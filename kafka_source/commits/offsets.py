@@ -1,0 +1,167 @@
+"""The offsets of a read's group in its driver: what the group has of the read's topics, and how the driver commits.
+
+Without a group there are none. With `assign` the driver commits `without_members`, in a group `as_members`. Which of
+what is finished the driver commits is the commit policy's answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from assignors.model import TopicPartition
+from kafka_source.commits.policy import CommitPolicy
+from kafka_source.model.commits import CommitOffset
+from kafka_source.model.driver_figures import Commit
+
+# A query without new records commits nothing, so this is more than a micro-batch ever has.
+_MAX_COMMITS = 32
+
+
+class Known(Protocol):
+    """What a read knows of its partitions, as far as its commits are concerned; see `source.positions`."""
+
+    def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
+        """Note the ids of the topics that are read now, and of their cluster; None: unknown."""
+
+    def of_these_topics(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
+        """Return the offsets of the group that count, and note where it has one of another topic of this name."""
+
+    def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the partitions where the group's offset, as last looked up, is of another topic of this name."""
+
+    def missing(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the offsets of `finished` that the group does not have, as far as known."""
+
+    def has_compared(self, tp: TopicPartition) -> bool:
+        """Return whether the group's offset is known."""
+
+    def not_behind(
+        self, missing: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
+    ) -> dict[TopicPartition, int]:
+        """Return the offsets to commit of `missing`, without those that would set the group back."""
+
+    def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
+        """Return offsets as they are committed."""
+
+    def as_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Note what the group has, or what counts as if it had it."""
+
+    def old(self) -> dict[TopicPartition, int]:
+        """Return the offsets that were committed long ago."""
+
+
+class Offsets:
+    """The offsets of a group; what is defined here is the behaviour without one."""
+
+    keeps = False
+    """Whether the group's offsets are kept; see `CommitPolicy`."""
+
+    def commit(self, offsets: Mapping[TopicPartition, int], *, has_looked: bool = True) -> None:
+        """Commit these offsets now, or raise the error; only members of a group do.
+
+        Args:
+            offsets: The next offset to read, by partition.
+            has_looked: Whether the topics were compared with those that were read. Else the caller gets
+                UnknownTopicError where no coordinator compares them; nothing is committed, and it compares.
+        """
+        raise NotImplementedError
+
+    def remember(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Commit starting offsets, so that others of the group which get the partitions start there too."""
+
+    def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Set the group's offsets back to these, unless they are lower, if the group's offsets are kept.
+
+        The records in between were lost, or are read again. An offset that is the same gets the rewind's mark.
+        """
+
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        """Return what the group has committed, without partitions for which it has nothing; empty without a group.
+
+        Open transactions over the offsets are waited for. Offsets of another topic of the same name do not count.
+        """
+        return {}
+
+    def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
+        """Note the ids of the topics that are read, and of their cluster, before `committed` is asked."""
+
+    def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the partitions where `committed` has last found an offset of another topic of the same name."""
+        return frozenset()
+
+    def take_commits(self) -> tuple[tuple[Commit, ...], int]:
+        """Return the driver's commits since the last call, and how many have failed."""
+        return (), 0
+
+    def close(self) -> None:
+        """Commit nothing more."""
+
+
+class KeptOffsets(Offsets):
+    """What commits with and without members have in common.
+
+    Args:
+        policy: The read's commit policy.
+        known: What it knows of its partitions.
+    """
+
+    def __init__(self, policy: CommitPolicy, known: Known) -> None:
+        self.keeps = policy.keeps
+        self._policy, self._known = policy, known
+        self._done: deque[Commit] = deque(maxlen=_MAX_COMMITS)
+        self._failures = 0
+
+    def remember(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Commit starting offsets; see `Offsets`."""
+        if self.keeps and starts:
+            self._commit_patiently(starts)
+
+    def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Set the group's offsets back; see `Offsets`."""
+        lowered = not_below(starts, self.committed(sorted(starts))) if self.keeps else {}
+        if lowered:
+            self._commit_patiently(lowered)
+
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        """Return what the group has committed; see `Offsets`."""
+        return self._known.of_these_topics(self._entries(partitions))
+
+    def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
+        """Note the ids of topics; see `Offsets`."""
+        self._known.note_topics(ids, cluster)
+
+    def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return where the group has offsets of other topics; see `Offsets`."""
+        return self._known.ignored(partitions)
+
+    def take_commits(self) -> tuple[tuple[Commit, ...], int]:
+        """Return the driver's commits since the last call; see `Offsets`."""
+        taken = tuple(self._done), self._failures
+        self._done.clear()
+        self._failures = 0
+        return taken
+
+    def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        """Return the group's entries; open transactions over them are waited for."""
+        raise NotImplementedError
+
+    def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit, and wait for a coordinator that is away or loads the group."""
+        raise NotImplementedError
+
+    def _count_commit(self, began: float) -> None:
+        """Count a commit that began at this time of the monotonic clock, and has just succeeded."""
+        self._done.append(Commit(round(time.time() * 1000), round((time.monotonic() - began) * 1000, 1)))
+
+    def _count_failure(self) -> None:
+        self._failures += 1
+
+
+def not_below(
+    starts: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
+) -> dict[TopicPartition, int]:
+    """Return the starts to which the group's offsets can be set back: those that it has not, or has reached."""
+    return {tp: start for tp, start in starts.items() if tp not in committed or committed[tp].offset >= start}

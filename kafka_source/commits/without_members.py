@@ -1,0 +1,126 @@
+"""The offsets of a group without members (`assign`): the driver commits by an admin's request, as Java's `assign` does.
+
+The coordinator takes such commits only while the group has no members.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from assignors.model import TopicPartition
+from kafka_source.commits.offsets import KeptOffsets, Known
+from kafka_source.commits.policy import CommitPolicy
+from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
+from kafka_source.group.requests import commit_offsets, describe, fetch_entries
+from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.commits import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.options import ReadOptions
+
+log = logging.getLogger(__name__)
+
+_COMMIT_SECONDS = 30.0
+
+
+class WithoutMembers(KeptOffsets):
+    """The offsets of a query with `assign` and a group.
+
+    Args:
+        options: Of the query.
+        policy: Its commit policy.
+        known: What it knows of its partitions.
+    """
+
+    def __init__(self, options: ReadOptions, policy: CommitPolicy, known: Known) -> None:
+        if options.group_id is None:
+            raise ValueError("the query has no group")
+        super().__init__(policy, known)
+        self._group = options.group_id
+        self._patience = options.coordinator_timeout_ms / 1000
+        self._client = cached_client(options.settings, "commit")
+        self._has_checked = False
+
+    def check_has_no_members(self) -> None:
+        """Check once that the coordinator takes commits; raises InvalidConfigurationError."""
+        if self._has_checked or not self.keeps:
+            return
+        found = self._client.run(describe(self._client, self._group, Deadline(self._patience)))
+        if found.members:
+            raise InvalidConfigurationError(
+                f"Group {self._group} has {len(found.members)} members, so a query with assign cannot commit its "
+                "offsets. Stop them, use subscribe to share the partitions with them, or give this query a group of "
+                "its own. With group.membership=false kafka.group.id is only a label, as in Spark's own source."
+            )
+        self._has_checked = True
+
+    def finish(self, finished: Mapping[TopicPartition, int]) -> None:
+        """Commit what the group does not have yet; raises FencedError if it has got members."""
+        missing = self._known.missing(self._policy.before_plan(finished))
+        if not missing:
+            return
+        try:
+            # A rewind counts, or a commit that this driver does not know.
+            missing = self._known.not_behind(missing, self._unknown_entries(missing))
+            if not missing:
+                return
+            began = time.monotonic()
+            self._commit(missing, _COMMIT_SECONDS)
+            self._count_commit(began)
+        except (FencedError, InvalidConfigurationError):
+            raise
+        except KafkaGroupError as error:
+            self._count_failure()
+            log.warning("commit group=%s failed, the next micro-batch tries again: %s", self._group, error)
+
+    def repeat_old(self) -> None:
+        """Commit again what nobody has committed for long, as Java's auto commit does.
+
+        A group without members loses the offsets of an idle partition in a few days, while those of the others stay.
+        """
+        old = self._known.old()
+        if not old:
+            return
+        try:
+            # What somebody has set since then is theirs.
+            found = self.committed(sorted(old))
+            ours = {tp: offset for tp, offset in old.items() if tp not in found or found[tp].offset == offset}
+            if ours:
+                self._commit(ours, _COMMIT_SECONDS)
+        except (FencedError, InvalidConfigurationError):
+            raise
+        except KafkaGroupError as error:
+            log.warning("commit group=%s of idle partitions failed, it is tried again: %s", self._group, error)
+            return
+        self._known.as_committed(old)
+
+    def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        deadline = Deadline(self._patience)
+        return self._client.run(fetch_entries(self._client, self._group, partitions, deadline, learns_ids=True))
+
+    def _unknown_entries(self, missing: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
+        unknown = [tp for tp in sorted(missing) if not self._known.has_compared(tp)]
+        return self.committed(unknown) if unknown else {}
+
+    def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._commit(offsets, self._patience)
+
+    def _commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
+        no_member = SlotCredentials.without_membership(self._group)
+        work = commit_offsets(
+            self._client, no_member, self._known.with_notes(offsets), Deadline(seconds), fail_on_unknown_topic=True
+        )
+        try:
+            self._client.run(work)
+        except UnknownTopicError as error:
+            # The offsets of the other topics are committed.
+            log.warning("commit group=%s: %s", self._group, error)
+        except FencedError as error:
+            raise FencedError(
+                f"Members have joined group {self._group} while this query reads it with assign: the coordinator "
+                "refuses its commit, and the members may read the same records. The query stops, and its last "
+                f"micro-batch is not committed. Stop the members, or give this query a group of its own. ({error})",
+                code=error.code,
+            ) from error
+        self._known.as_committed(offsets)
