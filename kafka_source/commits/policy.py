@@ -156,10 +156,6 @@ class CommitPolicy:
         """Return the rule by which a query continues that has this offset in its checkpoint."""
         return max_offset
 
-    def begins(self, start: StreamOffset) -> bool:
-        """Return whether the batch behind this offset is the first one of a group whose offsets are the output's."""
-        return self.is_output and not start.by_sink
-
     def keep_record(self, stream: str | None, partitions: Collection[TopicPartition]) -> None:
         """Keep what a replay of the stream's next batch has to know, which reads these partitions."""
 

@@ -222,7 +222,7 @@ class StreamPlanner:
             # The driver was suspended while it planned, and other members may have read these records. To plan nothing
             # would end a run with Trigger.AvailableNow.
             raise SlotsRemovedError("The group has removed the slots since the positions were looked up.")
-        if self._policy.begins(start):
+        if self._policy.is_output and not start.by_sink:
             # From the sink's first batch on the group's offsets say what the output has, and the batch may run again
             # without partitions that others own then. Other settings have committed before, perhaps not the last batch.
             self._owner.offsets.remember(self._positions.missing(starts))

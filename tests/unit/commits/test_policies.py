@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -17,16 +18,26 @@ from kafka_source.commits.by_sink import BySink
 from kafka_source.commits.by_tasks import ByTasks
 from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.commits.policy import CommitPolicy
-from kafka_source.errors import FencedError, InvalidConfigurationError
+from kafka_source.commits.rights import SlotSession
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import (
+    FencedError,
+    InvalidConfigurationError,
+    KafkaGroupError,
+    RetriableError,
+    UnknownTopicError,
+)
 from kafka_source.group.model import BatchInFlight, GroupAssignment, SlotAssignment, group_settings, subscription_of
-from kafka_source.model.commits import CommitOffset
+from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.driver_figures import Rebalance
 from kafka_source.model.stream_offset import PlannedInput, Range, Span, StreamOffset
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.source import group_member_owner
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.owners import OwnedPartitions
 from kafka_source.source.positions import Positions
+from kafka_source.source.read_task import ReadTask
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 MEMBER = SlotCredentials("g", 3, "member", "instance", 0, (A, B))
@@ -72,9 +83,13 @@ class Membership:
         self.committed: dict[TopicPartition, CommitOffset] = {}
         self.batches: list[BatchInFlight] = []
         self.rebalance: str | None = None
-        self.refuses = False
-        slot = SlotAssignment(MEMBER, MEMBER.partitions)
-        self.assignment = GroupAssignment(3, "range", leading=True, slots=(slot,))
+        self.problem: KafkaGroupError | None = None
+        self.deleted: str | None = None
+        self.owns(MEMBER, MEMBER.partitions)
+
+    def owns(self, member: SlotCredentials, partitions: tuple[TopicPartition, ...]) -> None:
+        slots = (SlotAssignment(member, partitions),)
+        self.assignment = GroupAssignment(member.generation, "range", leading=True, slots=slots)
 
     @property
     def credentials(self) -> tuple[SlotCredentials, ...]:
@@ -83,9 +98,8 @@ class Membership:
     def join(self, _: float) -> None: ...
 
     def rejoin(self, _: float) -> None:
-        member = replace(MEMBER, generation=4, partitions=(A,))
-        self.assignment = GroupAssignment(4, "range", leading=True, slots=(SlotAssignment(member, (A,)),))
-        self.rebalance = None
+        self.owns(replace(MEMBER, generation=4), (A,))
+        self.rebalance = self.problem = None
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -108,13 +122,18 @@ class Membership:
         return {tp: self.committed[tp] for tp in partitions if tp in self.committed}
 
     def commit(self, by_slot: Mapping[int, Mapping[TopicPartition, CommitOffset]], *, has_looked: bool) -> None:
-        if self.refuses:
-            raise FencedError("another generation")
+        if self.problem is not None:
+            raise self.problem
         for part in by_slot.values():
+            if self.deleted in {tp.topic for tp in part}:
+                raise UnknownTopicError("a topic is gone")
             self.committed |= part
 
     def ask_for_newer_credentials(self, _: object) -> bool:
         return False
+
+    def take_rebalances(self) -> tuple[Rebalance, ...]:
+        return ()
 
     def close(self) -> None: ...
 
@@ -205,6 +224,59 @@ def policy_right(owner: GroupMemberOwner, given: SlotCredentials) -> object:
     return right
 
 
+def test_a_commit_that_fails_is_tried_again_with_the_next_batch(membership: Membership) -> None:
+    owner = owner_of(ByDriver)
+    owner.commit_and_rejoin({})
+    owner.batch_planned({A: 0}, {A: 5}, {A: 5})
+    membership.problem = RetriableError("the coordinator is away")
+    owner.commit_and_rejoin({A: 5})
+    # Until then the slots claim its partitions.
+    assert membership.batches[-1] == BatchInFlight({A: 5})
+    membership.problem = None
+    owner.batch_planned({A: 5}, {A: 6}, {A: 6})
+    owner.commit_and_rejoin({A: 6})
+    assert offsets(membership) == {A: 6}
+    assert membership.batches[-1] == BatchInFlight()
+    events = owner.take_events()
+    assert (len(events.commits), events.failed_commits) == (1, 1)
+
+
+def test_a_deleted_topic_is_left_out_of_a_commit(membership: Membership) -> None:
+    gone = TopicPartition("gone", 0)
+    membership.owns(MEMBER, (A, gone))
+    owner = owner_of(ByDriver)
+    owner.commit_and_rejoin({})
+    membership.deleted = "gone"
+    owner.commit_and_rejoin({A: 5, gone: 7})
+    assert offsets(membership) == {A: 5}
+
+
+def test_members_that_the_group_has_replaced_commit_nothing_and_join_again(membership: Membership) -> None:
+    owner = owner_of(ByDriver)
+    owner.commit_and_rejoin({})
+    membership.problem = FencedError("another generation", code=ErrorCode.ILLEGAL_GENERATION)
+    assert owner.commit_and_rejoin({A: 5, B: 7}).slots == {A: 0}
+    assert offsets(membership) == {}
+
+
+def test_a_query_that_stops_when_it_is_lost_does_not_join_again(membership: Membership) -> None:
+    owner = owner_of(ByDriver, group_on_lost="stop")
+    owner.commit_and_rejoin({})
+    membership.problem = FencedError("another generation", code=ErrorCode.ILLEGAL_GENERATION)
+    with pytest.raises(FencedError, match=r"group\.on\.lost is stop"):
+        owner.commit_and_rejoin({A: 5})
+
+
+def test_the_group_is_not_set_back_after_a_rebalance(membership: Membership) -> None:
+    owner = owner_of(ByDriver)
+    owner.commit_and_rejoin({})
+    # Another application has read on in A, and the group was rewound in B, before this query's first commit.
+    rewound = OffsetNote(rewound="mark").metadata
+    membership.committed |= {A: CommitOffset(9), B: CommitOffset(1, metadata=rewound)}
+    owner.commit_and_rejoin({A: 5, B: 7})
+    assert offsets(membership) == {A: 9, B: 1}
+
+
 def test_a_commit_of_a_task_that_comes_late_is_repaired(membership: Membership) -> None:
     owner = owner_of(ByTasks)
     owner.commit_and_rejoin({})
@@ -292,3 +364,60 @@ def test_the_sink_is_handed_what_the_whole_batch_reads() -> None:
     with pytest.raises(ValueError, match="commit=sink"):
         policy.tasks_made(PLANNED, {}, batch, {})
     assert ByTasks(options_of(commit="task")).tasks_made(PLANNED, {0: MEMBER}, batch, {}) == ()
+
+
+class Session(SlotSession):
+    """The session of a slot, which records."""
+
+    def __init__(self, refusal: FencedError | None = None) -> None:
+        self.commits: list[dict[TopicPartition, CommitOffset]] = []
+        self.refusal = refusal
+
+    @property
+    def credentials(self) -> SlotCredentials:
+        return MEMBER
+
+    def check(self) -> None: ...
+
+    def commit(self, offsets: Mapping[TopicPartition, object], *_: object, has_looked: bool = True) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.commits.append({tp: entry for tp, entry in offsets.items() if isinstance(entry, CommitOffset)})
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Session:
+    made = Session()
+    done: Future[list[SlotSession]] = Future()
+    done.set_result([made])
+    monkeypatch.setattr(SlotSession, "attach_all", lambda *_: done)
+    return made
+
+
+def read(policy: CommitPolicy, task: ReadTask) -> None:
+    with policy.in_task([task]) as attached:
+        attached.check()
+        attached.commit(lambda done, commit: commit(done, has_looked=True))
+
+
+@pytest.mark.parametrize("policy", [ByDriver, ByTasks, BySink, CommitPolicy])
+def test_only_tasks_that_commit_do_so_behind_their_last_record(session: Session, policy: type[CommitPolicy]) -> None:
+    ranges = (Range("t", 0, 0, 5, epoch=2), Range("t", 1, 0, 7, replica=1), Range("t", 2, 0, 9))
+    task = ReadTask(ranges, MEMBER, stream="me", rewinds={A: "mark"}, uncommitted=frozenset({C}))
+    read(policy(options_of()), task)
+    # Not a copy's end, and not where others have committed further.
+    note = OffsetNote("me", "mark").metadata
+    assert session.commits == ([{A: CommitOffset(5, 2, note)}] if policy is ByTasks else [])
+
+
+def test_tasks_of_a_batch_sign_with_the_id_of_their_right(session: Session) -> None:
+    read(ByTasks(options_of(Where.BATCH)), ReadTask((Range("t", 0, 0, 5),), replace(MEMBER, right="an-id")))
+    assert session.commits == [{A: CommitOffset(5, metadata="an-id")}]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.ILLEGAL_GENERATION])
+def test_a_task_says_when_another_one_reads_the_same_records(session: Session, code: ErrorCode) -> None:
+    session.refusal = FencedError("refused", code=code)
+    twice = code is ErrorCode.PRODUCER_FENCED
+    with pytest.raises(FencedError, match="Another task reads the same records" if twice else "^refused$"):
+        read(ByTasks(options_of()), ReadTask((Range("t", 0, 0, 5),), MEMBER))
