@@ -44,6 +44,8 @@ class Membership(ABC):
     def __init__(self, config: Settings, settings: GroupSettings) -> None:
         self._settings = settings
         self._client = KafkaClient(config, client_id=settings.client_id)
+        # Another connection: heartbeats would wait behind a description that comes late.
+        self._looks = KafkaClient(config, self._client.loop, settings.client_id)
         # A heartbeat that is not answered in time closes its connection. A commit may take longer.
         self._commits = cached_client(config, "commit")
         self._assignment: GroupAssignment | None = None
@@ -273,6 +275,10 @@ class Membership(ABC):
 
         It may be called twice, and after `detach`.
         """
+
+    def _close_clients(self) -> None:
+        self._looks.close()
+        self._client.close()
 
     def _run(self, work: Coroutine[Any, Any, _T], timeout_s: float) -> _T:
         # The coroutines have their own deadlines, and their errors say what they waited for. The longer timeout here is

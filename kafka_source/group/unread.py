@@ -26,8 +26,6 @@ _NONE: _Partitions = frozenset()
 # A description of more bytes is asked for less often.
 _LARGE_BYTES = 1 << 20
 _LARGE_SECONDS = 300.0
-# Of a topic in an assignment, besides its name and partitions: its id, three lengths.
-_BYTES_OF_TOPIC = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +101,6 @@ def read_as_assigned_by_brokers(
         for number in topic.partitions
     )
     return frozenset(of_others).union(*own.values())
-
-
-def described_bytes(described: ConsumerGroupDescribeResponse.DescribedGroup) -> int:
-    """Return about how many bytes a description of the consumer protocol has."""
-    topics = (
-        topic
-        for member in described.members
-        for assignment in (member.assignment, member.target_assignment)
-        for topic in assignment.topic_partitions
-    )
-    assigned = sum(len(topic.topic_name) + _BYTES_OF_TOPIC + 4 * len(topic.partitions) for topic in topics)
-    return assigned + sum(len(name) + 1 for member in described.members for name in member.subscribed_topic_names)
 
 
 class UnreadWatch:

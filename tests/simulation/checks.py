@@ -36,6 +36,8 @@ _SHOWN_LINES = 120
 _FENCES = LOSES_MEMBERS | {"run stage again", "freeze to the end", "move transaction", "read by another"}
 # Virtual seconds: how long a process stands still at most, and how long a fault has consequences.
 _STANDS_STILL, _FAULTS_LAST = 40.0, 130.0
+# Virtual seconds: how long a request of another application may be under way.
+_ON_ITS_WAY = 5.0
 
 
 @dataclass
@@ -134,12 +136,15 @@ class Checks(Watch):
                     group.name.removesuffix("-finished"), {entry.offset for entry in entries.values()}
                 )
             return
-        durable = self._output.durable()
+        durable, created_at = self._output.durable(), self._cluster.topics[TOPIC].created_at
         for tp, entry in entries.items():
             if tp[0] != TOPIC or not self._is_of_now(tp, entry):
                 continue
             name = f"{tp[0]}-{tp[1]}"
             self._world.tell("group", f"commits {name}@{entry.offset}")
+            if self._cluster.client in self._parts.plain and self._world.now < created_at + _ON_ITS_WAY:
+                # It names no topic, and was on its way when this one was created.
+                continue
             before = group.offsets.get(tp)
             if OffsetNote.parse(entry.metadata).rewound is not None and self._cluster.client in self._parts.operators:
                 known = str(self._cluster.topics[tp[0]].id), tp[1]

@@ -82,7 +82,7 @@ class ClassicMembership(Membership):
         self._slots = [Slot(number, self._client, settings, assignors) for number in range(settings.slots)]
         self._balance = BalanceWatch(self._client, settings.group, self._slots, end_offsets)
         self._heartbeats = Heartbeats(settings, self._slots)
-        self._rebalances = RebalanceLog(self._client, settings.group)
+        self._rebalances = RebalanceLog(self._looks, settings.group)
         self._siblings = siblings
         self._background = BackgroundRejoiner(
             self._client,
@@ -286,7 +286,7 @@ class ClassicMembership(Membership):
                 self.detach()
         if self._siblings is not None and self._client.loop.alive:
             self._client.loop.call_soon(self._siblings.close)
-        self._client.close()
+        self._close_clients()
 
     # ---- on the event loop
 
@@ -315,14 +315,14 @@ class ClassicMembership(Membership):
         if joined is None or self._slots[0].has_copies:
             return None, 0
         deadline = Deadline(REQUEST_SECONDS)
-        described = await describe_classic(self._client, self._settings.group, deadline)
+        described = await describe_classic(self._looks, self._settings.group, deadline)
         size = sum(len(one.state) + len(one.member.metadata) for one in described.members)
         leader = next((one for one in described.members if one.member.member_id == joined.leader), None)
         led_elsewhere = leader is not None and leader.client_id == self._settings.client_id
         if led_elsewhere and not self._rounds.watches_as_leader:
             return None, size
         topics = {topic for one in described.members for topic in one.topics or ()}
-        snapshot = await self._client.metadata(topics, deadline)
+        snapshot = await self._looks.metadata(topics, deadline)
         states = {slot.member.membership.state for slot in self._slots}
         if states != {State.STABLE} or {slot.generation for slot in self._slots} != {generation}:
             return None, size

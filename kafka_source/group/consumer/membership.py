@@ -36,7 +36,7 @@ from kafka_source.group.requests import (
     describe_consumer_protocol,
 )
 from kafka_source.group.topics import topics_of
-from kafka_source.group.unread import Look, UnreadWatch, described_bytes, existing, read_as_assigned_by_brokers
+from kafka_source.group.unread import Look, UnreadWatch, existing, read_as_assigned_by_brokers
 from kafka_source.kafka_client import ConnectionLost, Deadline, Snapshot
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import Rebalance, RebalanceCause
@@ -58,6 +58,8 @@ _UNRELEASED_SECONDS = 60.0
 # Intervals without an answer after which the coordinator is asked whether the slots are still members.
 _SILENT_INTERVALS = 3
 _MAX_KEPT = 32
+# About how many bytes a description has for each topic of a member.
+_BYTES_OF_TOPIC = 40
 
 
 class ConsumerMembership(Membership):
@@ -229,7 +231,7 @@ class ConsumerMembership(Membership):
             self._closed = True
             with contextlib.suppress(ConnectionLost):
                 self._run(self._stop(comes_back=not self._settings.leave_on_close), CLOSE_SECONDS)
-        self._client.close()
+        self._close_clients()
 
     # ---- on the event loop
 
@@ -453,12 +455,17 @@ class ConsumerMembership(Membership):
     async def _look_for_unread(self) -> tuple[Look | None, int]:
         """Look at the group for `UnreadWatch`."""
         deadline = Deadline(REQUEST_SECONDS)
-        described = await describe_consumer_protocol(self._client, self._settings.group, deadline)
+        described = await describe_consumer_protocol(self._looks, self._settings.group, deadline)
         if described is None:
             return None, 0
-        size = described_bytes(described)
+        size = _BYTES_OF_TOPIC * sum(
+            len(one.subscribed_topic_names)
+            + len(one.assignment.topic_partitions)
+            + len(one.target_assignment.topic_partitions)
+            for one in described.members
+        )
         topics = self._told.topics
-        snapshot = await self._client.metadata(topics, deadline)
+        snapshot = await self._looks.metadata(topics, deadline)
         if self._calls or not all(slot.member.in_group and slot.settled for slot in self._slots):
             return None, size
         own = {slot.member.member_id: slot.partitions(self._names) for slot in self._slots}

@@ -233,9 +233,9 @@ def test_a_batch_is_read_although_its_slots_cannot_leave(behind, proxied, group,
 def test_a_rejoin_does_not_wait_for_the_names_in_its_log_line(proxied, caplog):
     members, proxy = proxied
     caplog.set_level(logging.INFO, "kafka_source.group.rebalance_log")
-    leading = members.make("orders", slots=1, app="a", metadata_max_age_ms=600_000)
+    leading = members.make("orders", slots=1, app="a")
     leading.join(30)
-    following = members.make("orders", slots=1, app="b", metadata_max_age_ms=600_000)
+    following = members.make("orders", slots=1, app="b")
     with ThreadPoolExecutor(1) as pool:
         rejoin_until_joined(leading, pool.submit(following.join, 60))
         following.take_rebalances()
@@ -265,6 +265,26 @@ def test_a_rejoin_does_not_wait_for_the_names_in_its_log_line(proxied, caplog):
         "members=2 came=(none|unknown) went=(none|unknown) slots=1 partitions=3 gained=none lost=none", line
     )
     assert following.take_rebalances() == (), "it was taken before"
+
+
+def test_heartbeats_do_not_wait_for_a_description_that_is_late(proxied, caplog):
+    members, proxy = proxied
+    caplog.set_level(logging.INFO, "kafka_source.group.background")
+    looks, answer, beats = threading.Event(), threading.Event(), []
+
+    def hold(frame):
+        if frame.api_key == DESCRIBE_GROUPS:
+            looks.set()
+            assert answer.wait(60)
+        elif looks.is_set() and frame.api_key == HEARTBEAT:
+            beats.append(frame)
+        return [frame.payload]
+
+    members.make("orders", slots=1, metadata_max_age_ms=500).join(30)
+    proxy.on_response = hold
+    wait_until(lambda: len(beats) > 3, "heartbeats")
+    answer.set()
+    assert "heartbeat" not in caplog.text
 
 
 def test_a_member_that_leaves_logs_what_it_could_not_ask_for(proxied, caplog):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kafka_source.error_codes import ErrorCode as E
-from kafka_source.kafka_client import GROUP, topic_id_of
+from kafka_source.kafka_client import GROUP, text_of_id, topic_id_of
 from kafka_source.kafka_client.messages.codec import NO_UUID
 from kafka_source.kafka_client.messages.group import (
     DescribeGroupsRequest,
@@ -469,7 +469,9 @@ class Group:
 
     def commit_as_any(self, tp: Key, offset: int) -> None:
         """Commit an offset as some member of this generation, which may be one that does not own the partition."""
-        self._apply({tp: Committed(offset, -1, "", next(self._places))})
+        topic = text_of_id(self._cluster.topics[tp[0]].id)
+        note = OffsetNote(topic=topic, cluster=self._cluster.cluster_id)
+        self._apply({tp: Committed(offset, -1, note.metadata, next(self._places))})
 
     def _written(self, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> dict[Key, Committed]:
         return {

@@ -193,7 +193,7 @@ class OtherClient:
             reading.uncommitted |= read
             reading.read |= read
             self._world.sleep(self._world.random.uniform(0, _LOOK_SECONDS / 2))
-        if reading.uncommitted:
+        if reading.uncommitted and reading.topic_id == self._cluster.topics[self._topic].id:
             state, member = reading.state, self._member
             credentials = SlotCredentials(member.group, state.generation, state.member_id, member.instance_id)
             client.run(commit_offsets(client, credentials, reading.uncommitted, Deadline(_PATIENCE)))

@@ -15,10 +15,8 @@ from kafka_source.group.unread import (
     Found,
     Look,
     decide,
-    described_bytes,
     read_as_assigned_by_brokers,
 )
-from kafka_source.kafka_client.messages.codec import Writer
 from kafka_source.kafka_client.messages.group import ConsumerGroupDescribeResponse
 
 P = [TopicPartition("orders", number) for number in range(4)]
@@ -98,10 +96,3 @@ def test_what_brokers_have_given_to_a_slot_that_does_not_have_it_is_unread() -> 
     assert read_as_assigned_by_brokers(_of_brokers(3, ["orders"]), {"m0": (P[0],)}) == frozenset(P[:3])
     assert read_as_assigned_by_brokers(_of_brokers(3, ["orders"], "Reconciling"), {"m0": ()}) is None
     assert read_as_assigned_by_brokers(_of_brokers(3, ["orders"]), {"gone": ()}) is None
-
-
-def test_the_bytes_of_a_description_are_as_estimated() -> None:
-    described = _of_brokers(20, [f"topic-of-22-letters-{number:03d}" for number in range(100)])
-    writer = Writer(flexible=True)
-    described.encode(writer, 1)
-    assert abs(described_bytes(described) - len(writer.written())) < 0.1 * len(writer.written())
