@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import textwrap
 from functools import partial
@@ -10,14 +12,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.errors import PythonException
 from pyspark.sql.types import IntegerType, StructField, StructType
 from pyspark.sql.utils import StreamingQueryException
 
 import kafkagroup
+from kafka_source.engine_selection import why_not_native
+from tests.support.random_functions import compare, functions
 from tests.support.records import produce, reader
 from tests.support.waiting import wait_until
 
+ROOT = Path(__file__).parents[3]
 SIZES = "size int, offset bigint"
 COUNT = 200
 SECRET = "hunter2-in-a-closure"
@@ -240,3 +247,33 @@ def test_with_commit_task_the_offsets_are_committed_after_its_last_row(spark, ka
     # What it leaves unread counts as read.
     assert mapped(lambda batches: iter(()), f"{group}-early").count() == 0
     assert sum(groups.committed(f"{group}-early").values()) == COUNT
+
+
+@pytest.mark.parametrize("examples", [4, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+def test_random_functions_make_the_same_rows_inside_and_outside(spark, kafka, orders, examples):
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(functions, st.booleans(), st.sampled_from(["librdkafka"] if why_not_native() else ["native", "librdkafka"]))
+    def same_rows(function, stream, engine):
+        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": orders, "engine": engine}
+        compare(spark, options, function, stream=stream)
+
+    same_rows()
+
+
+@pytest.mark.requires_native
+@pytest.mark.parametrize("examples", [2, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+def test_through_spark_connect(kafka, orders, tmp_path, examples):
+    program = ["-m", "tests.apps.connect_map_app", str(tmp_path), kafka.bootstrap_servers, orders, str(examples)]
+    done = subprocess.run(
+        [sys.executable, *program],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=280 + 10 * examples,
+        check=False,
+    )
+    told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert int(told["compared"]) >= examples, done.stderr[-5000:]
+    assert told["sent"] == f"{COUNT} named {COUNT}", done.stderr[-5000:]
+    assert told["after"] == "7"
