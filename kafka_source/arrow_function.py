@@ -6,6 +6,7 @@ needs no Spark.
 
 from __future__ import annotations
 
+import importlib
 import os
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -43,9 +44,22 @@ def arrow_function(function: _F) -> _F:
     return function
 
 
-def is_arrow_function(function: object) -> bool:
-    """Return whether a function is decorated by `arrow_function`."""
-    return getattr(function, _MARK, False) is True
+def function_named(name: str) -> ArrowFunction:
+    """Return the function `module:function`.
+
+    Raises:
+        InvalidConfigurationError: The module cannot be imported, or the name is not that of an `arrow_function`.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        found: ArrowFunction | None = getattr(importlib.import_module(module), attribute, None)
+    except ImportError as error:
+        raise InvalidConfigurationError(f"The module of the function {name} cannot be imported: {error}.") from None
+    if found is None or getattr(found, _MARK, False) is not True:
+        raise InvalidConfigurationError(
+            f"{name} is no function decorated by kafkagroup.arrow_function: only these are called by their names."
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +210,13 @@ def _failed(error: BaseException, given: _Given) -> KafkaGroupError:
         trace = trace.tb_next
     lines = "".join(traceback.TracebackException(type(error), error, trace).format())
     return InvalidConfigurationError(
-        f"The function of map.function has failed with {type(error).__name__}; {given.place()}. Its traceback:\n"
+        f"The function of the read has failed with {type(error).__name__}; {given.place()}. Its traceback:\n"
         f"{lines[-_MOST_CHARACTERS:]}"
     )
 
 
 def _wrong(what: str) -> InvalidConfigurationError:
-    return InvalidConfigurationError(f"The function of map.function has returned {what}.")
+    return InvalidConfigurationError(f"The function of the read has returned {what}.")
 
 
 def _type_name(value: object) -> str:

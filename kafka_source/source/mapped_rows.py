@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import json
 import pickle
 import re
@@ -17,7 +16,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from kafka_source.arrow_function import PLACE, ArrowFunction, Mapping, is_arrow_function
+from kafka_source.arrow_function import PLACE, ArrowFunction, Mapping, function_named
 from kafka_source.client_config import HIDDEN
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
@@ -92,18 +91,7 @@ class _Opener:
                     f"The function of map.function cannot be opened in a task: {error}. Send the module with "
                     "spark.addArtifact(path, pyfile=True) or SparkContext.addPyFile, or install it on the executors."
                 ) from None
-        try:
-            found = getattr(importlib.import_module(before), after, None)
-        except ImportError as error:
-            raise InvalidConfigurationError(
-                f"A task cannot import {before}, which map.function names: {error}."
-            ) from None
-        if not is_arrow_function(found):
-            raise InvalidConfigurationError(
-                f"map.function names {self.text}, which is no function decorated by kafkagroup.arrow_function: only "
-                "these are called by their names."
-            )
-        return cast("ArrowFunction", found)
+        return function_named(self.text)
 
 
 def _find_added_files() -> None:

@@ -12,6 +12,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from assignors.model import TopicPartition
+from kafka_source.arrow_function import PLACE, ArrowFunction
+from kafka_source.arrow_function import Mapping as FunctionMapping
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.error_codes import ErrorCode
@@ -42,10 +44,12 @@ from kafkagroup.arrow.settings import (
     SettingValue,
     Topics,
     columns_named,
+    mapping_of,
     offset_everywhere,
     position_options,
     settings_of,
     topics_of,
+    with_place,
     without_prefix,
 )
 from kafkagroup.arrow.stream import Stream
@@ -59,8 +63,6 @@ _Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 _PAUSES = RetryPolicy(0.02, 0.5)
 # Java's default. If this process dies, whoever gets its partitions waits until the coordinator aborts the transaction.
 _TRANSACTIONS = {"transaction.timeout.ms": 60_000}
-# What tells where a batch ends.
-_PLACE = ("topic", "partition", "offset")
 
 
 def consume(
@@ -69,6 +71,8 @@ def consume(
     *,
     start: Position = "earliest",
     columns: Columns = DEFAULT_COLUMNS,
+    function: ArrowFunction | None = None,
+    schema: pa.Schema | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
     max_wait: float | None = None,
     fail_on_data_loss: bool = True,
@@ -88,6 +92,9 @@ def consume(
         start: Where partitions begin for which the group has no committed offset: `earliest`, `latest`, a time, `-1h`
             for one hour ago, or offsets by partition.
         columns: As in `read`.
+        function: As in `read`. It begins anew for each batch of records, whose rows are handed out as one batch: so
+            `commit` and `transaction` mean the records of the rows that were handed out.
+        schema: As in `read`.
         max_bytes: About how much memory the stream takes.
         max_wait: After how many seconds without a new record the iteration ends; None: never. The member stays in the
             group, and the next iteration goes on.
@@ -121,8 +128,9 @@ def consume(
         if options.group_protocol == "consumer":
             # Its members give partitions up between two calls, also while the caller still holds records of them.
             raise OptionError("group.protocol", "consumer", "classic; other members of the group may use consumer")
+        mapping = mapping_of(function, schema, wanted, options)
         planner = StreamPlanner(options, policy_of(options, Caller.PROGRAM), static=False)
-    return GroupStream(options, wanted, planner, max_wait, bar, settings)
+    return GroupStream(options, wanted, planner, max_wait, bar, settings, mapping)
 
 
 class GroupStream(Stream):
@@ -138,6 +146,7 @@ class GroupStream(Stream):
         max_wait: See `consume`.
         bar: See `read`.
         settings: As the caller has given them, for the producer of `transaction`.
+        mapping: The function that makes the rows of these columns; None: they are the rows.
     """
 
     def __init__(
@@ -148,14 +157,16 @@ class GroupStream(Stream):
         max_wait: float | None,
         bar: bool | None,
         settings: Mapping[str, SettingValue],
+        mapping: FunctionMapping | None = None,
     ) -> None:
-        super().__init__(arrow_schema(columns), Bar(str(subscription_of(options)), bar))
+        schema = arrow_schema(columns) if mapping is None or mapping.schema is None else mapping.schema
+        super().__init__(schema, Bar(str(subscription_of(options)), bar))
+        self._mapping = mapping
         self._settings = dict(settings)
         self._options, self._planner, self._max_wait = options, planner, max_wait
         self._cluster = Cluster.of(options, cached_client(options.settings))
         self._names = [column.name for column in columns]
-        missing = (name for name in _PLACE if name not in self._names)
-        self._columns = (*columns, *map(Column, missing))
+        self._columns = with_place(columns)
         self._reading: _Batches | None = None
         # Up to where records were handed out, in the partitions that the member owns, and up to where they count as
         # done: what is in between is not committed.
@@ -379,12 +390,20 @@ class GroupStream(Stream):
         request = FetchRequest.of(self._options, ranges, self._columns, cluster=planned.cluster, topics=topics)
         left = sum(r.size for r in ranges)
         for batch in engine_for(self._options.engine, self._options.settings).read(request):
+            # A function that fails hands nothing out, so these records are no part of a commit.
+            rows = self._rows(batch)
             self._move(_ends(batch))
             self._is_taken_back = False
             left -= batch.num_rows
             self._count(batch, left)
-            yield batch.select(self._names)
+            yield rows
         self._pass_without_records(planned.ends)
+
+    def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._mapping is None:
+            return batch.select(self._names)
+        table = pa.Table.from_batches(list(self._mapping.rows(iter([batch]))), self.schema).combine_chunks()
+        return next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], self.schema))
 
     def _pass_without_records(self, ends: Mapping[TopicPartition, int]) -> None:
         """Move to these offsets, before which there are no more records, as the markers of transactions are none.
@@ -417,7 +436,7 @@ class GroupStream(Stream):
 
 def _ends(batch: pa.RecordBatch) -> dict[TopicPartition, int]:
     """Return the offset after the last record of each partition in a batch."""
-    table = pa.Table.from_batches([batch.select(_PLACE)])
+    table = pa.Table.from_batches([batch.select(PLACE)])
     last = table.group_by(["topic", "partition"]).aggregate([("offset", "max")])
     columns = (last[name].to_pylist() for name in ("topic", "partition", "offset_max"))
     return {TopicPartition(topic, partition): offset + 1 for topic, partition, offset in zip(*columns, strict=True)}

@@ -9,6 +9,8 @@ from weakref import WeakSet
 
 import pyarrow as pa
 
+from kafka_source.arrow_function import ArrowFunction
+from kafka_source.arrow_function import Mapping as FunctionMapping
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
@@ -31,11 +33,13 @@ from kafkagroup.arrow.settings import (
     SettingValue,
     Topics,
     columns_named,
+    mapping_of,
     offset_everywhere,
     offsets_at,
     position_options,
     settings_of,
     topics_of,
+    with_place,
     without_prefix,
 )
 from kafkagroup.arrow.stream import Stream
@@ -54,6 +58,8 @@ def read(
     start: Position = "earliest",
     end: Position = "latest",
     columns: Columns = DEFAULT_COLUMNS,
+    function: ArrowFunction | None = None,
+    schema: pa.Schema | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
     fail_on_data_loss: bool = True,
     engine: str = "auto",
@@ -69,6 +75,8 @@ def read(
         end: Likewise, exclusive, or `latest`.
         columns: Names of: key, value, topic, partition, offset, timestamp, timestampType, headers. `value string`
             decodes UTF-8.
+        function: Makes the rows: it takes and gives iterators of record batches, as for `kafkagroup.map_in_arrow`.
+        schema: The columns of what it returns.
         max_bytes: About how much memory the stream takes: for one response of a broker, and for record batches.
         fail_on_data_loss: Whether records that retention deletes meanwhile are an error; if false, they are left out.
         engine: `native`, `librdkafka`, or `auto` for native where it is installed.
@@ -84,7 +92,7 @@ def read(
     options = bounded_options(topics, settings, start, end, max_bytes, fail_on_data_loss, engine)
     with without_prefix():
         pinned = pinned_ranges(options, start, end)
-    return BoundedStream(options, wanted, pinned, bar)
+    return BoundedStream(options, wanted, pinned, bar, mapping_of(function, schema, wanted, options))
 
 
 def bounded_options(
@@ -190,13 +198,20 @@ class BoundedStream(Stream):
         columns: The columns of the rows.
         pinned: The ranges.
         bar: See `read`.
+        mapping: The function that makes the rows of these columns; None: they are the rows.
     """
 
     def __init__(
-        self, options: ReadOptions, columns: tuple[Column, ...], pinned: PinnedRanges, bar: bool | None
+        self,
+        options: ReadOptions,
+        columns: tuple[Column, ...],
+        pinned: PinnedRanges,
+        bar: bool | None,
+        mapping: FunctionMapping | None = None,
     ) -> None:
-        super().__init__(arrow_schema(columns), Bar(str(subscription_of(options)), bar), pinned.size)
-        self._options, self._columns = options, columns
+        schema = arrow_schema(columns) if mapping is None or mapping.schema is None else mapping.schema
+        super().__init__(schema, Bar(str(subscription_of(options)), bar), pinned.size)
+        self._options, self._columns, self._mapping = options, columns, mapping
         self._pinned = replace(pinned, ranges=tuple(r for r in pinned.ranges if r.size))
         self._open: WeakSet[_Batches] = WeakSet()
 
@@ -211,7 +226,7 @@ class BoundedStream(Stream):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the record batches; raises as `FetchEngine.read`."""
         self._check_open()
-        batches = self._read()
+        batches = self._read() if self._mapping is None else self._mapping.rows(self._read())
         self._open.add(batches)
         return batches
 
@@ -221,7 +236,11 @@ class BoundedStream(Stream):
         if not pinned.ranges:
             return
         request = FetchRequest.of(
-            self._options, pinned.ranges, self._columns, cluster=pinned.cluster, topics=pinned.topics
+            self._options,
+            pinned.ranges,
+            self._columns if self._mapping is None else with_place(self._columns),
+            cluster=pinned.cluster,
+            topics=pinned.topics,
         )
         with without_prefix():
             for batch in engine_for(self._options.engine, self._options.settings).read(request):

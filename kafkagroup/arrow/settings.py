@@ -8,13 +8,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 from assignors.model import TopicPartition
+from kafka_source.arrow_function import PLACE, ArrowFunction
+from kafka_source.arrow_function import Mapping as FunctionMapping
 from kafka_source.errors import DataLossError, OptionError
 from kafka_source.model.record_columns import COLUMN_TYPES, Column, columns_of_types
 from kafka_source.model.rewind_target import MAX_LONG, parse_duration, parse_time
-from kafka_source.options import KAFKA_PREFIX
+from kafka_source.options import KAFKA_PREFIX, ReadOptions
 
 Topics: TypeAlias = "str | Sequence[str] | re.Pattern[str]"
 """A topic, several topics, or all topics whose name contains a match."""
@@ -134,6 +139,37 @@ def columns_named(columns: Columns) -> tuple[Column, ...]:
     return columns_of_types(
         (words[0], words[-1] if len(words) == 2 else COLUMN_TYPES[words[0]], True) for words in wanted
     )
+
+
+def mapping_of(
+    function: ArrowFunction | None, schema: pa.Schema | None, columns: Sequence[Column], options: ReadOptions
+) -> FunctionMapping | None:
+    """Return how rows are made of records; None: they are the records.
+
+    Args:
+        function: The function; None: there is none.
+        schema: The columns of its rows.
+        columns: The columns that it is given.
+        options: Of the read.
+
+    Raises:
+        OptionError: One of both is missing.
+    """
+    if function is None and schema is None:
+        return None
+    if function is None or schema is None:
+        missing = "function" if function is None else "schema"
+        raise OptionError(missing, None, "a function of record batches, and a pyarrow.Schema of what it returns")
+    names = tuple(column.name for column in columns)
+    return FunctionMapping(
+        lambda: function, names, schema, batch_rows=options.batch_rows, batch_bytes=options.batch_bytes
+    )
+
+
+def with_place(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns, and those that say where a record is."""
+    names = {column.name for column in columns}
+    return (*columns, *(Column(name) for name in PLACE if name not in names))
 
 
 # ---- positions

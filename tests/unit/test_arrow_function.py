@@ -85,7 +85,7 @@ def test_it_is_given_its_columns_and_makes_the_rows() -> None:
     ],
 )
 def test_what_is_no_rows_of_the_schema_is_refused(function: ArrowFunction, told: str) -> None:
-    assert problem(function) == f"The function of map.function has returned {told}."
+    assert problem(function) == f"The function of the read has returned {told}."
 
 
 def test_an_error_has_the_place_and_the_users_traceback() -> None:
@@ -96,7 +96,7 @@ def test_an_error_has_the_place_and_the_users_traceback() -> None:
 
     told = problem(lambda batches: map(decode, batches))
     assert told.startswith(
-        "The function of map.function has failed with ValueError; the last batch that it was given has the offsets "
+        "The function of the read has failed with ValueError; the last batch that it was given has the offsets "
         "orders-1 [2, 5). Its traceback:\nTraceback (most recent call last):\n"
     )
     assert told.endswith("ValueError: no such key\n")

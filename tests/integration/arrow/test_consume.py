@@ -37,7 +37,7 @@ from kafkagroup import arrow
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.integration.arrow.test_read import write
+from tests.integration.arrow.test_read import HALVES, halves, write
 from tests.parity.topics import add_partitions
 from tests.support.records import create_again
 from tests.support.waiting import wait_until
@@ -760,3 +760,27 @@ def test_what_came_after_the_start_and_was_not_committed_is_read_by_the_next_own
         assert sorted(numbers(first)) == list(range(20, 60))
     with arrow.consume(name, settings, start="latest", max_wait=0.2) as second:
         assert sorted(numbers(second)) == list(range(20, 60))
+
+
+def test_a_function_makes_the_rows_that_are_committed(kafka: EmbeddedKafka, name: str) -> None:
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": name}
+    write(kafka, name, range(200), partitions=PARTITIONS)
+
+    def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        raise ValueError(next(batches).num_rows)
+
+    def committed() -> int:
+        return sum(Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(name).values())
+
+    with arrow.consume(name, settings, max_wait=5, function=failing, schema=HALVES) as stream:
+        with pytest.raises(InvalidConfigurationError, match="has failed with ValueError; the last batch that it was"):
+            list(stream)
+        stream.commit()
+    assert committed() == 0
+    found: list[int] = []
+    with arrow.consume(name, settings, max_wait=3, columns="value string", function=halves, schema=HALVES) as stream:
+        for batch in stream:
+            found += batch["half"].to_pylist()
+            stream.commit()
+    assert sorted(found) == [number // 2 for number in range(20)]
+    assert committed() == 200

@@ -210,3 +210,28 @@ def test_every_library_has_the_same_cells(
     assert cells == others
     assert list(pandas["key"]) == ["ключ", None, ""] and list(pandas["value"]) == [b"\x00\xff", None, b""]
     assert [row["timestamp"] for row in rows] == [at.to_pydatetime() for at in pandas["timestamp"]]
+
+
+def halves(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        half = pa.compute.divide(batch["value"].cast(pa.int64()), 2)
+        yield pa.record_batch({"half": half}).filter(pa.compute.less(half, 10))
+
+
+HALVES = pa.schema([("half", pa.int64())])
+
+
+def test_a_function_makes_the_rows(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
+    name = topic("arrow-mapped", partitions=PARTITIONS)
+    write(kafka, name, range(RECORDS))
+    settings = {"bootstrap.servers": kafka.bootstrap_servers}
+    with arrow.read(name, settings, columns="value string", function=halves, schema=HALVES) as stream:
+        assert stream.schema == HALVES
+        for _ in range(2):
+            assert sorted(pl.DataFrame(stream)["half"]) == [number // 2 for number in range(20)]
+        assert stream.progress.records == RECORDS
+    wrong = pa.schema([("half", pa.int32())])
+    with pytest.raises(KafkaGroupError, match="column half as int64, and the schema has int32"):
+        list(arrow.read(name, settings, columns="value string", function=halves, schema=wrong))
+    with pytest.raises(OptionError, match="schema is missing; it takes a function of record batches, and a pyarrow"):
+        arrow.read(name, settings, function=halves)

@@ -207,9 +207,9 @@ def view(spark, kafka, orders, function):
 def test_sql_calls_only_functions_that_say_so(spark, kafka, orders, module):
     assert rows(view(spark, kafka, orders, f"{module}:sent")) == [(COUNT, True)]
     for function in (f"{module}:plain", "os:system", f"{module}:none"):
-        with pytest.raises(PythonException, match="no function decorated by kafkagroup"):
+        with pytest.raises(PythonException, match="is no function decorated by kafkagroup"):
             view(spark, kafka, orders, function).collect()
-    with pytest.raises(PythonException, match="A task cannot import no_such_module, "):
+    with pytest.raises(PythonException, match="no_such_module:f cannot be imported"):
         view(spark, kafka, orders, "no_such_module:f").collect()
 
 
