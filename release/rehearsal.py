@@ -136,7 +136,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def install(python: str, address: str, folder: Path) -> str:
-    """Install kafkagroup with its demo in a new environment, and return which of our files pip took.
+    """Install kafkagroup with what its demo needs in a new environment, and return which of our files pip took.
 
     Raises:
         RehearsalError: A file is not from the local index, or the engine that serves is not the one that was installed.
@@ -147,7 +147,7 @@ def install(python: str, address: str, folder: Path) -> str:
     # Old versions of pip write no report.
     pip(interpreter, "install", "--upgrade", "pip")
     arguments = ["--extra-index-url", address, "--report", str(report), "--only-binary", ",".join(PROJECTS)]
-    pip(interpreter, "install", *arguments, "kafkagroup[demo]")
+    pip(interpreter, "install", *arguments, "kafkagroup[try]")
     taken = {
         one["metadata"]["name"]: one["download_info"]
         for one in json.loads(report.read_text())["install"]
