@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from functools import partial
 from pathlib import Path
 
@@ -277,3 +278,74 @@ def test_through_spark_connect(kafka, orders, tmp_path, examples):
     assert int(told["compared"]) >= examples, done.stderr[-5000:]
     assert told["sent"] == f"{COUNT} named {COUNT}", done.stderr[-5000:]
     assert told["after"] == "7"
+
+
+def returns_nothing(batches):
+    next(batches)
+
+
+def wrong_types(batches):
+    for batch in batches:
+        yield pa.record_batch({"size": batch["value"], "offset": batch["offset"]})
+
+
+def too_many_columns(batches):
+    return iter(batches)
+
+
+def leaves(batches):
+    next(batches)
+    raise SystemExit
+
+
+def sleeps(batches):
+    for batch in sizes(batches):
+        time.sleep(4)
+        yield batch
+
+
+def forks(batches):
+    for batch in sizes(batches):
+        os.fork()
+        yield batch
+
+
+def prints(batches):
+    for batch in sizes(batches):
+        print("x" * 100_000)
+        yield batch
+
+
+def keeps(batches):
+    return sizes(iter(list(batches)))
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (returns_nothing, "returned NoneType, and not an iterator of pyarrow.RecordBatch"),
+        (wrong_types, "returned the column size as binary, and the schema has int32"),
+        (too_many_columns, "returned the columns key, value, topic, partition, offset, timestamp, timestampType, and"),
+        (leaves, "has failed with SystemExit; the last batch that it was given has the offsets"),
+        (sleeps, None),
+        (forks, None),
+        (prints, None),
+        (keeps, None),
+    ],
+)
+def test_a_hostile_function_leaves_its_group_in_order(spark, kafka, orders, groups, group, tmp_path, function, told):
+    reading = source(spark.readStream, kafka, orders, startingOffsets="earliest", kafka_group_id=group)
+    reading = reading.option("kafka.max.poll.interval.ms", 2000).option("kafka.session.timeout.ms", 6000)
+    frame = kafkagroup.map_in_arrow(reading, function, SIZES)
+    if told is None:
+        run(frame, tmp_path)
+    else:
+        with pytest.raises(StreamingQueryException) as stopped:
+            run(frame, tmp_path)
+        assert told in str(stopped.value)
+        assert sum(groups.committed(group).values()) == 0
+        # The same checkpoint goes on with a function that is mended.
+        run(kafkagroup.map_in_arrow(reading, sizes, SIZES), tmp_path)
+    assert spark.read.parquet(str(tmp_path / "out")).count() == COUNT
+    assert sum(groups.committed(group).values()) == COUNT
+    wait_until(lambda: groups.describe(group).members == (), "the members to leave")

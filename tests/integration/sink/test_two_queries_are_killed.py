@@ -9,7 +9,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import App, copying_app
+from tests.support.mapped import COPIED
 from tests.support.records import CommittedReader
 from tests.support.restless import Flow, committed_positions, say_to
 from tests.support.waiting import wait_until
@@ -64,17 +65,19 @@ class Query:
 
 @pytest.mark.long
 @pytest.mark.timeout(600 + 300 * KILLS)
+@pytest.mark.parametrize("function", [{}, COPIED], ids=["plain", "mapped"])
 @pytest.mark.parametrize("protocol", SETTINGS)
 def test_the_output_equals_the_input(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     protocol: str,
+    function: Mapping[str, str],
 ) -> None:
     with EmbeddedKafka(config=BROKER) as kafka:
-        copy(kafka, tmp_path, protocol, partial(say_to, capsys, time.monotonic()))
+        copy(kafka, tmp_path, {**SETTINGS[protocol], **function}, partial(say_to, capsys, time.monotonic()))
 
 
-def copy(kafka: EmbeddedKafka, folder: Path, protocol: str, say: Callable[[str], None]) -> None:
+def copy(kafka: EmbeddedKafka, folder: Path, options: Mapping[str, object], say: Callable[[str], None]) -> None:
     name, out = (kafka.create_topic(topic, PARTITIONS) for topic in ("in", "out"))
     group = "copy"
     servers: dict[str, object] = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
@@ -86,11 +89,11 @@ def copy(kafka: EmbeddedKafka, folder: Path, protocol: str, say: Callable[[str],
         "group.members": 2,
         "maxOffsetsPerTrigger": 500,
         "commit": "sink",
-        **SETTINGS[protocol],
+        **options,
     }
     groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
     rng = random.Random(SEED)
-    say(f"{protocol}, seed {SEED}")
+    say(f"{options}, seed {SEED}")
     queries: list[Query] = []
     flow = Flow(kafka.bootstrap_servers, name, 100)
     with CommittedReader(kafka.bootstrap_servers, out, PARTITIONS) as reader:

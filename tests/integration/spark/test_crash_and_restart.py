@@ -8,6 +8,7 @@ import pytest
 
 from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.process import halting, streaming_app
+from tests.support.mapped import COPIED
 from tests.support.records import produce, written
 from tests.support.waiting import wait_until, wait_until_committed
 
@@ -15,6 +16,7 @@ COUNT = 4_000
 BATCH = 1_000
 
 
+@pytest.mark.parametrize("function", [{}, pytest.param(COPIED, marks=pytest.mark.long)], ids=["plain", "mapped"])
 @pytest.mark.parametrize(
     ("commit", "moment", "passes"),
     [
@@ -26,7 +28,7 @@ BATCH = 1_000
         pytest.param("task", "task-committed", 5, marks=pytest.mark.long),
     ],
 )
-def test_every_record_is_in_the_files_once(spark, kafka, topic, groups, tmp_path, commit, moment, passes):
+def test_every_record_is_in_the_files_once(spark, kafka, topic, groups, tmp_path, commit, moment, passes, function):
     name = topic("crash", partitions=4)
     produce(kafka.bootstrap_servers, name, COUNT)
     options = {
@@ -40,6 +42,7 @@ def test_every_record_is_in_the_files_once(spark, kafka, topic, groups, tmp_path
         "group.members": 4,
         "min.records.per.task": 1,
         "commit": commit,
+        **function,
     }
     offsets = tmp_path / "checkpoint" / "offsets"
     commits = tmp_path / "checkpoint" / "commits"

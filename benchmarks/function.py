@@ -1,0 +1,153 @@
+"""A Python function in the read task, beside the same function behind our source and behind the JVM's connector.
+
+    ./run bench function [--records 4000000] [--rounds 5]
+
+Two functions over values of 100 B: (length of the value, offset), and three columns of JSON, parsed by orjson. What
+counts is the CPU time of Spark's JVM and of its Python workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import orjson
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, from_json, pandas_udf
+
+import kafkagroup
+from benchmarks._machine import describe_machine
+from benchmarks.read import sources
+from benchmarks.read.cpu import cpu_by_kind, used_since
+from benchmarks.read.figures import Comparison, Figures, in_turns
+from benchmarks.read.topics import Load
+from benchmarks.read.topics import fill as fill_with_text
+from benchmarks.values import fill
+from kafkagroup.embedded import EmbeddedKafka
+
+INSIDE, OURS, OURS_SELECTED = "in the read task", "kafkagroup, mapInArrow", "kafkagroup, two columns, mapInArrow"
+KAFKA, KAFKA_UDF, FROM_JSON = "kafka, mapInArrow", "kafka, pandas UDF", "kafka, from_json"
+BOTH = ("Spark's JVM", "Spark's Python")
+LENGTHS, ORDERS = "size int, offset bigint", "id bigint, customer string, amount double"
+Run = Callable[[], DataFrame]
+
+
+def lengths(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.record_batch({"size": pc.binary_length(batch["value"]), "offset": batch["offset"]})
+
+
+def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = pa.schema([("id", pa.int64()), ("customer", pa.string()), ("amount", pa.float64())])
+    for batch in batches:
+        rows = [orjson.loads(value) for value in batch["value"].to_pylist()]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([row[field.name] for row in rows], field.type) for field in schema], schema=schema
+        )
+
+
+# Each is a UDF once there is a session.
+def length_udf(values: pd.Series) -> pd.Series:
+    return values.map(len)
+
+
+def parse_udf(values: pd.Series) -> pd.DataFrame:
+    return pd.DataFrame([orjson.loads(value) for value in values], columns=["id", "customer", "amount"])
+
+
+def orders() -> list[bytes]:
+    chance = random.Random(7)
+    values = (
+        {"id": number, "customer": f"customer-{chance.randrange(10**9):09d}", "amount": round(chance.random(), 3)}
+        for number in range(1_000_000, 1_020_000)
+    )
+    return [json.dumps(value | {"note": "leave it at the d"}).encode() for value in values]
+
+
+def contestants(spark: SparkSession, servers: str, topics: dict[str, str]) -> dict[str, dict[str, Run]]:
+    """Return what is compared, by the name of the function."""
+
+    def inside(topic: str, f: Callable[..., Iterator[pa.RecordBatch]], schema: str, columns: list[str]) -> DataFrame:
+        reading = spark.read.option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+        return kafkagroup.map_in_arrow(reading, f, schema, columns=columns)
+
+    def read(name: str, topic: str, columns: str = "") -> DataFrame:
+        reading = spark.read.format(name).option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+        return (reading.schema(columns) if columns else reading).load()
+
+    text, documents = topics["text"], topics["json"]
+    parsed = from_json(col("value").cast("string"), ORDERS).alias("order")
+    return {
+        "length of the value, offset": {
+            INSIDE: partial(inside, text, lengths, LENGTHS, ["value", "offset"]),
+            OURS: lambda: read("kafkagroup", text).mapInArrow(lengths, LENGTHS),
+            OURS_SELECTED: lambda: read("kafkagroup", text, "value binary, offset bigint").mapInArrow(lengths, LENGTHS),
+            KAFKA: lambda: read("kafka", text).select("value", "offset").mapInArrow(lengths, LENGTHS),
+            KAFKA_UDF: lambda: read("kafka", text).select(
+                pandas_udf(length_udf, "int")("value").alias("size"), "offset"
+            ),
+        },
+        "JSON by orjson": {
+            INSIDE: partial(inside, documents, parse, ORDERS, ["value"]),
+            OURS: lambda: read("kafkagroup", documents, "value binary").mapInArrow(parse, ORDERS),
+            KAFKA: lambda: read("kafka", documents).select("value").mapInArrow(parse, ORDERS),
+            KAFKA_UDF: lambda: (
+                read("kafka", documents).select(pandas_udf(parse_udf, ORDERS)("value").alias("order")).select("order.*")
+            ),
+            FROM_JSON: lambda: read("kafka", documents).select(parsed).select("order.*"),
+        },
+    }
+
+
+def measured(run: Run, walls: list[float]) -> float:
+    """Run it into no sink, note its time, and return the CPU seconds of Spark."""
+    before, started = cpu_by_kind(), time.perf_counter()
+    run().write.format("noop").mode("overwrite").save()
+    walls.append(time.perf_counter() - started)
+    used = used_since(before)
+    return sum(used.get(kind, 0.0) for kind in BOTH)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=4_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cores", type=int, default=2)
+    given = parser.parse_args()
+    spark = sources.session(given.cores)
+    print(describe_machine())
+    with EmbeddedKafka() as kafka:
+        load = Load(100, given.records)
+        fill_with_text(kafka, load)
+        fill(kafka, "json", orders(), given.records)
+        runs = contestants(spark, kafka.bootstrap_servers, {"text": load.topic, "json": "json"})
+        for case, of_case in runs.items():
+            first, *others = (run() for run in of_case.values())
+            assert all(first.exceptAll(other.toDF(*first.columns)).isEmpty() for other in others[:1]), "other rows"
+            walls: dict[str, list[float]] = {name: [] for name in of_case}
+            comparisons = (
+                Comparison(INSIDE, OURS, 4.0 if FROM_JSON not in of_case else None),
+                Comparison(INSIDE, OURS_SELECTED),
+                Comparison(INSIDE, KAFKA, 1 / 0.16 if FROM_JSON not in of_case else None),
+                Comparison(INSIDE, KAFKA_UDF),
+                Comparison(INSIDE, FROM_JSON, 1 / 0.33),
+            )
+            print("\n| case | what | CPU seconds of JVM and workers | the first one's / its (min to max) | bar |")
+            print("| --- | --- | --- | --- | --- |")
+            timed = {name: partial(measured, run, walls[name]) for name, run in of_case.items()}
+            figures = in_turns(Figures(case, comparisons=comparisons), timed, given.rounds)
+            for name, seconds in walls.items():
+                rates = [given.records / 1e6 / used for used in figures.seconds[name]]
+                rate = sorted(rates)[len(rates) // 2]
+                print(f"  {name}: {sorted(seconds[1:])[len(rates) // 2]:.2f} s of time, {rate:.2f} M records/s a core")
+
+
+if __name__ == "__main__":
+    main()
