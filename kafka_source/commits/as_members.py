@@ -70,7 +70,7 @@ class Members(Protocol):
         """Ask the coordinator whether they are still members."""
 
     def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
-        """Return whether a commit that was refused may succeed with the credentials of now."""
+        """Return whether a commit that was refused may succeed with the current credentials."""
 
     def commit(
         self, offsets: Mapping[int, Mapping[TopicPartition, int | CommitOffset]], *, has_looked: bool = True
@@ -117,7 +117,7 @@ class AsMembers(KeptOffsets):
     def begin_generation(self) -> None:
         """Commit in a new generation from now on."""
         self._late.forget()
-        # In each generation anew: another member may have owned the id in between. The id is taken in the background.
+        # Again in each generation: another member may have owned the id in between. The id is taken in the background.
         commits = [tp for tp in (*self._owned().slots, *self._members.assignment.held) if self._commits_of(tp)]
         self.close()
         self._committer = (
@@ -163,14 +163,14 @@ class AsMembers(KeptOffsets):
 
         Raises:
             FencedError: The members are no longer the group's.
-            UnknownTopicError: A topic was deleted, or nobody `has_looked`; nothing is committed.
+            UnknownTopicError: A topic was deleted, or the caller has not looked; nothing is committed.
             KafkaGroupError: Any other category.
         """
         lost = self._members.lost()
         if lost is not None:
             raise FencedError(
-                f"This member has lost its place in group {self._group}: {lost}. Nothing was committed; whoever "
-                "owns the partitions now reads from the committed offsets.",
+                f"This member has lost its place in group {self._group}: {lost}. Nothing was committed; the "
+                "present owners of the partitions read from the committed offsets.",
                 code=ErrorCode.UNKNOWN_MEMBER_ID,
             )
         owned, assignment = self._owned(), self._members.assignment
@@ -197,7 +197,7 @@ class AsMembers(KeptOffsets):
     def repair_set_back(self, finished: Mapping[TopicPartition, int], *, now: bool) -> None:
         """Commit again where a commit without a transaction was handled late, and has set the group back.
 
-        The members' generation is still that of both, and what anybody else has committed is left alone.
+        The members' generation is still that of both, and commits of other members stay.
         """
         if self._transactional:
             return

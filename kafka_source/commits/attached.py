@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 Sessions = Callable[[], Sequence[SlotSession]]
 """Waits for the sessions of a task's slots."""
 
-# Seconds in which a coordinator of good health answers a heartbeat, also if the task finds it anew.
+# Seconds in which a coordinator of good health answers a heartbeat, also if the task has to find it first.
 _ATTACH_SECONDS = 10.0
 
 

@@ -131,7 +131,7 @@ def group_or_own(own: int | None, committed: int | None) -> int | None:
     """Return the group's committed offset, or the query's position where the group has none.
 
     A stream has an id from its first batch with `commit=sink` on. The batch before the checkpoint's offset is decided
-    then, so the group's offsets describe the output, also where somebody has rewound them. Before, the larger offset
+    then, so the group's offsets describe the output, also where they were rewound. Before, the larger offset
     counts: other settings have committed the group's offsets, perhaps not the last ones.
     """
     return own if committed is None else committed
@@ -262,7 +262,7 @@ def remaining(
 def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOffset | None) -> Range:
     group_offset = r.start if committed is None else committed.offset
     if committed is not None and OffsetNote.parse(committed.metadata).rewound is not None and group_offset < r.start:
-        # Somebody has rewound the group since the batch was planned. The next batch begins at the group's offset.
+        # The group was rewound after the batch was planned. The next batch begins at the group's offset.
         return r._replace(start=r.end)
     if r.topic_partition not in owned:
         # The new owner starts at the group's offset and reads the range.
@@ -277,7 +277,7 @@ def handoff_of(
 
     Args:
         planned: What the batch reads.
-        member: Any member of the query: a broker checks the generation, not who owns a partition.
+        member: Any member of the query: a broker checks the generation, and not the owner of a partition.
         stream: The stream's id.
         plan_id: See `plan_id`.
         topic_ids: The ids of the topics that the batch was planned with.
@@ -310,10 +310,10 @@ def handoffs_of(
         plan_id: See `plan_id`.
         topic_ids: The ids of the topics that the batch was planned with.
     """
-    anybody = members[min(members)]
-    if not anybody.per_member_epoch:
-        return (handoff_of(planned, anybody, stream, plan_id, topic_ids),)
+    first_member = members[min(members)]
+    if not first_member.per_member_epoch:
+        return (handoff_of(planned, first_member, stream, plan_id, topic_ids),)
     parts: dict[int, list[PlannedInput]] = {}
     for one in planned:
-        parts.setdefault(members.get(one.slot, anybody).slot, []).append(one)
+        parts.setdefault(members.get(one.slot, first_member).slot, []).append(one)
     return tuple(handoff_of(part, members[slot], stream, plan_id, topic_ids) for slot, part in sorted(parts.items()))

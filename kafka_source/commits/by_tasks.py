@@ -183,7 +183,7 @@ def _read_twice(ends: Mapping[TopicPartition, int], error: FencedError) -> Fence
 def by_present_slots(
     planned: Iterable[PlannedInput], owned: Mapping[TopicPartition, int], slots: int
 ) -> list[PlannedInput]:
-    """Return a batch whose tasks commit, with one input for each slot of now, which reads a partition in one range.
+    """Return a batch whose tasks commit, with one input for each current slot, which reads a partition in one range.
 
     Tasks that commit as one slot take its transactional id, so they would fence each other. The batch may have been
     planned with other slots, with pieces of partitions, or without a group.

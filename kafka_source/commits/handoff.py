@@ -255,7 +255,7 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
             raise InvalidConfigurationError(
                 f"Group {no_member.group} has offset {offset.offset} of {tp.topic}-{tp.partition} with metadata that "
                 f"no source has written, so another program commits there. No record of batch {batch.number} is "
-                "visible. Stop that program, delete this group, and restart the query: its source publishes there anew."
+                "visible. Stop that program, delete this group, and restart the query: its source publishes again."
             ) from None
         (own if (entry.run, entry.number) == (batch.run, batch.number) else others)[tp] = entry
     committed, lost = await _committed(client, group, others | own, deadline)
@@ -368,7 +368,7 @@ class DecisionRecord:
     async def _entries(
         self, stream: str, partitions: Collection[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, CommitOffset]:
-        # By names first: brokers let nobody wait for a partition that had no offset before an open transaction.
+        # By names first: brokers let no fetch wait for a partition that had no offset before an open transaction.
         named = await fetch_entries(self._client, self.name(stream), partitions, deadline)
         return {**await fetch_all_committed(self._client, self.name(stream), deadline), **named}
 

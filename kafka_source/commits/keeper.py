@@ -8,7 +8,7 @@ and publishes the new credentials to the tasks (see `rights`). The tasks attach 
 
 The slots leave when the group's committed offsets have reached the end of the batch, and when the Spark driver has
 ended. They also leave when no task has committed for longer than `max.poll.interval.ms`: the batch may have failed, or
-was planned for somebody who only looked at it, and a group with members can be neither rewound nor deleted. A task that
+was planned only to look at it, and a group with members can be neither rewound nor deleted. A task that
 commits later asks the keeper to join again; it does, unless others have got the partitions meanwhile.
 """
 
@@ -68,7 +68,7 @@ def start_keeper(
         spark_processes.start_side_process(__name__, [str(driver)], message)
     except OSError as error:
         log.warning(
-            "group=%s: nobody sends heartbeats for the slots of this batch, so its tasks have to commit within "
+            "group=%s: no process sends heartbeats for the slots of this batch, so its tasks have to commit within "
             "kafka.session.timeout.ms=%d: %s",
             settings.group,
             settings.session_timeout_ms,

@@ -62,6 +62,6 @@ class LateCommits:
         }
 
     def _has(self, tp: TopicPartition, entry: CommitOffset) -> bool:
-        """Return whether an entry is one of these; without a note it could be anybody's."""
+        """Return whether an entry is one of these; without a note it may be another client's."""
         own = (one[tp] for _, one in self._commits if tp in one)
         return bool(entry.metadata) and any((e.offset, e.metadata) == (entry.offset, entry.metadata) for e in own)

@@ -8,7 +8,7 @@ What is defined here is the policy of a read that commits nothing: without a gro
 | commits | the driver, before the next plan | each task, behind its last record | the sink, in its decision | the \
 caller, when it says so |
 | the right of a batch | | of its tasks | of its sink | |
-| a replay reads | what was planned | what was planned, by the slots of now | the decision, or what the group leaves | |
+| a replay reads | the plan | the plan, by the current slots | the decision, or what the group leaves | |
 
 Adding one: a file with a class, and its case in `choose.policy_of`.
 """

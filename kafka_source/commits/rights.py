@@ -294,7 +294,7 @@ class SlotSession:
 
         Raises:
             FencedError: This task has lost the slot; nothing is committed.
-            UnknownTopicError: Nobody `has_looked`, and the coordinator does not say that the topics are the same.
+            UnknownTopicError: The caller has not looked, and the coordinator does not say that the topics are the same.
             UnknownOutcomeError: The coordinator has not answered in time.
         """
         deadline = Deadline(timeout_s)

@@ -93,8 +93,8 @@ async def renewed_offsets(
     """Return the source's offsets again after the group has refused them, with the credentials that it has now.
 
     The group removes a source's members if its driver was suspended for too long. The source joins again, unless its
-    `group.on.lost` is `stop`, and publishes who owns the batch's partitions now. In the consumer protocol a heartbeat
-    may also have raised an epoch since the batch was planned, and the source publishes that too.
+    `group.on.lost` is `stop`, and publishes the current owners of the batch's partitions. In the consumer protocol a
+    heartbeat may also have raised an epoch since the batch was planned, and the source publishes that too.
 
     Args:
         client: Client of the cluster that the source reads from and the sink writes to.
@@ -130,7 +130,7 @@ async def renewed_offsets(
 
 
 async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> None:
-    """Raise an error if nobody can be the source; a source without new records has published nothing yet.
+    """Raise an error if no query can be the source; a source without new records has published nothing yet.
 
     A union, for example, may get its first rows from another source. A query with `commit=sink` is a member of the
     group from its first batch on.
@@ -154,7 +154,7 @@ def _check_is_replay(batch: BatchOfRun, handoff: Handoff, committed: Mapping[Top
     """Raise an error if a decided batch was planned again with records that the decision does not contain.
 
     The decision has committed the ends of its ranges with the stream's mark. If a mark is below the end of a range,
-    the records behind it are not in the output. An offset without the mark tells nothing: somebody else has committed
+    the records behind it are not in the output. An offset without the mark tells nothing: another client has committed
     it since, for example to rewind the group.
     """
     for tp, (_, end) in handoff.ranges.items():

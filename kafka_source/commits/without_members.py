@@ -75,7 +75,7 @@ class WithoutMembers(KeptOffsets):
             log.warning("commit group=%s failed, the next micro-batch tries again: %s", self._group, error)
 
     def repeat_old(self) -> None:
-        """Commit again what nobody has committed for long, as Java's auto commit does.
+        """Commit again what was committed long ago, as Java's auto commit does.
 
         A group without members loses the offsets of an idle partition in a few days, while those of the others stay.
         """
@@ -83,7 +83,7 @@ class WithoutMembers(KeptOffsets):
         if not old:
             return
         try:
-            # What somebody has set since then is theirs.
+            # An offset that another client has set since then stays.
             found = self.committed(sorted(old))
             ours = {tp: offset for tp, offset in old.items() if tp not in found or found[tp].offset == offset}
             if ours:

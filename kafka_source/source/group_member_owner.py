@@ -60,7 +60,7 @@ class GroupMemberOwner(PartitionOwner):
         siblings: Siblings | None = None,
         positions: Positions | None = None,
     ) -> None:
-        self._policy, self._positions = policy, positions or Positions()
+        self._positions = positions or Positions()
         self._group = group
         self._join_seconds = (group.rebalance_timeout_ms + _JOIN_MARGIN_MS) / 1000
         self._all_copies = options.redundant_emit == "all"
@@ -69,6 +69,7 @@ class GroupMemberOwner(PartitionOwner):
         self._stops = options.group_on_lost == "stop"
         self._membership = _membership_of(options, subscription, group, siblings)
         self._pace = Pace()
+        self._right, self._right_id = policy.right, policy.right_id
         self._joined = False
         self.offsets: AsMembers = AsMembers(options, policy, self._positions, self._membership, self.owned)
 
@@ -93,7 +94,7 @@ class GroupMemberOwner(PartitionOwner):
     def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
         """Let the slots rejoin only if that does not invalidate credentials with which tasks or the sink commit."""
         self._positions.add_in_flight(ends)
-        self._membership.set_batch_in_flight(BatchInFlight(self._positions.in_flight, self._policy.right))
+        self._membership.set_batch_in_flight(BatchInFlight(self._positions.in_flight, self._right))
 
     def _nothing_in_flight(self) -> None:
         self._positions.clear_in_flight()
@@ -212,7 +213,7 @@ class GroupMemberOwner(PartitionOwner):
         """Return the slot's credentials; a replayed batch may have had more slots than there are now."""
         self.join()
         slots = self._membership.credentials
-        return replace(slots[slot % len(slots)], right=self._policy.right_id)
+        return replace(slots[slot % len(slots)], right=self._right_id)
 
     def take_events(self) -> OwnerEvents:
         """Return the driver's commits and the slots' rebalances since the last call."""

@@ -366,7 +366,7 @@ def test_a_sink_decides_with_an_epoch_that_has_risen_since_the_batch_was_planned
     membership = owner._membership
     (now,) = membership.credentials
     # What brokers before 4.3 answer to any epoch but the last one, and later ones to this one (KIP-1251).
-    stale = replace(now, generation=now.generation - 1, right=owner._policy.right_id)
+    stale = replace(now, generation=now.generation - 1, right=owner._right_id)
     with monkeypatch.context() as patched:
         patched.setattr(owner, "credentials", lambda _: stale)
         query.batch()

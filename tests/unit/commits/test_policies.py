@@ -217,7 +217,7 @@ def test_slots_rejoin_inside_a_batch_only_as_its_right_allows(
 
 
 def policy_right(owner: GroupMemberOwner, given: SlotCredentials) -> object:
-    right = owner._policy.right
+    right = owner._right
     assert right is not None
     assert right.id == given.right
     assert right.waits
