@@ -5,8 +5,11 @@ Both of Kafka's group protocols are described. Offsets are committed as a member
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+import logging
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 from uuid import UUID
 
 from assignors import (
@@ -56,6 +59,10 @@ from kafka_source.kafka_client.messages.group import (
 from kafka_source.model.commits import CommitOffset, chunks
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import first_names, numbers_by_topic
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 DEAD = "Dead"
 STABLE = "Stable"
@@ -142,6 +149,25 @@ async def describe_classic(client: KafkaClient, group: str, deadline: Deadline) 
 
     request = DescribeGroupsRequest(groups=[group], include_authorized_operations=False)
     return await coordinator_call(client, GROUP, group, request, deadline, read, max_version=_DESCRIBE_VERSION)
+
+
+async def if_allowed(description: Awaitable[_T], group: str) -> _T | None:
+    """Return a description, which says more than a query needs; None: this user may not describe the group."""
+    try:
+        return await description
+    except AuthenticationError as error:
+        _warn_of_forbidden(group, str(error))
+        return None
+
+
+@functools.cache
+def _warn_of_forbidden(group: str, why: str) -> None:
+    log.warning(
+        "group=%s: this user may not describe it: %s Until then partitions that no member reads are not noticed, slots "
+        "stay beyond max.poll.interval.ms, and a batch whose slots were lost is read again.",
+        group,
+        why,
+    )
 
 
 async def describe(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription:

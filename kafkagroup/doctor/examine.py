@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafka_source.client_config import Settings
-from kafka_source.commits.side_groups import LEDGER
+from kafka_source.commits.side_groups import FINISHED, LEDGER, READ_BY, REJOINED
 from kafka_source.errors import AuthenticationError, KafkaGroupError
 from kafka_source.group.requests import describe_consumer_protocol
 from kafka_source.kafka_client import Broker, Deadline, KafkaClient, parse_servers
@@ -146,13 +146,18 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
             way_out = "Without it offsets are committed without a transaction, unless commit.transactional is true."
             finding = replace(finding, state="warn", advice=f"{finding.advice} {way_out}".strip())
         findings.append(finding)
+        for side, of in ((READ_BY, "commit=sink"), (REJOINED, "commit=task and commit=sink")):
+            allowed = await rights.group_rights(client, side.of(wanted.group, "doctor"), deadline)
+            finding = rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, f"by {of} only")
+            findings.append(replace(finding, state="warn") if finding.state == "fail" else finding)
     if wanted.transactional_id is not None:
         prefix = wanted.transactional_id
         allowed = await rights.transactional_id_rights(client, f"{prefix}-driver", deadline)
         findings.append(rights.right_finding(f"rights: {allowed.resource}", both, allowed, "by an exactly-once sink"))
-        allowed = await rights.group_rights(client, LEDGER.of(prefix), deadline)
-        purpose = "by an exactly-once sink for its decisions"
-        findings.append(rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, purpose))
+        for side in (LEDGER, FINISHED):
+            allowed = await rights.group_rights(client, side.of(prefix), deadline)
+            purpose = "by an exactly-once sink for its decisions"
+            findings.append(rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, purpose))
     return findings
 
 

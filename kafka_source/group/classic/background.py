@@ -24,7 +24,7 @@ from kafka_source.group.classic.slot import Slot
 from kafka_source.group.membership import warn_of_overdue
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
 from kafka_source.group.rebalance_log import Reason
-from kafka_source.group.requests import REBALANCING, describe, fetch_committed
+from kafka_source.group.requests import REBALANCING, GroupDescription, describe, fetch_committed, if_allowed
 from kafka_source.group.siblings import Siblings
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
@@ -287,7 +287,9 @@ class BackgroundRejoiner:
         """Return whether other members have been assigned some of the partitions; wait for a rebalance of theirs."""
         ours = {slot.member.membership.member_id for slot in self._slots}
         while True:
-            described = await describe(self._client, self._settings.group, deadline)
+            described = await self._describe(deadline)
+            if described is None:
+                return True
             if described.state not in REBALANCING or deadline.over:
                 break
             await asyncio.sleep(_POLL_SECONDS)
@@ -318,6 +320,10 @@ class BackgroundRejoiner:
         await self._publish(self.in_flight, {})
 
     async def _has_other_members(self) -> bool:
-        described = await describe(self._client, self._settings.group, Deadline(_REQUEST_SECONDS))
+        described = await self._describe(Deadline(_REQUEST_SECONDS))
         ours = {slot.member.membership.member_id for slot in self._slots}
-        return any(d.member.member_id not in ours for d in described.members)
+        return described is not None and any(d.member.member_id not in ours for d in described.members)
+
+    async def _describe(self, deadline: Deadline) -> GroupDescription | None:
+        group = self._settings.group
+        return await if_allowed(describe(self._client, group, deadline), group)

@@ -40,6 +40,7 @@ from kafka_source.group.requests import (
     DescribedMember,
     describe,
     describe_consumer_protocol,
+    if_allowed,
 )
 from kafka_source.group.siblings import Siblings
 from kafka_source.group.topics import SubscribedTopics
@@ -335,7 +336,10 @@ class JoinRounds:
 
     async def _reason_to_join_again(self, topics: Sequence[str], deadline: Deadline) -> Reason | None:
         """Return why the first join has not brought all that is meant for the slots, or None if it has."""
-        described = await describe(self._client, self._settings.group, deadline)
+        group_id = self._settings.group
+        described = await if_allowed(describe(self._client, group_id, deadline), group_id)
+        if described is None:
+            return None
         if described.state != DEAD:
             # Who has joined at the same time as this query was not there before.
             self._others.log_members(described.members, topics, member_ids(self._slots))

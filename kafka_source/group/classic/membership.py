@@ -36,6 +36,7 @@ from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettin
 from kafka_source.group.rebalance_log import Reason, RebalanceLog, log_assignment
 from kafka_source.group.requests import (
     describe_classic,
+    if_allowed,
 )
 from kafka_source.group.siblings import Siblings
 from kafka_source.group.topics import SubscribedTopics
@@ -315,7 +316,10 @@ class ClassicMembership(Membership):
         if joined is None or self._slots[0].has_copies:
             return None, 0
         deadline = Deadline(REQUEST_SECONDS)
-        described = await describe_classic(self._looks, self._settings.group, deadline)
+        group = self._settings.group
+        described = await if_allowed(describe_classic(self._looks, group, deadline), group)
+        if described is None:
+            return None, 0
         size = sum(len(one.state) + len(one.member.metadata) for one in described.members)
         leader = next((one for one in described.members if one.member.member_id == joined.leader), None)
         led_elsewhere = leader is not None and leader.client_id == self._settings.client_id

@@ -32,8 +32,9 @@ from kafka_source.group.membership import CLOSE_SECONDS, REQUEST_SECONDS, Backgr
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings, TopicFilter
 from kafka_source.group.rebalance_log import OtherMembers, Reason, log_assignment, rebalance_of
 from kafka_source.group.requests import (
-    describe_assigned_by_brokers,
+    describe,
     describe_consumer_protocol,
+    if_allowed,
 )
 from kafka_source.group.topics import topics_of
 from kafka_source.group.unread import Look, UnreadWatch, existing, read_as_assigned_by_brokers
@@ -455,7 +456,8 @@ class ConsumerMembership(Membership):
     async def _look_for_unread(self) -> tuple[Look | None, int]:
         """Look at the group for `UnreadWatch`."""
         deadline = Deadline(REQUEST_SECONDS)
-        described = await describe_consumer_protocol(self._looks, self._settings.group, deadline)
+        group = self._settings.group
+        described = await if_allowed(describe_consumer_protocol(self._looks, group, deadline), group)
         if described is None:
             return None, 0
         size = _BYTES_OF_TOPIC * sum(
@@ -526,10 +528,13 @@ class ConsumerMembership(Membership):
 
     async def _others_have(self, partitions: Collection[TopicPartition] | None) -> bool:
         """Return whether other members have some of these partitions; None: whether there are any."""
-        deadline = Deadline(REQUEST_SECONDS)
-        described = await describe_assigned_by_brokers(self._client, self._settings.group, deadline)
+        group = self._settings.group
+        found = describe(self._client, group, Deadline(REQUEST_SECONDS))
+        if (described := await if_allowed(found, group)) is None:
+            # They may have some, and nobody is known to wait for any.
+            return partitions is not None
         ours = {slot.member.member_id for slot in self._slots}
-        others = [] if described is None else [d for d in described.members if d.member.member_id not in ours]
+        others = [d for d in described.members if d.member.member_id not in ours]
         return any(partitions is None or not d.assigned.isdisjoint(partitions) for d in others)
 
     async def _publish(self, batch: BatchInFlight, *, lost: bool = False) -> None:

@@ -134,7 +134,7 @@ def test_to_ask_for_rights_changes_nothing(kafka: EmbeddedKafka, topic: Callable
 def test_a_new_cluster_is_asked_as_any_other(encrypted: EmbeddedKafka) -> None:
     found = by_name(examine(encrypted.java_client_config(ALL), group="g", transactional_id="sink"))
     rights = [finding for name, finding in found.items() if name.startswith("rights: ")]
-    assert len(rights) == 4
+    assert len(rights) == 7
     assert {finding.state for finding in rights} == {"ok"}, rights
 
 
@@ -151,7 +151,7 @@ def test_a_user_with_all_rights_has_them(guarded: EmbeddedKafka, mechanism: str)
     found = by_name(examine(config, topics=[TOPIC], output_topics=[TOPIC], group="g", transactional_id="sink"))
     rights = {name: finding.state for name, finding in found.items() if name.startswith("rights: ")}
     assert set(rights.values()) <= {"ok"}, found
-    assert len(rights) == 5
+    assert len(rights) == 8
 
 
 def test_each_missing_right_is_named(guarded: EmbeddedKafka) -> None:
@@ -162,10 +162,13 @@ def test_each_missing_right_is_named(guarded: EmbeddedKafka) -> None:
         ("group g", "no READ"),
         ("transactional id g-doctor", "no WRITE and no DESCRIBE"),
         ("transactional id sink-driver", "no WRITE and no DESCRIBE"),
+        ("group g-read-by-doctor", "no READ"),
+        ("group g-rejoined-doctor", "no READ"),
         ("group sink-ledger", "no READ"),
+        ("group sink-finished", "no READ"),
     ):
         finding = found[f"rights: {resource}"]
-        assert finding.state == ("warn" if resource == "transactional id g-doctor" else "fail"), finding
+        assert finding.state == ("warn" if resource.endswith("doctor") else "fail"), finding
         assert missing in finding.happened
         assert resource in finding.advice
     assert found["clocks"].state == "skipped"

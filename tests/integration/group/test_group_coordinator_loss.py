@@ -19,7 +19,8 @@ from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownGroupError, UnknownOutcomeError
 from kafka_source.group import RebalanceTimeout
 from kafka_source.group.classic import leader, member
-from kafka_source.group.model import group_settings, subscription_of
+from kafka_source.group.consumer.membership import ConsumerMembership
+from kafka_source.group.model import BatchInFlight, GroupSettings, Topics, group_settings, subscription_of
 from kafka_source.group.requests import DEAD, GroupDescription, commit_offsets, describe
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
@@ -38,7 +39,7 @@ from tests.support.rewinding import Streams
 from tests.support.waiting import wait_until
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, OFFSET_COMMIT, OFFSET_FETCH, METADATA = 11, 12, 13, 14, 8, 9, 3
-DESCRIBE_GROUPS, DELETE_GROUPS = 15, 42
+DESCRIBE_GROUPS, DELETE_GROUPS, CONSUMER_GROUP_DESCRIBE = 15, 42, 69
 COORDINATOR_LOAD_IN_PROGRESS = (14).to_bytes(2, "big")
 UNKNOWN_SERVER_ERROR, NOT_COORDINATOR, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED = (
     code.to_bytes(2, "big", signed=True) for code in (-1, 16, 22, 27, 30)
@@ -285,6 +286,37 @@ def test_heartbeats_do_not_wait_for_a_description_that_is_late(proxied, caplog):
     wait_until(lambda: len(beats) > 3, "heartbeats")
     answer.set()
     assert "heartbeat" not in caplog.text
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_that_may_not_be_described_is_read_with_one_warning(proxied, caplog, protocol):
+    members, proxy = proxied
+    refused = []
+
+    def refuse(frame):
+        if frame.api_key not in (DESCRIBE_GROUPS, CONSUMER_GROUP_DESCRIBE):
+            return [frame.payload]
+        refused.append(frame)
+        # The error code of the only group: GROUP_AUTHORIZATION_FAILED.
+        return [frame.payload[:10] + b"\x00\x1e" + frame.payload[12:]]
+
+    proxy.on_response = refuse
+    membership = members.make("orders", slots=1, rebalance_timeout_ms=1_000)
+    if protocol == "consumer":
+        settings = GroupSettings(members.group, metadata_max_age_ms=300, rebalance_timeout_ms=1_000)
+        membership = ConsumerMembership(members.config, settings, Topics(("orders",)))
+    with closing(membership):
+        membership.join(30)
+        with membership.rebalance_paused():
+            membership.set_batch_in_flight(BatchInFlight({TopicPartition("orders", 0): 5}))
+        seen = len(refused)
+        # It looks for unread partitions, and whether others wait after max.poll.interval.ms.
+        wait_until(lambda: len(refused) > seen + 8, "looks at the group")
+        assert held(membership) == everything("orders", 6)
+        assert membership.lost() is None
+    (warning,) = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert "may not describe it" in warning
+    assert "READ on the group" in warning
 
 
 def test_a_member_that_leaves_logs_what_it_could_not_ask_for(proxied, caplog):
