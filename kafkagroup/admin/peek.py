@@ -19,7 +19,7 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, UnknownTopicError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchEngine, FetchRequest
 from kafka_source.fetch.select import engine_for
-from kafka_source.model.record_columns import Column
+from kafka_source.model.record_columns import COLUMN_TYPES, Column
 from kafka_source.model.rewind_target import AtOffset, AtTime
 from kafka_source.model.stream_offset import Range
 from kafka_source.model.topic_selection import TopicSelection
@@ -27,6 +27,8 @@ from kafka_source.values.header_ids import header_of
 from kafkagroup.admin.rows import Rows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kafka_source.values.readable import ReadableValues
 
 Format = Literal["none", "text", "json", "binary"]
@@ -189,6 +191,9 @@ Start: TypeAlias = AtTime | AtOffset | None
 
 _COLUMNS = tuple(map(Column, ("offset", "timestamp", "timestampType", "key", "value", "headers")))
 _WITHOUT_TIME = tuple(column for column in _COLUMNS if column.name != "timestamp")
+EVERY_COLUMN = tuple(Column(name) for name in COLUMN_TYPES if name != "replica")
+"""What a function is given: all columns of a read."""
+
 _BATCH_ROWS = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
 _TIMEOUT_MS = 30_000
@@ -257,6 +262,18 @@ class Peek:
                 found += self._source.first(tp, first, ends[tp], limit)
         found.sort(key=_by_time)
         return Rows(Record, found[-limit:] if start is None else found[:limit])
+
+    def batches(self, records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
+        """Yield records that were found with all columns of a read, for a function, partition by partition.
+
+        Raises:
+            KafkaGroupError: The brokers do not answer, or a time is too large for microseconds.
+        """
+        by_partition: dict[TopicPartition, list[int]] = {}
+        for one in records:
+            by_partition.setdefault(TopicPartition(one.topic, one.partition), []).append(one.offset)
+        for tp, offsets in by_partition.items():
+            yield from self._source.batches(tp, offsets)
 
     def new(self) -> Rows[Record]:
         """Return the records that came since the last call of `records` or of this method, sorted by time.
@@ -328,9 +345,9 @@ class _Source:
                 begin = error.offset + 1
         return found[:limit]
 
-    def _read(
+    def _fetch(
         self, tp: TopicPartition, begin: int, end: int, limit: int, columns: tuple[Column, ...]
-    ) -> Iterator[Record]:
+    ) -> Iterator[pa.RecordBatch]:
         request = FetchRequest(
             ranges=(Range(tp.topic, tp.partition, begin, end),),
             columns=columns,
@@ -341,7 +358,17 @@ class _Source:
             # Records that retention has deleted since the bounds were looked up are no error here.
             fail_on_data_loss=False,
         )
-        for batch in self.engine.read(request):
+        return self.engine.read(request)
+
+    def batches(self, tp: TopicPartition, offsets: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the records with these offsets, with all columns of a read."""
+        for batch in self._fetch(tp, min(offsets), max(offsets) + 1, _BATCH_ROWS, EVERY_COLUMN):
+            yield batch.take([row for row, offset in enumerate(batch["offset"].to_pylist()) if offset in offsets])
+
+    def _read(
+        self, tp: TopicPartition, begin: int, end: int, limit: int, columns: tuple[Column, ...]
+    ) -> Iterator[Record]:
+        for batch in self._fetch(tp, begin, end, limit, columns):
             # As numbers: Python's calendar ends in the year 9999.
             if "timestamp" in batch.schema.names:
                 times = batch.column("timestamp").cast("int64")

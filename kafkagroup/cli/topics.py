@@ -114,6 +114,15 @@ def peek(
             "schema.registry.basic.auth.user.info and the like.",
         ),
     ] = None,
+    function: Annotated[
+        str | None,
+        typer.Option(
+            "--map",
+            metavar="MODULE:FUNCTION",
+            help="Show the rows that a function makes of the records, one JSON object a line. It is decorated by "
+            "kafkagroup.arrow_function, in a module of this folder or an installed one.",
+        ),
+    ] = None,
     isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
     engine: EngineOption = Engine.AUTO,
     output: OutputOption = Output.TABLE,
@@ -130,6 +139,8 @@ def peek(
     selection = parse_topics([given], "TOPIC")
     if start is not None and back is not None:
         raise typer.BadParameter("contradicts --from", param_hint="--back")
+    if function is not None and follow:
+        raise typer.BadParameter("shows what is there, and not what comes", param_hint="--map")
     with usage_of("--from" if back is None else "--back"):
         position = _start(start, back)
     with exit_on_error():
@@ -145,11 +156,34 @@ def peek(
             registry=connection.registry(registry),
         )
         records = look.records(position, count)
+        if function is not None:
+            _show_rows(function, look, records)
+            return
         if follow:
             _follow(look, records, output)
             return
         hidden = frozenset({"topic", "timestamp_type"})
         emit(output, Listing("records", records, hidden=hidden, empty="There are no such records."))
+
+
+def _show_rows(function: str, look: Peek, records: Rows[Record]) -> None:
+    """Print the rows that a function makes; what it prints itself goes to standard error."""
+    import json
+    import sys
+    from contextlib import redirect_stdout
+
+    from kafka_source.arrow_function import Mapping, function_named
+    from kafkagroup.admin.peek import EVERY_COLUMN, payload
+
+    sys.path.insert(0, "")
+    with redirect_stdout(sys.stderr):
+        found = function_named(function)
+        names = tuple(column.name for column in EVERY_COLUMN)
+        mapping = Mapping(lambda: found, names, None, batch_rows=1 << 16, batch_bytes=1 << 21)
+        rows = [row for batch in mapping.rows(look.batches(records)) for row in batch.to_pylist()]
+    for row in rows:
+        shown = json.dumps(row, default=lambda value: payload(value).text if isinstance(value, bytes) else str(value))
+        typer.echo(shown)
 
 
 _FOLLOW_SECONDS = 0.5

@@ -333,6 +333,30 @@ def test_avro_is_shown_as_json_with_the_schemas_of_a_registry(command, letters, 
         assert registry.headers["Authorization"] == "Basic bWU6c2VjcmV0"
 
 
+def test_a_function_shows_what_it_makes_of_the_records(command, letters, tmp_path, monkeypatch):
+    (tmp_path / "functions_to_try.py").write_text(
+        "import kafkagroup, pyarrow as pa\n"
+        "@kafkagroup.arrow_function\n"
+        "def places(batches):\n"
+        "    for batch in batches:\n"
+        "        print('a line of its own')\n"
+        "        yield batch.select(['value', 'offset', 'headers'])\n"
+        "def plain(batches):\n"
+        "    return batches\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    shown = command.run("peek", letters, "-n", 2, "--from", "earliest", "--map", "functions_to_try:places")
+    rows = sorted((json.loads(line) for line in shown.splitlines()), key=lambda row: row["value"])
+    assert [(row["value"], row["offset"]) for row in rows] == [("plain", 0), ('{"a": 1}', 0)]
+    assert rows[1]["headers"][0] == {"key": "trace", "value": "abc"}
+    for function, told in (
+        ("functions_to_try:plain", "is no function decorated by kafkagroup.arrow_function"),
+        ("nowhere:f", "nowhere:f cannot be imported"),
+    ):
+        assert told in command.refused("peek", letters, "--map", function)
+    assert "shows what is there" in command.says("peek", letters, "-f", "--map", "nowhere:f", code=2)
+
+
 def test_records_from_a_place_in_the_log(command, letters):
     assert [row["value"]["text"] for row in command.json("peek", letters, "-n", 3)] == ["37", "38", "39"]
     found = command.json("peek", f"{letters}:0", "--from", "1970-01-01T00:33:20.005Z", "-n", 2)
