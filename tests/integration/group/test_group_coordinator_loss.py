@@ -270,7 +270,7 @@ def test_a_rejoin_does_not_wait_for_the_names_in_its_log_line(proxied, caplog):
 
 def test_heartbeats_do_not_wait_for_a_description_that_is_late(proxied, caplog):
     members, proxy = proxied
-    caplog.set_level(logging.INFO, "kafka_source.group.background")
+    caplog.set_level(logging.INFO, "kafka_source.group.classic.background")
     looks, answer, beats = threading.Event(), threading.Event(), []
 
     def hold(frame):
