@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from assignors.model import TopicPartition
 from kafka_source.commits.late_commits import LateCommits
@@ -27,7 +26,7 @@ from kafka_source.errors import (
     UnknownOutcomeError,
     UnknownTopicError,
 )
-from kafka_source.group.model import GroupAssignment
+from kafka_source.group.membership import Membership
 from kafka_source.kafka_client import Deadline
 from kafka_source.model.commits import CommitOffset, check_one_topic
 from kafka_source.model.credentials import SlotCredentials
@@ -52,37 +51,6 @@ class SlotsRemovedError(RefreshRetriableError):
     """The group has removed the query's slots, so the trigger begins again in the generation that they join next."""
 
 
-class Members(Protocol):
-    """The members of a query, as far as commits need them."""
-
-    @property
-    def assignment(self) -> GroupAssignment:
-        """Their last assignment."""
-
-    @property
-    def credentials(self) -> tuple[SlotCredentials, ...]:
-        """Their credentials, by slot."""
-
-    def lost(self) -> str | None:
-        """Return the reason why the group has removed some of them, or None."""
-
-    def ask(self) -> None:
-        """Ask the coordinator whether they are still members."""
-
-    def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
-        """Return whether a commit that was refused may succeed with the current credentials."""
-
-    def commit(
-        self, offsets: Mapping[int, Mapping[TopicPartition, int | CommitOffset]], *, has_looked: bool = True
-    ) -> None:
-        """Commit without a transaction; each slot commits its own partitions."""
-
-    def committed_entries(
-        self, partitions: Iterable[TopicPartition], *, stable: bool = True
-    ) -> dict[TopicPartition, CommitOffset]:
-        """Return the committed offsets with their metadata."""
-
-
 class AsMembers(KeptOffsets):
     """The offsets of a query in a group.
 
@@ -95,7 +63,7 @@ class AsMembers(KeptOffsets):
     """
 
     def __init__(
-        self, options: ReadOptions, policy: CommitPolicy, known: Known, members: Members, owned: Callable[[], Owned]
+        self, options: ReadOptions, policy: CommitPolicy, known: Known, members: Membership, owned: Callable[[], Owned]
     ) -> None:
         super().__init__(policy, known)
         self._group, self._members, self._owned = options.group_id or "", members, owned
