@@ -104,8 +104,12 @@ def _find_added_files() -> None:
         sys.path += [one for one in archives if one not in sys.path]
 
 
-def columns_given(options: ReadOptions, readers: Readers | None) -> StructType:
+def _columns_given(options: ReadOptions, readers: Readers | None) -> StructType:
     """Return the columns that the function is given.
+
+    Args:
+        options: The options, with a function.
+        readers: The schemas of decoded columns; None: no column is decoded.
 
     Raises:
         OptionError: `map.function` has no function's form, or `map.columns` names others than the read has.
@@ -115,10 +119,10 @@ def columns_given(options: ReadOptions, readers: Readers | None) -> StructType:
         takes = "module:function; kafkagroup.map_in_arrow sets it to a function itself"
         raise OptionError("map.function", HIDDEN, takes)
     everything = schema_of(options)
-    if options.decoded:
-        from kafka_source.source.decoded_columns import readers_of, schema_with_decoded
+    if readers is not None:
+        from kafka_source.source.decoded_columns import schema_with_decoded
 
-        everything = schema_with_decoded(options, readers if readers is not None else readers_of(options))
+        everything = schema_with_decoded(options, readers)
     names = options.map_columns or tuple(everything.names)
     if not set(names) <= set(everything.names) or len(set(names)) < len(names):
         raise OptionError("map.columns", ",".join(names), f"each at most once: {', '.join(everything.names)}")
@@ -128,10 +132,14 @@ def columns_given(options: ReadOptions, readers: Readers | None) -> StructType:
 def schema_returned(options: ReadOptions, readers: Readers | None) -> StructType | str:
     """Return the columns that the function returns, where `.schema(…)` does not say it.
 
+    Args:
+        options: The options, with a function.
+        readers: The schemas of decoded columns; None: no column is decoded.
+
     Raises:
-        OptionError: `map.schema` is missing, or no schema; or as `columns_given`.
+        OptionError: `map.schema` is missing, or no schema; an option about the function is wrong.
     """
-    columns_given(options, readers)
+    _columns_given(options, readers)
     if options.map_schema is None:
         raise OptionError("map.schema", None, "the columns of the rows that map.function makes; or use .schema(…)")
     if not options.map_schema.startswith("{"):
@@ -143,18 +151,25 @@ def schema_returned(options: ReadOptions, readers: Readers | None) -> StructType
         raise OptionError("map.schema", options.map_schema, "a schema such as `id bigint, name string`") from None
 
 
-def mapping_of(options: ReadOptions, readers: Readers | None, *, returned: StructType) -> tuple[StructType, Mapping]:
-    """Return the columns that a task reads, and how it makes rows of them.
+def mapping_of(
+    options: ReadOptions, readers: Readers | None, *, returned: StructType
+) -> tuple[StructType, Mapping, Readers | None]:
+    """Return the columns that a task reads, how it makes rows of them, and the schemas of those that are decoded.
 
     Args:
         options: The options, with a function.
-        readers: The schemas of decoded columns, if they are known already.
+        readers: The schemas of decoded columns; None: not yet known, or no column is decoded.
         returned: The columns of the rows.
 
     Raises:
-        OptionError: As `columns_given`.
+        OptionError: An option about the function is wrong.
+        KafkaGroupError: See `decoded_columns.readers_of`.
     """
-    given = columns_given(options, readers)
+    if options.decoded and readers is None:
+        from kafka_source.source.decoded_columns import readers_of
+
+        readers = readers_of(options)
+    given = _columns_given(options, readers)
     # Errors say where.
     places = [field for field in source_schema(headers=False) if field.name in PLACE and field.name not in given.names]
     mapping = Mapping(
@@ -164,4 +179,4 @@ def mapping_of(options: ReadOptions, readers: Readers | None, *, returned: Struc
         batch_rows=options.batch_rows,
         batch_bytes=options.batch_bytes,
     )
-    return StructType(given.fields + places), mapping
+    return StructType(given.fields + places), mapping, readers

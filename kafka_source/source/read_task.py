@@ -142,7 +142,7 @@ class Query:
             # Only queries with a function load this.
             from kafka_source.source.mapped_rows import mapping_of
 
-            schema, mapping = mapping_of(options, readers, returned=schema)
+            schema, mapping, readers = mapping_of(options, readers, returned=schema)
         if not options.decoded:
             return cls(options, engine, columns_of(schema), mapping=mapping, caller=caller)
         # Only queries that decode load this.

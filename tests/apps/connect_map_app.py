@@ -6,6 +6,7 @@ python -m tests.apps.connect_map_app FOLDER SERVERS TOPIC EXAMPLES
 from __future__ import annotations
 
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,9 +45,11 @@ def main(folder: str, servers: str, topic: str, examples: str) -> None:
     same_rows()
     print(f"compared {compared}", flush=True)
 
-    module = Path(folder, "sent_by_connect.py")
-    module.write_text(SENT)
-    spark.addArtifact(str(module), pyfile=True)
+    archive, module = Path(folder, "in_an_archive.zip"), Path(folder, "sent_by_connect.py")
+    with zipfile.ZipFile(archive, "w") as written:
+        written.writestr("in_an_archive.py", SENT)
+    module.write_text("from in_an_archive import offsets")
+    spark.addArtifacts(str(archive), str(module), pyfile=True)
 
     def by_import(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from sent_by_connect import offsets  # type: ignore[import-not-found]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import textwrap
 import time
+import zipfile
 from functools import partial
 from pathlib import Path
 
@@ -175,24 +175,24 @@ def test_a_function_of_another_python_is_refused_as_a_udf_is(spark, kafka, order
         reader(spark, kafka, orders).options(**options).load().collect()
 
 
+SENT = """
+import pyarrow as pa
+import kafkagroup
+
+def plain(batches):
+    for batch in batches:
+        yield pa.record_batch({"offset": batch["offset"]})
+
+sent = kafkagroup.arrow_function(plain.__class__(plain.__code__, globals()))
+"""
+
+
 @pytest.fixture(scope="module")
 def module(spark, tmp_path_factory) -> str:
     """A module with functions, which only tasks can import: Spark has sent it."""
-    path = tmp_path_factory.mktemp("modules") / "sent_functions.py"
-    path.write_text(
-        textwrap.dedent(
-            """
-            import pyarrow as pa
-            import kafkagroup
-
-            def plain(batches):
-                for batch in batches:
-                    yield pa.record_batch({"offset": batch["offset"]})
-
-            sent = kafkagroup.arrow_function(plain.__class__(plain.__code__, globals()))
-            """
-        )
-    )
+    path = tmp_path_factory.mktemp("modules") / "sent_functions.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("sent_functions.py", SENT)
     spark.sparkContext.addPyFile(str(path))
     return path.stem
 
