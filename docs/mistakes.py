@@ -54,6 +54,7 @@ class At(Enum):
     OPEN = "without login"
     RIGHTS = "with a login, and with rights"
     TLS = "with TLS"
+    ELSEWHERE = "without login, and with another address in advertised.listeners"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,32 @@ MISTAKES = (
     Mistake(SINKS, {"kafka.transaction.timeout.ms": "99999999"}, _COPY, How.COPY, at=At.OPEN),
     Mistake(BROKERS, {"kafka.bootstrap.servers": "no.such.host.invalid:9092"}, at=At.OPEN),
     Mistake(BROKERS, {"kafka.bootstrap.servers": "127.0.0.1:1"}, at=At.OPEN),
+    *(
+        Mistake(BROKERS, {}, base, how, at=At.ELSEWHERE, words=f"an advertised address that nobody reaches, {words}")
+        for how, base, words in (
+            (How.BATCH, _READ, "in a batch"),
+            (How.STREAM, _READ, "in a stream"),
+            (How.STREAM, _GROUP, "in a group"),
+            (How.WRITE, _SINK, "in a sink"),
+        )
+    ),
+    Mistake(
+        BROKERS,
+        how=How.COMMAND,
+        at=At.ELSEWHERE,
+        words="the same, of `kafkagroup groups`",
+        body="$BIN/kafkagroup groups -b broker:9092 2>&1 | tail -n 1",
+    ),
+    Mistake(
+        BROKERS,
+        how=How.COMMAND,
+        at=At.ELSEWHERE,
+        words="the same, of `arrow.read`",
+        body="$BIN/python -c 'from kafkagroup import arrow; "
+        'list(arrow.read("orders", {"bootstrap.servers": "broker:9092"}))\' 2>&1 | tail -n 1',
+    ),
     Mistake(BROKERS, {"subscribe": "nowhere"}, at=At.OPEN, connect=True),
+    Mistake(BROKERS, {"subscribe": "order"}, at=At.OPEN),
     Mistake(
         BROKERS,
         {"subscribe": "nowhere"},

@@ -204,8 +204,9 @@ def kafkas() -> Iterator[dict[At, Callable[[str], dict[str, str]]]]:
         EmbeddedKafka() as open_to_all,
         EmbeddedKafka(security=Security("SASL_PLAINTEXT", users, acls=True)) as guarded,
         EmbeddedKafka(security=Security("SSL")) as encrypted,
+        EmbeddedKafka(advertised_ports={1: 9}) as elsewhere,
     ):
-        for kafka in (open_to_all, guarded):
+        for kafka in (open_to_all, guarded, elsewhere):
             for topic in ("orders", "enriched", "payments"):
                 kafka.create_topic(topic, 2)
             producer = Producer({"bootstrap.servers": kafka.internal_bootstrap_servers})
@@ -231,6 +232,7 @@ def kafkas() -> Iterator[dict[At, Callable[[str], dict[str, str]]]]:
         yield {
             At.OPEN: lambda _: {"kafka.bootstrap.servers": open_to_all.bootstrap_servers},
             At.RIGHTS: login,
+            At.ELSEWHERE: lambda _: {"kafka.bootstrap.servers": f"127.0.0.1:{elsewhere.port(1)}"},
             At.TLS: lambda _: {"kafka.bootstrap.servers": encrypted.bootstrap_servers},
         }
 
