@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -74,6 +75,7 @@ class Export:
         part_bytes: The size in Arrow at which a part of a folder ends.
         accept_loss: Whether to leave out records that retention has deleted; if false, they are an error.
         engine: See `read`.
+        decode: Decodes the values of a file's batches, as `decode_values` does; None: they stay bytes.
         bar: Likewise.
         is_interrupted: Whether to end with KeyboardInterrupt before the next batch. Python's own may be lost: pyarrow
             imports pandas in the middle, and an import may drop it.
@@ -88,6 +90,7 @@ class Export:
     part_bytes: int = DEFAULT_PART_BYTES
     accept_loss: bool = False
     engine: str = "auto"
+    decode: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = field(default=None, repr=False)
     bar: bool | None = None
     is_interrupted: Callable[[], bool] = field(default=lambda: False, repr=False)
 
@@ -121,9 +124,15 @@ class Export:
 
     def _copy(self, stream: BoundedStream, file: IO[bytes], *, pipe: bool = False) -> Exported:
         exported = Exported(files=1)
-        writer = batch_writer(self.form or FileFormat.PARQUET, stream.schema, file, pipe=pipe)
+        batches = self._batches(stream)
+        if self.decode is not None:
+            batches = self.decode(batches)
+        # The type of decoded values is that of the first batch.
+        first = next(batches, None)
+        schema = stream.schema if first is None else first.schema
+        writer = batch_writer(self.form or FileFormat.PARQUET, schema, file, pipe=pipe)
         try:
-            for batch in self._batches(stream):
+            for batch in batches if first is None else chain((first,), batches):
                 writer.write(batch)
                 exported.add(batch)
             writer.finish()

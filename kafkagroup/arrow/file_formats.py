@@ -121,7 +121,7 @@ class _Csv(BatchWriter):
 class _JsonLines(BatchWriter):
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+        self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_inner_text).encode
 
     def write(self, batch: pa.RecordBatch) -> None:
         names = batch.schema.names
@@ -158,6 +158,11 @@ def _text_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
         headers = [_headers(one) for one in column.to_pylist()]
         return pa.array([None if one is None else json.dumps(one, ensure_ascii=False) for one in headers], pa.string())
     return column
+
+
+def _inner_text(value: object) -> str | None:
+    """Return what JSON does not have, within a decoded value: bytes, times, decimals."""
+    return _base64(value) if isinstance(value, bytes) else str(value)
 
 
 def _base64(value: bytes | None) -> str | None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -278,6 +279,20 @@ def export(
             help="The format, if the name of the file does not say it. A folder has parquet by default.",
         ),
     ] = None,
+    value_schema: Annotated[
+        int | None,
+        typer.Option(
+            "--value-schema",
+            min=1,
+            metavar="ID",
+            help="Decode the values, Avro, Protobuf or JSON, as the schema with this id: a file of parquet, arrow or "
+            "jsonl has them as columns of its type.",
+        ),
+    ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option("--schema-registry", metavar="URL", help="The registry of --value-schema; else of the settings."),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
     part_bytes: Annotated[
         int | None,
@@ -303,21 +318,31 @@ def export(
     is_folder = path is not None and (to.endswith(("/", os.sep)) or path.is_dir())
     if overwrite and (path is None or is_folder):
         raise typer.BadParameter("is only for a file", param_hint="--overwrite")
+    form_of_file = None if form is None and is_folder else _form_of(to, form)
+    decoder = connection.registry(registry) if value_schema is not None else None
+    if value_schema is not None and (is_folder or form_of_file == "csv"):
+        raise typer.BadParameter("is for a file of parquet, arrow or jsonl", param_hint="--value-schema")
+    if value_schema is not None and decoder is None:
+        raise typer.BadParameter("is missing: it, or schema.registry.url", param_hint="--schema-registry")
     first, last = None if start is None else _position_of(start, "--from"), _position_of(end, "--until")
     with exit_on_error(_WORDS), _usage_of_arguments(), ctrl_c() as pressed:
         # It loads pyarrow, which other commands do not need.
+        from kafkagroup.arrow.decoding import decode_values
         from kafkagroup.arrow.export import DEFAULT_PART_BYTES, Export
 
         records = Export(
             name,
             {"isolation.level": isolation.value, **connection.settings().given},
-            None if form is None and is_folder else _form_of(to, form),
+            form_of_file,
             start=first,
             end=last,
             columns=columns,
             part_bytes=part_bytes or DEFAULT_PART_BYTES,
             accept_loss=accept_loss,
             engine=engine.value,
+            decode=None
+            if decoder is None or value_schema is None
+            else partial(decode_values, registry=decoder.given, schema_id=value_schema),
             is_interrupted=pressed.is_set,
         )
         if path is None:

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from confluent_kafka import Producer
 from jsonschema import Draft202012Validator
@@ -564,3 +565,21 @@ def test_a_misspelt_name_is_answered_with_the_similar_one(command, letters, orde
 
 def test_a_rewind_says_how_many_records_are_read_again(command, orders, group):
     assert "6 records are read again, and 0 are not read" in command.says("rewind", group, "--to", "@0", "-t", orders)
+
+
+@pytest.mark.requires_native
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl"])
+def test_values_are_exported_decoded(command, topic, kafka, tmp_path, form):
+    name, path = topic("decoded", partitions=1), tmp_path / f"decoded.{form}"
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(3):
+        producer.produce(name, b"\x00\x00\x00\x00\x07" + bytes([2 * number]))
+    assert producer.flush(30) == 0
+    with RegistryServer() as registry:
+        registry.add(7, json.dumps(schema))
+        to = ("export", name, "--to", path, "--columns", "value, topic, partition, offset")
+        command.run(*to, "--value-schema", 7, "--schema-registry", registry.url)
+        assert "is for a file" in command.says(*to, "--format", "csv", "--value-schema", 7, code=2)
+    reader = {"parquet": pl.read_parquet, "arrow": pl.read_ipc, "jsonl": pl.read_ndjson}[form]
+    assert reader(path)["value"].to_list() == [{"id": 0}, {"id": 1}, {"id": 2}]
