@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from assignors.model import TopicPartition
 from kafka_source.commits.late_commits import LateCommits
 from kafka_source.commits.offsets import KeptOffsets, Known
-from kafka_source.commits.policy import CommitPolicy, Owned
+from kafka_source.commits.policy import CommitPolicy
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AbortableError,
@@ -27,6 +27,7 @@ from kafka_source.errors import (
     UnknownTopicError,
 )
 from kafka_source.group.membership import Membership
+from kafka_source.group.model import OwnedPartitions
 from kafka_source.kafka_client import Deadline
 from kafka_source.model.commits import CommitOffset, check_one_topic
 from kafka_source.model.credentials import SlotCredentials
@@ -63,7 +64,12 @@ class AsMembers(KeptOffsets):
     """
 
     def __init__(
-        self, options: ReadOptions, policy: CommitPolicy, known: Known, members: Membership, owned: Callable[[], Owned]
+        self,
+        options: ReadOptions,
+        policy: CommitPolicy,
+        known: Known,
+        members: Membership,
+        owned: Callable[[], OwnedPartitions],
     ) -> None:
         super().__init__(policy, known)
         self._group, self._members, self._owned = options.group_id or "", members, owned

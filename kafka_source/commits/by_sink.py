@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
@@ -90,13 +90,7 @@ class BySink(CommitPolicy):
         """Whether the sink is known to commit: another batch is for such a sink."""
         return self._has_committed
 
-    def replay(
-        self,
-        planned: list[PlannedInput],
-        batch: StreamOffset,
-        group: StreamGroup,
-        rewound: Callable[[Mapping[TopicPartition, CommitOffset]], Collection[TopicPartition]],
-    ) -> Replay:
+    def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
         """Return the ranges of the decision; of a batch without one, what the group still leaves to this query."""
         owned = group.rejoined()
         partitions, stream = sorted(ends_of(planned)), batch.stream

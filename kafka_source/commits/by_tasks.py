@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Protocol
@@ -57,13 +57,7 @@ class ByTasks(CommitPolicy):
         """Return all of it: an attempt of a task may outlive its job."""
         return finished
 
-    def replay(
-        self,
-        planned: list[PlannedInput],
-        batch: StreamOffset,
-        group: StreamGroup,
-        rewound: Callable[[Mapping[TopicPartition, CommitOffset]], Collection[TopicPartition]],
-    ) -> Replay:
+    def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
         """Return what a replay reads, and where its tasks must not commit.
 
         Partitions were rewound since the batch was planned; or others have read on there, or own them now and may do so
@@ -74,7 +68,7 @@ class ByTasks(CommitPolicy):
         planned = by_present_slots(planned, owned.slots, owned.count)
         ends = ends_of(planned)
         committed = group.committed(sorted(ends))
-        targets = {tp: committed[tp].offset for tp in rewound(committed)}
+        targets = {tp: committed[tp].offset for tp in group.rewound(committed)}
         read_on = {tp for tp, entry in committed.items() if entry.offset > ends[tp]}
         uncommitted = frozenset({*targets, *read_on, *(ends.keys() - owned.slots.keys())})
         return Replay(before_rewinds(planned, targets), uncommitted)

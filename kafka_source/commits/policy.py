@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from assignors.model import TopicPartition
 from kafka_source.commits.attached import AttachedTask, attached
 from kafka_source.commits.handoff import Handoff
 from kafka_source.commits.rights import Right
+from kafka_source.group.model import OwnedPartitions
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials, representative_slots
 from kafka_source.model.stream_offset import PlannedInput, Range, StreamOffset
@@ -36,65 +38,40 @@ Committed = Callable[[list[TopicPartition]], Mapping[TopicPartition, CommitOffse
 """Returns what a group has committed."""
 
 
-class Task(Protocol):
-    """A read task, as far as its policy needs it."""
+@dataclass(frozen=True)
+class Task:
+    """What a task reads, and as which member.
 
-    @property
-    def ranges(self) -> tuple[Range, ...]:
-        """The ranges to read, at most one for each partition and replica."""
+    Attributes:
+        ranges: The ranges to read, at most one for each partition and replica.
+        credentials: The slot's credentials from the driver or planner; None without a group.
+        cluster: The id of the cluster in which the offsets are valid; None: unknown.
+        topics: The ids of the ranges' topics, as far as they are known.
+        rewinds: The rewind of the group that each partition follows.
+        stream: The id of the stream; None in a batch.
+        uncommitted: The partitions in which the task commits nothing: others of the group have committed further.
+    """
 
-    @property
-    def credentials(self) -> SlotCredentials | None:
-        """The slot's credentials; None without a group."""
-
-    @property
-    def cluster(self) -> str | None:
-        """The id of the cluster in which the offsets are valid; None: unknown."""
-
-    @property
-    def topics(self) -> Mapping[str, str]:
-        """The ids of the ranges' topics, as far as they are known."""
-
-    @property
-    def rewinds(self) -> Mapping[TopicPartition, str]:
-        """The rewind of the group that each partition follows."""
-
-    @property
-    def stream(self) -> str | None:
-        """The id of the stream; None in a batch."""
-
-    @property
-    def uncommitted(self) -> frozenset[TopicPartition]:
-        """The partitions in which the task commits nothing."""
-
-
-class Owned(Protocol):
-    """The partitions that a stream owns."""
-
-    @property
-    def slots(self) -> Mapping[TopicPartition, int]:
-        """The slot of each partition."""
-
-    @property
-    def count(self) -> int:
-        """The number of slots."""
-
-    @property
-    def joins(self) -> int:
-        """How often the stream has been assigned partitions so far."""
-
-    def commits(self, tp: TopicPartition) -> bool:
-        """Return whether the stream commits the group's offset of this partition."""
+    ranges: tuple[Range, ...]
+    credentials: SlotCredentials | None = None
+    cluster: str | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
+    rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
+    stream: str | None = None
+    uncommitted: frozenset[TopicPartition] = frozenset()
 
 
 class StreamGroup(Protocol):
     """The group of a stream, as far as its policy asks it."""
 
-    def rejoined(self) -> Owned:
+    def rejoined(self) -> OwnedPartitions:
         """Rejoin if a rebalance is due, and return what the stream owns of the topics as they are now."""
 
     def committed(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, CommitOffset]:
         """Return what the group has committed."""
+
+    def rewound(self, committed: Mapping[TopicPartition, CommitOffset]) -> Collection[TopicPartition]:
+        """Return the partitions that were rewound since the stream's last batch."""
 
 
 class Replay(NamedTuple):
@@ -176,20 +153,13 @@ class CommitPolicy:
         """Whether a batch without records may be planned."""
         return True
 
-    def replay(
-        self,
-        planned: list[PlannedInput],
-        batch: StreamOffset,
-        group: StreamGroup,
-        rewound: Callable[[Mapping[TopicPartition, CommitOffset]], Collection[TopicPartition]],
-    ) -> Replay:
+    def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
         """Return what a replay of a batch reads.
 
         Args:
             planned: The batch as its end offset plans it.
             batch: The end offset.
             group: The group.
-            rewound: Returns the partitions that were rewound since, of what the group has committed.
         """
         return Replay(planned)
 

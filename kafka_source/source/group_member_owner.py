@@ -22,14 +22,14 @@ from kafka_source.group.classic.member import RebalanceTimeout
 from kafka_source.group.classic.membership import ClassicMembership
 from kafka_source.group.consumer.membership import ConsumerMembership
 from kafka_source.group.membership import Membership
-from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
+from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings, OwnedPartitions
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.options.assignment_strategies import REDUNDANT, strategies_of
 from kafka_source.runtime.deadline import Deadline
-from kafka_source.source.owners import OwnedPartitions, OwnerEvents, PartitionOwner
+from kafka_source.source.owners import OwnerEvents, PartitionOwner
 from kafka_source.source.positions import Positions
 
 log = logging.getLogger(__name__)

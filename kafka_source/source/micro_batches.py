@@ -8,17 +8,18 @@ plans the records that are new (`stream_planner`).
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from assignors.model import TopicPartition
 from kafka_source.commits.policy import Replay, ends_of
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
+from kafka_source.group.model import OwnedPartitions
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source import replay
-from kafka_source.source.owners import OwnedPartitions
 from kafka_source.source.plan import plan
 from kafka_source.source.read_task import Query, TaskBundle, TaskFactory, bundle_tasks
 from kafka_source.source.stream_planner import StreamPlanner
@@ -119,8 +120,7 @@ class MicroBatches(StreamPlanner):
             self._resolver.compare_with_group(end)
         planned, uncommitted = Replay(plan(end, start))
         if is_replay:
-            rewound = self._positions.unfollowed_rewinds
-            planned, uncommitted = self._policy.replay(planned, batch, self, rewound)
+            planned, uncommitted = self._policy.replay(planned, batch, self)
         cluster = self._cluster.cluster_id()
         factory = TaskFactory(self._owner.credentials, cluster, end.topics, end.rewinds, end.stream, uncommitted)
         ticket = None if self._quota is None else self._quota.ticket
@@ -171,3 +171,7 @@ class MicroBatches(StreamPlanner):
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         """Return what the group has committed; see `PartitionOwner.committed`."""
         return self._owner.offsets.committed(partitions)
+
+    def rewound(self, committed: Mapping[TopicPartition, CommitOffset]) -> Collection[TopicPartition]:
+        """Return the partitions whose rewind the stream does not follow yet."""
+        return self._positions.unfollowed_rewinds(committed)

@@ -10,57 +10,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.offsets import Offsets
 from kafka_source.commits.without_members import WithoutMembers
+from kafka_source.group.model import OwnedPartitions
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import Commit, Rebalance
-from kafka_source.model.identity import is_recreated
-from kafka_source.model.stream_offset import Copies
 from kafka_source.model.topic_selection import TopicSelection
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class OwnedPartitions:
-    """The partitions that a query may read in one generation of the group.
-
-    Attributes:
-        slots: The slot of each partition; -1 without a group.
-        count: The number of slots; 0 without a group.
-        generation: The group's generation; -1 without a group. Its numbers begin again if the group was deleted.
-        copies: With `redundant.emit=all` each partition's (slot, replica) pairs, else empty. Then each query keeps its
-            own positions, and the group's offsets are those of the first copies, for lag monitors.
-        joins: How often the query has been assigned partitions so far; 0 without a group. Others may have read the same
-            partitions between two joins, also where the generation has the same number.
-        topic_ids: The id of the topic of each partition, where the group assigns by id.
-    """
-
-    slots: Mapping[TopicPartition, int]
-    count: int = 0
-    generation: int = -1
-    copies: Mapping[TopicPartition, Copies] = field(default_factory=dict)
-    joins: int = 0
-    topic_ids: Mapping[TopicPartition, str] = field(default_factory=dict)
-
-    def slots_of(self, topics: Mapping[str, str]) -> dict[TopicPartition, int]:
-        """Return the slots of the partitions that are assigned of these topics, which have these ids now.
-
-        A member learns later than the brokers that a topic was created again.
-        """
-        return {
-            tp: slot
-            for tp, slot in self.slots.items()
-            if not is_recreated(self.topic_ids.get(tp), topics.get(tp.topic))
-        }
-
-    def commits(self, tp: TopicPartition) -> bool:
-        """Return whether this query commits the group's offset of this partition."""
-        return tp in self.slots and (tp not in self.copies or self.copies[tp][0][1] == 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.policy import CommitPolicy
 from kafka_source.errors import InvalidConfigurationError, RefreshRetriableError
+from kafka_source.group.model import OwnedPartitions
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.partition_runs import format_moves
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import TopicWord
 from kafka_source.source import start_and_end
-from kafka_source.source.owners import OwnedPartitions, PartitionOwner
+from kafka_source.source.owners import PartitionOwner
 from kafka_source.source.positions import Positions
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.attached import AttachedTask, CommitRead
 from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.commits.handoff import BatchOfRun, Handoff, publish
-from kafka_source.commits.policy import CommitPolicy
+from kafka_source.commits.policy import CommitPolicy, Task
 from kafka_source.engine_selection import engine_of_tasks
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
@@ -51,28 +51,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class ReadTask(InputPartition):
-    """The ranges that one task reads, and the credentials of its slot. In a batch it is a Spark input partition.
+class ReadTask(Task, InputPartition):
+    """One task of a slot. In a batch it is a Spark input partition.
 
     Attributes:
-        ranges: The ranges to read, at most one for each partition and replica.
-        credentials: The slot's credentials from the driver or planner; None without a group.
-        cluster: The id of the cluster in which the offsets are valid; None: unknown.
-        topics: The ids of the ranges' topics, as far as they are known.
         ticket: The task's share of the query's quota; None: no quota.
-        rewinds: The rewind of the group that each partition follows, for the commit with `commit=task`.
-        stream: The id of the stream that commits, likewise; None in a batch.
-        uncommitted: The partitions in which the task commits nothing: others of the group have committed further.
     """
 
-    ranges: tuple[Range, ...]
-    credentials: SlotCredentials | None = None
-    cluster: str | None = None
-    topics: Mapping[str, str] = field(default_factory=dict)
     ticket: Ticket | None = None
-    rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
-    stream: str | None = None
-    uncommitted: frozenset[TopicPartition] = frozenset()
 
 
 def shares_of(planned: Sequence[ReadTask]) -> list[float]:

@@ -22,7 +22,7 @@ from kafka_source.commits.without_members import WithoutMembers
 from kafka_source.engine_selection import check_engine
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import DataLossError, FencedError, RefreshRetriableError
-from kafka_source.group.model import group_settings, subscription_of
+from kafka_source.group.model import OwnedPartitions, group_settings, subscription_of
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.driver_figures import DriverFigures
 from kafka_source.model.identity import check_same_cluster
@@ -36,7 +36,7 @@ from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source.group_member_owner import GroupMemberOwner
-from kafka_source.source.owners import OwnedPartitions, PartitionOwner, Standalone, StaticPartitions
+from kafka_source.source.owners import PartitionOwner, Standalone, StaticPartitions
 from kafka_source.source.plan import Admission, spans
 from kafka_source.source.position_tracker import PositionTracker
 from kafka_source.source.positions import Positions

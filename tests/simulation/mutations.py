@@ -29,7 +29,7 @@ from kafka_source.produce.sender import Sender
 from kafka_source.sink.two_phase import open_transactions, prepare
 from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Ledger, LedgerState
-from kafka_source.source import batch, group_member_owner, owners, position_tracker, positions, topic_tracker
+from kafka_source.source import batch, group_member_owner, position_tracker, positions, topic_tracker
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -379,7 +379,7 @@ MUTATIONS = (
     Mutation("compare no topic ids", (topic_tracker, "is_recreated"), lambda _: lambda before, now: False),
     Mutation(
         "read what was assigned of a topic's predecessor",
-        (owners.OwnedPartitions, "slots_of"),
+        (model.OwnedPartitions, "slots_of"),
         lambda _: lambda self, topics: self.slots,
     ),
     Mutation("keep no slots for the tasks of a batch", (batch, "start_keeper"), lambda _: lambda *_: None),

@@ -21,7 +21,7 @@ from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import RetriableError, UnknownOutcomeError, UnknownTopicError
 from kafka_source.group.classic.membership import ClassicMembership
-from kafka_source.group.model import group_settings, subscription_of
+from kafka_source.group.model import OwnedPartitions, group_settings, subscription_of
 from kafka_source.group.requests import commit_offsets
 from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, cached_client
 from kafka_source.model.credentials import SlotCredentials
@@ -29,7 +29,6 @@ from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.sink.two_phase.open_transactions import Described, describe
 from kafka_source.source.group_member_owner import GroupMemberOwner
-from kafka_source.source.owners import OwnedPartitions
 from kafka_source.source.positions import Positions
 from kafka_source.transactions import offset_transaction
 from kafka_source.transactions.offset_committer import TransactionalCommitter

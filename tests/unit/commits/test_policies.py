@@ -27,15 +27,21 @@ from kafka_source.errors import (
     RetriableError,
     UnknownTopicError,
 )
-from kafka_source.group.model import BatchInFlight, GroupAssignment, SlotAssignment, group_settings, subscription_of
-from kafka_source.model.commits import CommitOffset, OffsetNote
+from kafka_source.group.model import (
+    BatchInFlight,
+    GroupAssignment,
+    OwnedPartitions,
+    SlotAssignment,
+    group_settings,
+    subscription_of,
+)
+from kafka_source.model.commits import CommitOffset, OffsetNote, rewinds_in
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import Rebalance
 from kafka_source.model.stream_offset import PlannedInput, Range, Span, StreamOffset
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.source import group_member_owner
 from kafka_source.source.group_member_owner import GroupMemberOwner
-from kafka_source.source.owners import OwnedPartitions
 from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import ReadTask
 
@@ -296,6 +302,9 @@ class Group:
     def __init__(self, committed: Mapping[TopicPartition, CommitOffset], slots: Mapping[TopicPartition, int]) -> None:
         self._committed, self._owned = committed, OwnedPartitions(slots, 2)
 
+    def rewound(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, str]:
+        return rewinds_in(committed)
+
     def rejoined(self) -> OwnedPartitions:
         return self._owned
 
@@ -309,9 +318,13 @@ BATCH = StreamOffset({tp: Span(0, 5, 0) for tp in (A, B, C)})
 
 def test_a_replay_of_tasks_ends_at_rewinds_and_commits_nothing_over_others() -> None:
     # A was rewound to 2, others have read on in B, and another member owns C.
-    committed = {A: CommitOffset(2), B: CommitOffset(8), C: CommitOffset(0)}
+    committed = {
+        A: CommitOffset(2, metadata=OffsetNote(rewound="mark").metadata),
+        B: CommitOffset(8),
+        C: CommitOffset(0),
+    }
     group = Group(committed, {A: 0, B: 1})
-    found = ByTasks(options_of(commit="task")).replay(PLANNED, BATCH, group, lambda _: {A})
+    found = ByTasks(options_of(commit="task")).replay(PLANNED, BATCH, group)
     assert found.planned == [
         PlannedInput(0, (Range("t", 0, 0, 2),)),
         PlannedInput(1, (Range("t", 1, 0, 5), Range("t", 2, 0, 5))),
@@ -321,12 +334,12 @@ def test_a_replay_of_tasks_ends_at_rewinds_and_commits_nothing_over_others() -> 
 
 @pytest.mark.parametrize("policy", [CommitPolicy, ByDriver, ByProgram])
 def test_other_replays_read_what_was_planned(policy: type[CommitPolicy]) -> None:
-    assert policy(options_of()).replay(PLANNED, BATCH, Group({}, {}), lambda _: ()) == (PLANNED, frozenset())
+    assert policy(options_of()).replay(PLANNED, BATCH, Group({}, {})) == (PLANNED, frozenset())
 
 
 def test_a_replay_for_a_sink_that_has_decided_nothing_reads_what_the_group_leaves() -> None:
     group = Group({A: CommitOffset(3)}, {A: 1, B: 0})
-    found = BySink(options_of(commit="sink")).replay(PLANNED, BATCH, group, lambda _: ())
+    found = BySink(options_of(commit="sink")).replay(PLANNED, BATCH, group)
     assert found == ([PlannedInput(0, (Range("t", 1, 0, 5),)), PlannedInput(1, (Range("t", 0, 3, 5),))], frozenset())
 
 

@@ -15,11 +15,12 @@ from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.commits.offsets import Offsets
 from kafka_source.commits.policy import max_offset
 from kafka_source.errors import DataLossError, InvalidConfigurationError
+from kafka_source.group.model import OwnedPartitions
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
-from kafka_source.source.owners import OwnedPartitions, PartitionOwner
+from kafka_source.source.owners import PartitionOwner
 from kafka_source.source.position_tracker import PositionTracker, ShortLogs
 from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query
