@@ -121,6 +121,10 @@ def measured(run: Run, walls: list[float]) -> float:
     run().write.format("noop").mode("overwrite").save()
     walls.append(time.perf_counter() - started)
     used = used_since(before)
+    if any(seconds < 0 for seconds in used.values()):
+        raise RuntimeError(
+            "a worker that was idle for a minute has ended, with its CPU seconds: the machine is too busy"
+        )
     return sum(used.get(kind, 0.0) for kind in BOTH)
 
 

@@ -34,6 +34,10 @@ SAID = {
         "The query stopped: The column value has schema",
         "270 more records, of which 20 are bad: b'no Avro 0'",
     ],
+    "10_a_function": [
+        "200 rows of 4000 records, the same behind the read: True",
+        "4000 records read, 200 rows returned",
+    ],
 }
 PICTURES = {"04_one_group_many_readers": 2, "06_lag_board": 2}
 DAILY = ("08_without_spark",)
