@@ -229,7 +229,7 @@ MISTAKES = (
         'list(arrow.read("orders", {"bootstrap.servers": "broker:9092"}))\' 2>&1 | tail -n 1',
     ),
     Mistake(BROKERS, {"subscribe": "nowhere"}, at=At.OPEN, connect=True),
-    Mistake(BROKERS, {"subscribe": "order"}, at=At.OPEN),
+    Mistake(BROKERS, {"subscribe": "orderss"}, at=At.OPEN),
     Mistake(
         BROKERS,
         {"subscribe": "nowhere"},
