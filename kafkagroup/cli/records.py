@@ -66,7 +66,7 @@ def produce(
         for numbered in _parts(enumerate(lines, 1)):
             rows = [_of_json(number, line) if from_json else _of_text(line, separator) for number, line in numbered]
             written += arrow.write(topic, _batch(rows), connection.settings().given)
-        note(f"Wrote {written:,} records to {topic}.")
+        note(f"Wrote {written:,} record{'' if written == 1 else 's'} to {topic}.")
 
 
 def _parts(lines: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:

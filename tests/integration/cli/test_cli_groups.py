@@ -581,5 +581,5 @@ def test_values_are_exported_decoded(command, topic, kafka, tmp_path, form):
         to = ("export", name, "--to", path, "--columns", "value, topic, partition, offset")
         command.run(*to, "--value-schema", 7, "--schema-registry", registry.url)
         assert "is for a file" in command.says(*to, "--format", "csv", "--value-schema", 7, code=2)
-    reader = {"parquet": pl.read_parquet, "arrow": pl.read_ipc, "jsonl": pl.read_ndjson}[form]
-    assert reader(path)["value"].to_list() == [{"id": 0}, {"id": 1}, {"id": 2}]
+    reader = {"parquet": "parquet", "arrow": "ipc", "jsonl": "ndjson"}[form]
+    assert getattr(pl, f"read_{reader}")(path)["value"].to_list() == [{"id": 0}, {"id": 1}, {"id": 2}]
