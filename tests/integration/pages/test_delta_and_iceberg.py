@@ -1,0 +1,123 @@
+"""Tables of Delta and Iceberg have each record once, whenever the driver dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from kafkagroup.embedded import EmbeddedKafka
+from tests.apps.process import App
+from tests.support.records import produce
+
+# They download Spark 4.1, jars and libraries of some hundred megabytes.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+COUNT = 3_000
+KINDS = ("delta", "delta-foreach", "iceberg")
+
+
+def installed(folder: Path, *packages: str) -> Path:
+    """A folder with these packages, for the Python path."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
+    subprocess.run([*command, *packages], check=True, timeout=600)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def spark_41(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """The environment with Spark 4.1 in place of the installed one: the newest for which both formats have a jar."""
+    folder = installed(tmp_path_factory.mktemp("spark"), "pyspark==4.1.1", "--no-deps")
+    installed(folder, "py4j==0.10.9.9")
+    here = Path(__file__).parents[3]
+    return {"PYTHONPATH": os.pathsep.join((str(folder), str(here))), "SPARK_HOME": str(folder / "pyspark")}
+
+
+def test_the_recipe_without_spark_appends_each_record_once(
+    kafka: EmbeddedKafka, topic: Callable[..., str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    libraries = installed(tmp_path_factory.mktemp("libraries"), "deltalake==1.6.6")
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "delta-and-iceberg.md").read_text()
+    (program,) = re.findall(r"```python\n(import pyarrow as pa\n.*?)```", page, re.DOTALL)
+    name = topic("orders", partitions=3)
+    for word, own in (
+        ('"orders"', repr(name)),
+        ("broker:9092", kafka.bootstrap_servers),
+        ("orders-to-delta", f"{name}-delta"),
+        ("/data/delta/orders", str(tmp_path / "table")),
+    ):
+        assert word in program
+        program = program.replace(word, own)
+    dies = program.replace("        stream.commit()\n", "        raise SystemExit\n")
+    count = "print(DeltaTable(PATH).to_pyarrow_table().num_rows)".replace("PATH", repr(str(tmp_path / "table")))
+    path = os.pathsep.join((str(Path(__file__).parents[3]), str(libraries)))
+    for number, code in enumerate((program, dies, dies, program)):
+        produce(kafka.bootstrap_servers, name, 500, first=500 * number)
+        done = subprocess.run(
+            [sys.executable, "-c", f"{code}\n{count}" if code is program else code],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+    assert done.stdout.split()[-1] == "2000"
+
+
+Lake = Callable[..., App]
+
+
+@pytest.fixture
+def lake(
+    kafka: EmbeddedKafka, topic: Callable[..., str], tmp_path: Path, spark_41: Mapping[str, str]
+) -> tuple[str, Lake]:
+    """A topic with records, and what starts the application with it."""
+    name = topic("orders", partitions=3)
+    produce(kafka.bootstrap_servers, name, COUNT)
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": name,
+        "kafka.group.id": f"{name}-lake",
+        "kafka.group.instance.id": f"{name}-lake",
+        "kafka.session.timeout.ms": 6_000,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": 300,
+    }
+
+    def start(kind: str, version: str = "1") -> App:
+        command = [sys.executable, "-m", "tests.apps.lake_app", kind, str(tmp_path), json.dumps(options), version]
+        return App(command, tmp_path / "log", environment=spark_41)
+
+    return name, start
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_has_each_record_once_though_the_driver_dies_ten_times(kind: str, lake: tuple[str, Lake]) -> None:
+    _, start = lake
+    for number in range(10):
+        app = start(kind)
+        app.wait_for("started")
+        # At other moments of the start and of the micro-batches.
+        time.sleep(1 + 0.7 * number)
+        app.kill()
+    app = start(kind)
+    assert app.wait_for("rows ", seconds=300) == f"rows {COUNT} records {COUNT}"
+    app.stop()
+
+
+def test_with_a_new_checkpoint_delta_needs_another_application_id(lake: tuple[str, Lake], kafka: EmbeddedKafka) -> None:
+    name, start = lake
+    app = start("delta-foreach")
+    app.wait_for(f"rows {COUNT} ", seconds=300)
+    app.stop()
+    produce(kafka.bootstrap_servers, name, 500, first=COUNT)
+    app = start("delta-foreach", "2")
+    assert app.wait_for("rows ", seconds=300) == f"rows {COUNT + 500} records {COUNT + 500}"
+    app.stop()
