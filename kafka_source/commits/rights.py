@@ -29,7 +29,7 @@ from kafka_source.commits.side_groups import ASKED, REJOINED, beyond, within
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group.classic.member import Member, MemberSettings
-from kafka_source.group.classic.member_state import Membership, State
+from kafka_source.group.classic.member_state import MemberStatus, State
 from kafka_source.group.requests import commit_offsets, fetch_entries
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset, OffsetNote
@@ -276,8 +276,8 @@ class SlotSession:
     @property
     def credentials(self) -> SlotCredentials:
         """The current credentials of the slot."""
-        membership = self._member.membership
-        return replace(self._credentials, generation=membership.generation, member_id=membership.member_id)
+        status = self._member.status
+        return replace(self._credentials, generation=status.generation, member_id=status.member_id)
 
     def check(self) -> None:
         """Raise FencedError if this task is known to have lost the slot; sends no request."""
@@ -369,7 +369,7 @@ class SlotSession:
         self._member = _member_of(self._client, self._owners[min(self._owners)])
 
     def _raise_if_lost(self) -> None:
-        state = self._member.membership.state
+        state = self._member.status.state
         if state not in (State.LOST, State.FENCED, State.FAILED):
             return
         c = self._credentials
@@ -381,7 +381,7 @@ class SlotSession:
                 code=ErrorCode.FENCED_INSTANCE_ID,
             )
         # Without a member id the coordinator does not know the member; with one it is a member of a later generation.
-        known = bool(self._member.membership.member_id)
+        known = bool(self._member.status.member_id)
         raise FencedError(
             f"{who} is no longer a member of generation {c.generation}: the group has rebalanced, or the slot sent no "
             "heartbeat for longer than kafka.session.timeout.ms. Its partitions may be assigned to another member.",
@@ -393,5 +393,5 @@ def _member_of(client: KafkaClient, credentials: SlotCredentials) -> Member:
     return Member(
         client,
         MemberSettings(group=credentials.group, instance_id=credentials.instance_id),
-        Membership(State.STABLE, credentials.member_id, credentials.generation),
+        MemberStatus(State.STABLE, credentials.member_id, credentials.generation),
     )

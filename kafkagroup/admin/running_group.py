@@ -244,7 +244,7 @@ def _rewind(
         moves = aim(client, before)
         offsets = {one.topic_partition: one.offset for one in moves}
         client.run(_commit(client, member, _entries(offsets, rewind_id, *topics)))
-        generation = member.membership.generation
+        generation = member.status.generation
     finally:
         # The members continue when this one has left.
         client.run(member.leave(Deadline(_LEAVE_SECONDS), "the group's offsets are set"))
@@ -312,8 +312,8 @@ async def _join(client: KafkaClient, member: Member, described: Group, deadline:
 
 async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPartition, CommitOffset]) -> None:
     """Commit in the generation of the rewind; all offsets are in one request, which the coordinator takes whole."""
-    membership, group = member.membership, member.settings.group
-    credentials = SlotCredentials(group, membership.generation, membership.member_id, None)
+    status, group = member.status, member.settings.group
+    credentials = SlotCredentials(group, status.generation, status.member_id, None)
     try:
         await commit_offsets(client, credentials, entries, Deadline(_COMMIT_SECONDS))
     except KafkaGroupError as error:

@@ -109,7 +109,7 @@ def _repeated_sync_is_empty(right: Any) -> Any:
     sent: set[tuple[int, str, int]] = set()
 
     async def send(self: Any, states: Mapping[str, bytes], deadline: Any) -> Any:
-        key = id(self), self.membership.member_id, self.membership.generation
+        key = id(self), self.status.member_id, self.status.generation
         again = key in sent
         sent.add(key)
         return await right(self, {} if again else states, deadline)

@@ -13,7 +13,7 @@ from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.commits.rights import SlotSession
 from kafka_source.errors import KafkaGroupError
 from kafka_source.group.classic.member import Member, MemberSettings
-from kafka_source.group.classic.member_state import Membership, State
+from kafka_source.group.classic.member_state import MemberStatus, State
 from kafka_source.group.classic.membership import ClassicMembership
 from kafka_source.group.consumer.membership import ConsumerMembership
 from kafka_source.group.model import GroupSettings, Topics
@@ -124,7 +124,7 @@ def together(*work: Callable[[], object], seconds: float = 60) -> list[object]:
 def leave(config: Settings, credentials: SlotCredentials) -> None:
     """Let a slot leave its group, on a client of its own: whoever holds it learns it from the coordinator."""
     with closing(KafkaClient(config)) as client:
-        membership = Membership(State.STABLE, credentials.member_id, credentials.generation)
+        membership = MemberStatus(State.STABLE, credentials.member_id, credentials.generation)
         member = Member(client, MemberSettings(credentials.group, credentials.instance_id), membership)
         client.run(member.leave(Deadline(10)), 11)
 

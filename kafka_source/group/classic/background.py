@@ -65,7 +65,7 @@ class Heartbeats:
 
     async def send(self, deadline: Deadline) -> bool:
         """Send a heartbeat for every slot; return whether all were answered."""
-        members = [slot.member for slot in self._slots if slot.member.membership.is_member]
+        members = [slot.member for slot in self._slots if slot.member.status.is_member]
         answered = all(await asyncio.gather(*(self._send_one(member, deadline) for member in members)))
         if answered:
             self._heard_at = time.monotonic()
@@ -86,20 +86,20 @@ class Heartbeats:
         await asyncio.sleep(interval if answered else min(interval, _HEARTBEAT_RETRY_SECONDS))
 
     async def _send_one(self, member: Member, deadline: Deadline) -> bool:
-        before = member.membership.state
+        before = member.status.state
         try:
             result = await member.heartbeat(deadline)
         except RetriableError as error:
             log.info("heartbeat group=%s member=%s failed: %s", self._settings.group, member, error)
             return False
-        after = result.membership.state
+        after = result.status.state
         if after is not before and after in (State.REBALANCING, State.LOST, State.FENCED, State.FAILED):
             level = logging.INFO if after is State.REBALANCING else logging.WARNING
             log.log(level, "heartbeat group=%s member=%s now=%r", self._settings.group, member, after.value)
         return not result.back_off
 
     def _warn_of_long_batch(self, now: float) -> None:
-        if not any(slot.member.membership.state is State.REBALANCING for slot in self._slots):
+        if not any(slot.member.status.state is State.REBALANCING for slot in self._slots):
             self._rebalancing_since = None
             return
         if self._rebalancing_since is None:
@@ -203,7 +203,7 @@ class BackgroundRejoiner:
 
     @property
     def _is_rebalancing(self) -> bool:
-        return any(slot.member.membership.state is State.REBALANCING for slot in self._slots)
+        return any(slot.member.status.state is State.REBALANCING for slot in self._slots)
 
     async def _may_rejoin(self) -> bool:
         """Return whether nobody commits the batch in flight with credentials that a rejoin makes invalid."""
@@ -257,7 +257,7 @@ class BackgroundRejoiner:
 
     async def heartbeats_sent(self) -> None:
         """Look at the answers to the slots' heartbeats: rejoin or leave if that is due."""
-        if any(slot.member.membership.state in (State.LOST, State.FENCED) for slot in self._slots):
+        if any(slot.member.status.state in (State.LOST, State.FENCED) for slot in self._slots):
             self._lost.set()
         await self.leave_if_overdue()
 
@@ -274,7 +274,7 @@ class BackgroundRejoiner:
         await self._run_alone(self._rejoin_if_nobody_has(self.in_flight))
 
     async def _rejoin_if_nobody_has(self, batch: BatchInFlight) -> None:
-        if any(slot.member.membership.state is State.FENCED for slot in self._slots):
+        if any(slot.member.status.state is State.FENCED for slot in self._slots):
             log.warning("group=%s: another process has a slot of the batch", self._settings.group)
             await self._publish(batch, {})
         elif await self._owned_by_others(batch.ends, Deadline(self._settings.rebalance_timeout_ms / 1000)):
@@ -285,7 +285,7 @@ class BackgroundRejoiner:
 
     async def _owned_by_others(self, partitions: Collection[TopicPartition], deadline: Deadline) -> bool:
         """Return whether other members have been assigned some of the partitions; wait for a rebalance of theirs."""
-        ours = {slot.member.membership.member_id for slot in self._slots}
+        ours = {slot.member.status.member_id for slot in self._slots}
         while True:
             described = await self._describe(deadline)
             if described is None:
@@ -309,7 +309,7 @@ class BackgroundRejoiner:
         silent = time.monotonic() - self._called_at
         if silent <= self._settings.rebalance_timeout_ms / 1000:
             return
-        if not any(slot.member.membership.is_member for slot in self._slots):
+        if not any(slot.member.status.is_member for slot in self._slots):
             return
         if not self._is_rebalancing and not (self.in_flight.ends and await self._has_other_members()):
             return
@@ -321,7 +321,7 @@ class BackgroundRejoiner:
 
     async def _has_other_members(self) -> bool:
         described = await self._describe(Deadline(_REQUEST_SECONDS))
-        ours = {slot.member.membership.member_id for slot in self._slots}
+        ours = {slot.member.status.member_id for slot in self._slots}
         return described is not None and any(d.member.member_id not in ours for d in described.members)
 
     async def _describe(self, deadline: Deadline) -> GroupDescription | None:

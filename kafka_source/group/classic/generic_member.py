@@ -161,7 +161,7 @@ class GenericMember:
             joined.member_id,
             joined.leading,
         )
-        while self._member.membership.state is State.STABLE:
+        while self._member.status.state is State.STABLE:
             await asyncio.sleep(self._interval)
             asked_at = time.monotonic()
             try:
@@ -169,7 +169,7 @@ class GenericMember:
             except RetriableError as error:
                 log.info("heartbeat group=%s: %s", self._settings.group, error)
                 continue
-            if self._member.membership.is_member:
+            if self._member.status.is_member:
                 self._heard_at = asked_at
         self._set(None)
 

@@ -254,7 +254,7 @@ class JoinRounds:
                 raise await self._refusal_of_converted_group(deadline)
             if not strategies.is_rewind(slot.member.last_join.protocol):
                 moved |= slot.store_assignment(state, in_flight)
-            if all(s.member.membership.state is State.STABLE for s in self._slots) and one_generation(self._slots):
+            if all(s.member.status.state is State.STABLE for s in self._slots) and one_generation(self._slots):
                 settled.set()
             pause = _FIRST_POLL
             while not settled.is_set():
@@ -265,7 +265,7 @@ class JoinRounds:
                     break
                 with contextlib.suppress(RetriableError):
                     await slot.member.heartbeat(deadline)
-                if slot.member.membership.state is not State.STABLE:
+                if slot.member.status.state is not State.STABLE:
                     break
                 pause = self._longer(pause)
             if settled.is_set():
@@ -325,7 +325,7 @@ class JoinRounds:
 
     async def _wait_for_rebalance(self, deadline: Deadline) -> None:
         pause = _FIRST_POLL
-        while all(slot.member.membership.state is State.STABLE for slot in self._slots) and not deadline.over:
+        while all(slot.member.status.state is State.STABLE for slot in self._slots) and not deadline.over:
             for slot in self._slots:
                 with contextlib.suppress(RetriableError):
                     await slot.member.heartbeat(deadline)
@@ -395,7 +395,7 @@ class JoinRounds:
 
 def member_ids(slots: Sequence[Slot]) -> set[str]:
     """Return the ids with which the group knows the slots."""
-    return {slot.member.membership.member_id for slot in slots}
+    return {slot.member.status.member_id for slot in slots}
 
 
 def nobody_reads(slots: Sequence[Slot]) -> bool:

@@ -17,7 +17,7 @@ from kafka_source.errors import (
     error_for_code,
 )
 from kafka_source.group.classic import member_state
-from kafka_source.group.classic.member_state import NO_MEMBER_ID, Action, Membership, State, Step, step
+from kafka_source.group.classic.member_state import NO_MEMBER_ID, Action, MemberStatus, State, Step, step
 from kafka_source.group.classic.strategies import is_rewind
 from kafka_source.group.model import CONSUMER, GroupMember
 from kafka_source.group.requests import GroupDescription, describe, leave_group
@@ -118,7 +118,7 @@ class Member:
     Args:
         client: The cluster's client.
         settings: The group id and the settings of the member.
-        membership: The membership of an existing member, to continue as this member; None: a new member.
+        status: The status of an existing member, to continue as this member; None: a new member.
 
     Attributes:
         id_before: The member id that the group had for the instance id before this member joined, if that is known. The
@@ -126,9 +126,9 @@ class Member:
             another process; see `_classify_fenced`.
     """
 
-    def __init__(self, client: KafkaClient, settings: MemberSettings, membership: Membership | None = None) -> None:
+    def __init__(self, client: KafkaClient, settings: MemberSettings, status: MemberStatus | None = None) -> None:
         self.settings = settings
-        self.membership = membership or Membership()
+        self.status = status or MemberStatus()
         self.joined: Joined | None = None
         self.state_bytes = b""
         self.join_sent = False
@@ -142,7 +142,7 @@ class Member:
         self._offered: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        m = self.membership
+        m = self.status
         return f"Member({self.settings.group!r}, {self.settings.instance_id!r}, {m.state.value}, {m.generation})"
 
     @property
@@ -180,7 +180,7 @@ class Member:
         """
         # For errors: what a user has chosen.
         self._offered = tuple(name for name, _ in protocols if not is_rewind(name))
-        next_step = step(self.membership, member_state.Rejoin())
+        next_step = step(self.status, member_state.Rejoin())
         states: Mapping[str, bytes] | None = None
         problem: RetriableError | None = None
         while True:
@@ -208,7 +208,7 @@ class Member:
                     next_step = await self._send_sync(states, deadline)
             except ConnectionLost as error:
                 problem = error
-                next_step = step(self.membership, member_state.Disconnected())
+                next_step = step(self.status, member_state.Disconnected())
             except RetriableError as error:
                 if not deadline.over:
                     raise
@@ -218,28 +218,28 @@ class Member:
         """Send one heartbeat over the shared connection to the coordinator.
 
         Returns:
-            The step that the response leads to; `membership` is updated accordingly.
+            The step that the response leads to; `status` is updated accordingly.
 
         Raises:
             ConnectionLost: The coordinator cannot be reached.
         """
         request = HeartbeatRequest(
             group_id=self.settings.group,
-            generation_id=self.membership.generation,
-            member_id=self.membership.member_id,
+            generation_id=self.status.generation,
+            member_id=self.status.member_id,
             group_instance_id=self.settings.instance_id,
         )
-        asked = self.membership
+        asked = self.status
         answer = await to_coordinator(self._client, GROUP, self.settings.group, request, deadline)
         # The member may have rejoined while the heartbeat was in flight. The response then belongs to the previous
         # generation and is ignored.
-        if (asked.member_id, asked.generation) == (self.membership.member_id, self.membership.generation):
+        if (asked.member_id, asked.generation) == (self.status.member_id, self.status.generation):
             return self.handle_error(answer.error_code)
-        return Step(self.membership, Action.WORK)
+        return Step(self.status, Action.WORK)
 
     def handle_error(self, code: int) -> Step:
-        """Update the membership with the error code of a heartbeat or a commit."""
-        result = step(self.membership, member_state.HeartbeatAnswered(code))
+        """Update the status with the error code of a heartbeat or a commit."""
+        result = step(self.status, member_state.HeartbeatAnswered(code))
         self._note(result)
         if result.find_coordinator:
             self._client.forget_coordinator(self.settings.group)
@@ -251,8 +251,8 @@ class Member:
             raise self._stopped(self._ended, "Staying in")
 
     def _note(self, result: Step) -> None:
-        self.membership = result.membership
-        if result.membership.state not in (State.FENCED, State.FAILED):
+        self.status = result.status
+        if result.status.state not in (State.FENCED, State.FAILED):
             self._ended = None
         elif result.code != NONE:
             self._ended = result
@@ -260,7 +260,7 @@ class Member:
     async def leave(self, deadline: Deadline, reason: str = "") -> None:
         """Leave the group, if the coordinator may know this member; log a warning if it cannot be reached."""
         if self.may_be_known:
-            identity = (self.membership.member_id, self.settings.instance_id)
+            identity = (self.status.member_id, self.settings.instance_id)
             try:
                 await leave_group(self._client, self.settings.group, [identity], reason, deadline)
                 log.info("leave group=%s member=%s reason=%r", self.settings.group, self._name, reason)
@@ -270,7 +270,7 @@ class Member:
 
     def note_left(self) -> None:
         """Record that the member has left the group, for example by a request that lists several members."""
-        self._note(step(self.membership, member_state.Left()))
+        self._note(step(self.status, member_state.Left()))
         self.join_sent = False
         self.close()
 
@@ -283,15 +283,15 @@ class Member:
     @property
     def may_be_known(self) -> bool:
         """Whether the coordinator may know this member, so that it has to leave the group."""
-        if self.membership.state in (State.UNJOINED, State.LOST, State.FENCED, State.FAILED, State.LEFT):
+        if self.status.state in (State.UNJOINED, State.LOST, State.FENCED, State.FAILED, State.LEFT):
             return False
         # While the coordinator holds the JoinGroup of a static member, the member is in the group already, although its
         # member id comes only with the response. It can leave by its instance id.
-        return bool(self.membership.member_id or (self.join_sent and self.settings.instance_id))
+        return bool(self.status.member_id or (self.join_sent and self.settings.instance_id))
 
     @property
     def _name(self) -> str:
-        return self.settings.instance_id or self.membership.member_id or "new"
+        return self.settings.instance_id or self.status.member_id or "new"
 
     async def _send_join(self, protocols: Sequence[tuple[str, bytes]], deadline: Deadline, reason: str) -> Step:
         settings = self.settings
@@ -299,7 +299,7 @@ class Member:
             group_id=settings.group,
             session_timeout_ms=settings.session_timeout_ms,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
-            member_id=self.membership.member_id,
+            member_id=self.status.member_id,
             group_instance_id=settings.instance_id,
             protocol_type=settings.protocol_type,
             protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=n, metadata=m) for n, m in protocols],
@@ -332,13 +332,13 @@ class Member:
         else:
             log.debug("join group=%s member=%s code=%d", settings.group, self._name, answer.error_code)
         code = await self._classify_fenced(answer.error_code, connection, deadline)
-        return step(self.membership, member_state.JoinAnswered(code, answer.member_id or "", answer.generation_id))
+        return step(self.status, member_state.JoinAnswered(code, answer.member_id or "", answer.generation_id))
 
     async def _send_sync(self, states: Mapping[str, bytes], deadline: Deadline) -> Step:
         request = SyncGroupRequest(
             group_id=self.settings.group,
-            generation_id=self.membership.generation,
-            member_id=self.membership.member_id,
+            generation_id=self.status.generation,
+            member_id=self.status.member_id,
             group_instance_id=self.settings.instance_id,
             protocol_type=self.settings.protocol_type,
             protocol_name=self.last_join.protocol,
@@ -354,9 +354,9 @@ class Member:
         answer = await connection.send(request, max(0.001, seconds))
         if answer.error_code == NONE:
             self.state_bytes = bytes(answer.assignment)
-            self.id_before = self.membership.member_id
+            self.id_before = self.status.member_id
         code = await self._classify_fenced(answer.error_code, connection, deadline)
-        return step(self.membership, member_state.SyncAnswered(code))
+        return step(self.status, member_state.SyncAnswered(code))
 
     async def _classify_fenced(self, code: int, connection: Connection, deadline: Deadline) -> int:
         """Return the error code to act on: UNKNOWN_MEMBER_ID if the coordinator has only lost this member's id.
@@ -375,7 +375,7 @@ class Member:
             return code
         if await self._client.is_replaced(self.settings.group, GROUP, connection.endpoint, deadline):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if self.membership.member_id in (NO_MEMBER_ID, self.id_before):
+        if self.status.member_id in (NO_MEMBER_ID, self.id_before):
             # No coordinator can have lost a new id of this member.
             return code
         try:
@@ -414,7 +414,7 @@ class Member:
         return self._own
 
     async def _back_off(self, deadline: Deadline, failed: Step) -> None:
-        pause = self._client.settings.retry.pause(failed.membership.failures - 1)
+        pause = self._client.settings.retry.pause(failed.status.failures - 1)
         if deadline.left <= pause:
             failing = f"Joining group {self.settings.group} failed within {deadline.seconds:.0f} s"
             raise self._late(deadline, ConnectionLost(f"{failing}: its coordinator is not available."))
@@ -429,7 +429,7 @@ class Member:
                 f"{self.settings.session_timeout_ms / 1000:.0f} s; if it runs, give each query a "
                 "kafka.group.instance.id of its own."
             )
-        if self.membership.state is State.JOINING and self._parked:
+        if self.status.state is State.JOINING and self._parked:
             return RebalanceTimeout(
                 f"Group {self.settings.group} has been rebalancing for {deadline.seconds:.0f} s: other members have "
                 "not rejoined yet. They have time until their rebalance timeout (max.poll.interval.ms) expires."

@@ -51,8 +51,8 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
-    """The membership of one member.
+class MemberStatus:
+    """The status of one member.
 
     Attributes:
         state: The member's state.
@@ -77,14 +77,14 @@ class Step:
     """The result of an event.
 
     Attributes:
-        membership: The membership after the event.
+        status: The member's status after the event.
         action: The next action.
         find_coordinator: Whether to look up the coordinator again before the action.
-        back_off: Whether to wait before the action; the pause grows with `membership.failures`.
+        back_off: Whether to wait before the action; the pause grows with `status.failures`.
         code: The error code, if the event stops the member or loses its place in the group; else 0.
     """
 
-    membership: Membership
+    status: MemberStatus
     action: Action
     find_coordinator: bool = False
     back_off: bool = False
@@ -138,14 +138,14 @@ class Left:
 Event = Rejoin | JoinAnswered | SyncAnswered | HeartbeatAnswered | Disconnected | Left
 
 
-def step(member: Membership, event: Event) -> Step:
-    """Return the membership after an event, and the next action.
+def step(member: MemberStatus, event: Event) -> Step:
+    """Return the status after an event, and the next action.
 
     Raises:
         ValueError: The event is not possible in this state.
     """
     if isinstance(event, Left):
-        return Step(Membership(State.LEFT), Action.STOP)
+        return Step(MemberStatus(State.LEFT), Action.STOP)
     if isinstance(event, Disconnected):
         return _disconnected(member)
     if isinstance(event, Rejoin):
@@ -159,17 +159,17 @@ def step(member: Membership, event: Event) -> Step:
     return _heartbeat_answered(member, event.code)
 
 
-def _rejoin(member: Membership) -> Step:
+def _rejoin(member: MemberStatus) -> Step:
     if member.state is State.FENCED:
         return Step(member, Action.STOP, code=ErrorCode.FENCED_INSTANCE_ID)
     known = member.member_id if member.state is not State.LEFT else NO_MEMBER_ID
-    return Step(Membership(State.JOINING, known, member.generation), Action.JOIN)
+    return Step(MemberStatus(State.JOINING, known, member.generation), Action.JOIN)
 
 
-def _join_answered(member: Membership, answer: JoinAnswered) -> Step:
+def _join_answered(member: MemberStatus, answer: JoinAnswered) -> Step:
     code = answer.code
     if code == NONE:
-        return Step(Membership(State.AWAITING_SYNC, answer.member_id, answer.generation), Action.SYNC)
+        return Step(MemberStatus(State.AWAITING_SYNC, answer.member_id, answer.generation), Action.SYNC)
     if code == ErrorCode.MEMBER_ID_REQUIRED:
         return Step(replace(member, member_id=answer.member_id), Action.JOIN)
     if code == ErrorCode.UNKNOWN_MEMBER_ID:
@@ -181,13 +181,13 @@ def _join_answered(member: Membership, answer: JoinAnswered) -> Step:
     return _stop(member, code)
 
 
-def _sync_answered(member: Membership, code: int) -> Step:
+def _sync_answered(member: MemberStatus, code: int) -> Step:
     if code == NONE:
-        return Step(Membership(State.STABLE, member.member_id, member.generation), Action.WORK)
+        return Step(MemberStatus(State.STABLE, member.member_id, member.generation), Action.WORK)
     if code in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
         return Step(replace(member, state=State.JOINING, failures=0), Action.JOIN)
     if code == ErrorCode.UNKNOWN_MEMBER_ID:
-        return Step(Membership(State.JOINING), Action.JOIN)
+        return Step(MemberStatus(State.JOINING), Action.JOIN)
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return _again(member, Action.SYNC)
     if code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
@@ -195,7 +195,7 @@ def _sync_answered(member: Membership, code: int) -> Step:
     return _stop(member, code)
 
 
-def _heartbeat_answered(member: Membership, code: int) -> Step:
+def _heartbeat_answered(member: MemberStatus, code: int) -> Step:
     if not member.is_member:
         # The heartbeat was sent before the member rejoined, left or was fenced; its response changes nothing.
         return Step(member, _action_of(member.state))
@@ -206,7 +206,7 @@ def _heartbeat_answered(member: Membership, code: int) -> Step:
     if code == ErrorCode.ILLEGAL_GENERATION:
         return Step(replace(member, state=State.LOST), Action.WORK, code=code)
     if code == ErrorCode.UNKNOWN_MEMBER_ID:
-        return Step(Membership(State.LOST), Action.WORK, code=code)
+        return Step(MemberStatus(State.LOST), Action.WORK, code=code)
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return _again(member, Action.WORK)
     if code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
@@ -214,7 +214,7 @@ def _heartbeat_answered(member: Membership, code: int) -> Step:
     return _stop(member, code)
 
 
-def _disconnected(member: Membership) -> Step:
+def _disconnected(member: MemberStatus) -> Step:
     # A JoinGroup that the coordinator held is lost with its connection. It is sent again with the same member id or
     # instance id, so it replaces the lost request and does not add a member.
     return _again(member, _action_of(member.state), find=True)
@@ -228,15 +228,15 @@ def _action_of(state: State) -> Action:
     return Action.STOP if state in (State.FENCED, State.FAILED, State.LEFT) else Action.WORK
 
 
-def _again(member: Membership, action: Action, *, find: bool = False) -> Step:
+def _again(member: MemberStatus, action: Action, *, find: bool = False) -> Step:
     return Step(replace(member, failures=member.failures + 1), action, find_coordinator=find, back_off=True)
 
 
-def _stop(member: Membership, code: int) -> Step:
+def _stop(member: MemberStatus, code: int) -> Step:
     state = State.FENCED if code == ErrorCode.FENCED_INSTANCE_ID else State.FAILED
     return Step(replace(member, state=state), Action.STOP, code=code)
 
 
-def _expect(member: Membership, event: Event, state: State) -> None:
+def _expect(member: MemberStatus, event: Event, state: State) -> None:
     if member.state is not state:
         raise ValueError(f"the event {type(event).__name__} is not possible in the state {member.state.value}")

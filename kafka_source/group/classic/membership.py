@@ -201,7 +201,7 @@ class ClassicMembership(Membership):
         return self._background.left
 
     def _lost_slots(self) -> Sequence[int]:
-        return [slot.number for slot in self._slots if slot.member.membership.state is State.LOST]
+        return [slot.number for slot in self._slots if slot.member.status.state is State.LOST]
 
     def ask(self) -> None:
         """Send heartbeats now; what they tell is known when this returns, if the coordinator answers."""
@@ -327,10 +327,10 @@ class ClassicMembership(Membership):
             return None, size
         topics = {topic for one in described.members for topic in one.topics or ()}
         snapshot = await self._looks.metadata(topics, deadline)
-        states = {slot.member.membership.state for slot in self._slots}
+        states = {slot.member.status.state for slot in self._slots}
         if states != {State.STABLE} or {slot.generation for slot in self._slots} != {generation}:
             return None, size
-        own = {slot.member.membership.member_id: (*slot.assignment.partitions, *slot.held) for slot in self._slots}
+        own = {slot.member.status.member_id: (*slot.assignment.partitions, *slot.held) for slot in self._slots}
         read = read_by_members(described, own)
         return None if read is None else Look(generation, existing(snapshot, topics), read), size
 
@@ -370,7 +370,7 @@ def rebalance_reason(
         topics_changed: Which topics have changed.
         unbalanced: Why the assignment does not balance the group's work any more.
     """
-    states = {slot.member.membership.state for slot in slots}
+    states = {slot.member.status.state for slot in slots}
     if lost is not None:
         return Reason(RebalanceCause.LOST, lost)
     if states & {State.JOINING, State.AWAITING_SYNC}:

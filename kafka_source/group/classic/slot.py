@@ -20,7 +20,7 @@ from assignors import (
 from kafka_source.group.classic import strategies
 from kafka_source.group.classic.leader import without_held
 from kafka_source.group.classic.member import Member, MemberSettings
-from kafka_source.group.classic.member_state import Membership, State
+from kafka_source.group.classic.member_state import MemberStatus, State
 from kafka_source.group.model import GroupSettings, SlotAssignment
 from kafka_source.group.requests import leave_group
 from kafka_source.kafka_client import Deadline, KafkaClient
@@ -75,7 +75,7 @@ class Slot:
     @property
     def generation(self) -> int:
         """The generation in which this slot last joined."""
-        return self.member.membership.generation
+        return self.member.status.generation
 
     @property
     def hands_over(self) -> bool:
@@ -109,7 +109,7 @@ class Slot:
                 strategy; see `leader`.
         """
         # Claim partitions only while this slot is a member: after it was removed, others may own them.
-        known = self.member.membership.is_member
+        known = self.member.status.is_member
         self.assigned_in = self.generation if known else None
         wanted = frozenset(topics)
         claimed = tuple(sorted(tp for tp in (*self.assignment.partitions, *self.held) if known and tp in in_flight))
@@ -127,7 +127,7 @@ class Slot:
 
     def resume(self, credentials: SlotCredentials) -> None:
         """Continue as the member that another process has joined as."""
-        self.member.membership = Membership(State.STABLE, credentials.member_id, credentials.generation)
+        self.member.status = MemberStatus(State.STABLE, credentials.member_id, credentials.generation)
         self.member.id_before = credentials.member_id
         self.assignment = Assignment(credentials.partitions)
 
@@ -182,19 +182,19 @@ class Slot:
 
     def credentials(self) -> SlotCredentials:
         """Return the credentials with which a task acts as this slot."""
-        membership, settings = self.member.membership, self.member.settings
+        status, settings = self.member.status, self.member.settings
         replicas = self._replicas()
         return SlotCredentials(
             settings.group,
-            membership.generation,
-            membership.member_id,
+            status.generation,
+            status.member_id,
             settings.instance_id,
             self.number,
             tuple(tp for tp in _sorted(self.assignment.partitions) if tp not in replicas),
         )
 
     async def handle_commit_error(self, used: SlotCredentials, code: int) -> None:
-        """Update the membership with the error code of a commit; it means what that of a heartbeat means.
+        """Update the status with the error code of a commit; it means what that of a heartbeat means.
 
         Args:
             used: The credentials of the commit; those of an earlier generation say nothing about this one.
@@ -221,7 +221,7 @@ async def leave_slots(client: KafkaClient, group: str, slots: Sequence[Slot], re
     """
     members = [slot.member for slot in slots if slot.member.may_be_known]
     if members:
-        leaving = [(member.membership.member_id, member.settings.instance_id) for member in members]
+        leaving = [(member.status.member_id, member.settings.instance_id) for member in members]
         await leave_group(client, group, leaving, reason, deadline)
         log.info("leave group=%s slots=%d reason=%r", group, len(members), reason)
     for slot in slots:

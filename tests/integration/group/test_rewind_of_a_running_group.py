@@ -347,7 +347,7 @@ def test_nobody_reads_during_rewinds_however_many_there_are(kafka, settings, gro
         rewinding = client.loop.spawn(rewind_again_and_again())
         wait_until(query.rebalance_due, "the first rewind to begin")
         assert query.next(first, limited=True).ends == ends(groups, name)
-        assert member.membership.state is State.LEFT
+        assert member.status.state is State.LEFT
         rewinding.result(60)
     finally:
         query.close()

@@ -98,7 +98,7 @@ class Rejoin:
 def test_a_member_joins_again_at_once_that_knows_its_id_of_before(moves: tuple[float, ...]) -> None:
     rejoin = Rejoin(*moves)
     member = rejoin.join("old")
-    assert (member.membership.state, member.membership.member_id) == (State.STABLE, rejoin.group.leader)
+    assert (member.status.state, member.status.member_id) == (State.STABLE, rejoin.group.leader)
     assert rejoin.world.now < SESSION
 
 
@@ -109,7 +109,7 @@ def test_a_member_waits_for_a_holder_whose_session_begins_anew_with_each_move(
 ) -> None:
     rejoin = Rejoin(*moves, dies=dies)
     member = rejoin.join(None)
-    assert (member.membership.state, member.membership.member_id) == (State.STABLE, rejoin.group.leader)
+    assert (member.status.state, member.status.member_id) == (State.STABLE, rejoin.group.leader)
     assert rejoin.world.now > (moves or (0.0,))[-1] + SESSION
 
 

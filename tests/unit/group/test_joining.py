@@ -23,7 +23,7 @@ from kafka_source.group.classic.joining import (
 )
 from kafka_source.group.classic.leader import failure
 from kafka_source.group.classic.member import Joined
-from kafka_source.group.classic.member_state import Membership, State
+from kafka_source.group.classic.member_state import MemberStatus, State
 from kafka_source.group.classic.slot import Slot
 from kafka_source.group.model import GroupMember, GroupSettings
 from kafka_source.kafka_client import KafkaClient
@@ -48,7 +48,7 @@ def make(client: KafkaClient) -> Make:
     ) -> Slot:
         slot = Slot(number, client, GroupSettings("g", "app", 3), [load("range")])
         slot.subscribe(["orders"])
-        slot.member.membership = Membership(State.STABLE, f"m{number}", generation)
+        slot.member.status = MemberStatus(State.STABLE, f"m{number}", generation)
         slot.member.joined = Joined(f"m{number}", generation, protocol, leader, (), False)
         slot.store_assignment(encode_assignment(Assignment(tuple(P[n] for n in partitions))))
         return slot

@@ -23,7 +23,7 @@ from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import ApplicationRecoverableError, AuthenticationError, FencedError
 from kafka_source.group.classic.member import Joined, Member, MemberSettings
-from kafka_source.group.classic.member_state import Membership, State
+from kafka_source.group.classic.member_state import MemberStatus, State
 from kafka_source.group.model import GroupMember
 from kafka_source.group.requests import DescribedMember, GroupDescription
 from kafka_source.kafka_client import Deadline, KafkaClient
@@ -143,7 +143,7 @@ def test_a_new_id_that_its_coordinator_has_lost_is_replaced_though_it_is_the_sam
     # A coordinator that moves to another broker and back keeps its connections, and no id that it has not stored.
     coordinator = Coordinator(broker, "old")
     member = coordinator.join()
-    assert (member.membership.state, member.membership.member_id) == (State.STABLE, "new-2")
+    assert (member.status.state, member.status.member_id) == (State.STABLE, "new-2")
     assert (len(coordinator.connections), coordinator.joined) == (1, 2)
 
 
@@ -183,14 +183,14 @@ def member() -> Iterator[Member]:
     ],
 )
 def test_a_commits_error_means_what_a_heartbeats_does(member: Member, code: int, state: State) -> None:
-    member.membership = Membership(State.STABLE, "m", 3)
+    member.status = MemberStatus(State.STABLE, "m", 3)
     member.handle_error(code)
-    assert member.membership.state is state
+    assert member.status.state is state
     member.check()
 
 
 def test_a_fenced_member_stays_fenced_and_says_what_to_do(member: Member) -> None:
-    member.membership = Membership(State.STABLE, "m", 3)
+    member.status = MemberStatus(State.STABLE, "m", 3)
     member.handle_error(ErrorCode.FENCED_INSTANCE_ID)
     member.handle_error(0)
     with pytest.raises(FencedError, match=r"joined group g as app-0\. Each query needs a kafka\.group\.instance\.id"):
@@ -199,7 +199,7 @@ def test_a_fenced_member_stays_fenced_and_says_what_to_do(member: Member) -> Non
 
 
 def test_a_refused_member_names_the_setting(member: Member) -> None:
-    member.membership = Membership(State.STABLE, "m", 3)
+    member.status = MemberStatus(State.STABLE, "m", 3)
     member.handle_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     with pytest.raises(AuthenticationError, match="Staying in group g as app-0 failed"):
         member.check()
@@ -213,7 +213,7 @@ def test_only_a_member_that_the_coordinator_may_have_needs_to_leave(
 ) -> None:
     with closing(KafkaClient(Settings({"bootstrap.servers": "127.0.0.1:1"}))) as client:
         for instance_id in (None, "app-0"):
-            member = Member(client, MemberSettings("g", instance_id), Membership(state, member_id, 3))
+            member = Member(client, MemberSettings("g", instance_id), MemberStatus(state, member_id, 3))
             member.join_sent = sent
             in_group = state in (State.JOINING, State.AWAITING_SYNC, State.STABLE, State.REBALANCING)
             # While the coordinator holds the JoinGroup of a static member, it has no id yet.
@@ -221,10 +221,10 @@ def test_only_a_member_that_the_coordinator_may_have_needs_to_leave(
 
 
 def test_a_member_that_has_left_is_not_known_any_more(member: Member) -> None:
-    member.membership, member.join_sent = Membership(State.STABLE, "m", 3), True
+    member.status, member.join_sent = MemberStatus(State.STABLE, "m", 3), True
     assert member.may_be_known
     member.note_left()
-    assert (member.membership, member.join_sent, member.may_be_known) == (Membership(State.LEFT), False, False)
+    assert (member.status, member.join_sent, member.may_be_known) == (MemberStatus(State.LEFT), False, False)
 
 
 def test_the_member_id_of_before_is_remembered_before_the_first_join_only(member: Member) -> None:

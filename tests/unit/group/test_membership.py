@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assignors import TopicPartition, load
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError
-from kafka_source.group.classic.member_state import Membership, State
+from kafka_source.group.classic.member_state import MemberStatus, State
 from kafka_source.group.classic.membership import ClassicMembership, rebalance_reason
 from kafka_source.group.classic.slot import Slot
 from kafka_source.group.model import BatchInFlight, GroupSettings, Topics
@@ -33,7 +33,7 @@ def slots() -> Iterator[Sequence[Slot]]:
 
 def put(slots: Sequence[Slot], states: Sequence[State], *, held: bool = False) -> None:
     for slot, state in zip(slots, states, strict=True):
-        slot.member.membership = Membership(state, "m", 3)
+        slot.member.status = MemberStatus(state, "m", 3)
         slot.held = (P,) if held else ()
 
 

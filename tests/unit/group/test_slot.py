@@ -10,7 +10,7 @@ from assignors import Assignment, TopicPartition, decode_subscription, encode_as
 from kafka_source.client_config import Settings
 from kafka_source.group.classic.leader import with_held
 from kafka_source.group.classic.member import Joined
-from kafka_source.group.classic.member_state import Membership, State
+from kafka_source.group.classic.member_state import MemberStatus, State
 from kafka_source.group.classic.slot import Slot
 from kafka_source.group.model import GroupSettings
 from kafka_source.kafka_client import KafkaClient
@@ -32,7 +32,7 @@ def make(client):
     def make(*strategies):
         slot = Slot(0, client, GroupSettings("group"), [load(name) for name in strategies])
         slot.subscribe(["orders", "clicks"])
-        slot.member.membership = Membership(State.STABLE, "member", 4)
+        slot.member.status = MemberStatus(State.STABLE, "member", 4)
         slot.member.joined = Joined("member", 4, strategies[0], "leader", (), False)
         assert not slot.store_assignment(encode_assignment(Assignment(ORDERS)))
         return slot
@@ -68,7 +68,7 @@ def test_another_round_follows_if_something_was_taken_away(make):
 @pytest.mark.parametrize("state", [State.LOST, State.FENCED])
 def test_what_the_group_has_given_up_already_is_neither_claimed_nor_taken_away(make, state):
     slot = make("cooperative-sticky")
-    slot.member.membership = replace(slot.member.membership, state=state)
+    slot.member.status = replace(slot.member.status, state=state)
     assert said(slot)["cooperative-sticky"].owned == ()
     assert not slot.store_assignment(encode_assignment(Assignment(())))
 
