@@ -121,7 +121,7 @@ def run_seeds(first: int, last: int, state: Path | None = None, *, with_tasks: b
 def find(scenarios: Iterable[Scenario]) -> Verdict | None:
     """Return the first of these runs in which something does not hold."""
     for scenario in scenarios:
-        verdict = Run(scenario, _QUIET_WITHIN).run()
+        verdict = Run(scenario, _QUIET_WITHIN, to_first_problem=True).run()
         if verdict.problems:
             return verdict
     return None

@@ -306,7 +306,12 @@ class Checks(Watch):
             problems.append(f"written twice, though no member was lost: {twice[:3]}")
         if exactly_once:
             self._check_sink()
-        problems.extend(what for _, __, what in self._world.story if what.startswith(("BROKE", "UNHANDLED")))
+        self.look_at_story()
+
+    def look_at_story(self) -> None:
+        """Note what must not happen at all."""
+        story = self._world.story
+        self._verdict.problems.extend(what for _, __, what in story if what.startswith(("BROKE", "UNHANDLED")))
 
     def _check_sink(self) -> None:
         problems, output = self._verdict.problems, self._output

@@ -204,6 +204,17 @@ class Faults(Watch):
             case "truncate":
                 tp = TOPIC, int(fault.which * len(self._cluster.topics[TOPIC].partitions))
                 self._cluster.truncate(*tp, 1 + int(how * 60))
+            case "retain":
+                # Deleted by a program, whatever was read, or by time.
+                log = self._cluster.log((TOPIC, int(fault.which * len(self._cluster.topics[TOPIC].partitions))))
+                log.read.start = max(log.read.start, int(how * log.end))
+            case "move leader":
+                log = self._cluster.log((TOPIC, int(fault.which * len(self._cluster.topics[TOPIC].partitions))))
+                others = [node for node, one in self._cluster.brokers.items() if one.up and node != log.leader]
+                if others:
+                    log.elect(others[int(how * len(others))])
+            case "damage":
+                self._cluster.fetches.damages.append("corrupt" if how < 0.5 else "cut off")
             case "create again":
                 # The offsets that they set were meant for the topic before; who rewinds a running group looks again.
                 for operator in self._rewind_stopped:

@@ -41,6 +41,10 @@ class Parts:
         self.transactions = TransactionCoordinators(self.cluster, self.groups)
         self.transactions.max_epoch = scenario.max_epoch
         self.cluster.names_only = scenario.names_only
+        self.cluster.read_committed = scenario.reading.committed
+        self.cluster.fetches.version = scenario.reading.version
+        self.cluster.fetches.throttled = scenario.reading.throttled
+        self.cluster.fetches.far = scenario.reading.far
         self.cluster.transaction_version = scenario.transaction_version
         self.transactions.slow_markers = scenario.slow_markers
         self.cluster.create_topic(TOPIC, scenario.partitions)
@@ -105,6 +109,18 @@ class Parts:
             options["kafka.group.instance.id"] = f"instance-{query}"
         if scenario.runs_tasks:
             options |= {"commit": scenario.commit, "min.records.per.task": "1"}
+        if scenario.runs_tasks or scenario.batches:
+            options |= {
+                "engine": "native",
+                "batch.rows": "20",
+                "kafkaConsumer.pollTimeoutMs": "15000",
+                "data.loss.patience.ms": "2000",
+                "kafka.isolation.level": "read_committed" if scenario.reading.committed else "read_uncommitted",
+                "kafka.max.partition.fetch.bytes": str(scenario.reading.fetch_bytes),
+                "kafka.fetch.max.bytes": str(scenario.reading.fetch_bytes * 4),
+            }
+            if scenario.reading.far:
+                options["kafka.client.rack"] = "elsewhere"
         if scenario.strategy == CONSUMER:
             return {**options, "kafka.group.protocol": "consumer"}
         return {

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from tests.simulation.checks import Checks, Verdict
 from tests.simulation.clients.batches import BatchApplication
-from tests.simulation.clients.jobs import simulated_engine
 from tests.simulation.faults import Faults
 from tests.simulation.parts import TOPIC, Parts
 from tests.simulation.scenario import Fault, Scenario, scenario_of
@@ -23,22 +22,30 @@ _KEEPERS_END = 60.0
 
 
 class Run:
-    """A run of a scenario."""
+    """A run of a scenario.
 
-    def __init__(self, scenario: Scenario, quiet_within: float = _QUIET_WITHIN) -> None:
+    Args:
+        scenario: What it runs.
+        quiet_within: How many virtual seconds the world may take to become quiet.
+        to_first_problem: Whether it ends with the first problem.
+    """
+
+    def __init__(
+        self, scenario: Scenario, quiet_within: float = _QUIET_WITHIN, *, to_first_problem: bool = False
+    ) -> None:
         self.scenario, self.verdict, self._quiet_within = scenario, Verdict(scenario), quiet_within
         self.parts = Parts(scenario)
         self.world, self.cluster = self.parts.world, self.parts.cluster
         self.checks = Checks(self.parts, self.verdict)
         self._faults = Faults(self.parts)
-        self._produces = True
+        self._produces, self._to_first_problem = True, to_first_problem
 
     def run(self) -> Verdict:
         world, verdict = self.world, self.verdict
         before = logging.root.manager.disable
         logging.disable(logging.CRITICAL)
         try:
-            with world.installed(), simulated_engine(world, self.cluster):
+            with world.installed():
                 self._go()
         except Stuck as error:
             verdict.problems.append(str(error))
@@ -64,15 +71,22 @@ class Run:
         world.after(0.1, self._produce)
         for fault in self.scenario.faults:
             world.after(fault.at, functools.partial(self._happen, fault))
-        world.run(self.scenario.seconds)
-        self._heal()
-        world.run(self.scenario.seconds + self._quiet_within, done=self.checks.is_done)
+        world.run(self.scenario.seconds, done=self._is_over)
+        if not self._is_over():
+            self._heal()
+        world.run(self.scenario.seconds + self._quiet_within, done=lambda: self._is_over() or self.checks.is_done())
+        if self._is_over():
+            self.checks.look_at_story()
+            return
         self._stop_batches()
         if self.scenario.runs_tasks:
             for worker in self._faults.held:
                 world.after(world.random.uniform(0, _LATE_ATTEMPTS / 3), worker.thaw)
             world.run(world.now + _LATE_ATTEMPTS)
         self.checks.look_at_end()
+
+    def _is_over(self) -> bool:
+        return self._to_first_problem and (self.world.broke or bool(self.verdict.problems))
 
     def _stop_batches(self) -> None:
         """End the applications that read batches: the keepers of their slots notice it, and leave the group."""
@@ -86,9 +100,10 @@ class Run:
     def _produce(self) -> None:
         if self._produces:
             rng = self.world.random
-            partition = rng.choice(self.cluster.topics[TOPIC].partitions)
-            if self.cluster.brokers[partition.leader].up:
-                partition.end += rng.choice((1, 5, 50))
+            partitions = self.cluster.topics[TOPIC].partitions
+            number = rng.choice(range(len(partitions)))
+            if self.cluster.brokers[partitions[number].leader].up:
+                self.cluster.produce(TOPIC, number, rng.choice((1, 5, 50)))
             self.world.after(rng.uniform(0.05, 0.8), self._produce)
 
     def _happen(self, fault: Fault) -> None:

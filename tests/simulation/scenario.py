@@ -44,8 +44,9 @@ LOSES_MEMBERS = {
 }
 """The faults that may cost a member its place."""
 _CHANGES_VERSION = "change transactions"
-LOSES_RECORDS = ("truncate", "create again")
+LOSES_RECORDS = ("truncate", "create again", "retain")
 """The faults after which records of the source are gone."""
+_WHILE_READING = ("move leader", "move leader", "move leader", "damage", "damage", "retain")
 # What happens every day, how often in worlds whose tasks do not run, and in others.
 _EVERYDAY = {
     "kill": (2, 1),
@@ -83,6 +84,25 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How tasks read, and brokers answer them.
+
+    Attributes:
+        committed: Whether they get no records of aborted transactions.
+        version: The newest version of Fetch that brokers know.
+        fetch_bytes: How many bytes of a partition a fetch may have.
+        throttled: The share of the fetches that are throttled.
+        far: Whether leaders refer readers to followers.
+    """
+
+    committed: bool = True
+    version: int = 13
+    fetch_bytes: int = 1 << 20
+    throttled: float = 0.0
+    far: bool = False
+
+
+@dataclass(frozen=True)
 class Scenario:
     """What a seed stands for.
 
@@ -104,6 +124,7 @@ class Scenario:
         slow_markers: Whether the markers of some transactions are written late.
         names_only: Whether brokers commit and fetch offsets by the names of topics only.
         siblings: Whether the queries are reads of one application.
+        reading: How their tasks read.
         fail_on_loss: `failOnDataLoss` of queries, until one has ended with the error.
     """
 
@@ -132,6 +153,7 @@ class Scenario:
     names_only: bool = False
     fail_on_loss: bool = True
     siblings: bool = False
+    reading: Reading = Reading()
 
     @property
     def may_lose_transactions(self) -> bool:
@@ -187,7 +209,23 @@ def scenario_of(seed: int) -> Scenario:
         fail_on_loss=rng.random() < 0.5,
         siblings=rng.random() < 0.2,
     )
-    return replace(made, faults=tuple(sorted(_faults(rng, made), key=lambda fault: fault.at)))
+    faults = list(_faults(rng, made))
+    if runs_tasks or reads_batches:
+        rng = random.Random(f"reading {seed}")
+        made = replace(
+            made,
+            reading=Reading(
+                committed=rng.random() < 0.7,
+                version=rng.choice((11, 13, 13)),
+                fetch_bytes=rng.choice((100, 1_000, 8_000, 1 << 20)),
+                throttled=rng.choice((0.0, 0.0, 0.2)),
+                far=rng.random() < 0.25,
+            ),
+        )
+        for _ in range(rng.choice((0, 1, 3, 6))):
+            at = rng.uniform(1.0, made.seconds)
+            faults.append(Fault(at, rng.choice(_WHILE_READING), rng.random(), rng.random()))
+    return replace(made, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
 
 
 def _faults(rng: random.Random, made: Scenario) -> Iterator[Fault]:
@@ -212,7 +250,7 @@ def _faults(rng: random.Random, made: Scenario) -> Iterator[Fault]:
     draws: Sequence[tuple[Sequence[str], Sequence[int]]] = (
         ([kind for kind in everyday if kind in chosen] or ["cut"], (0, 2, 5, 10, 20)),
         ((_CHANGES_VERSION,), (0, 0, 0, 1, 2, 4)),
-        (LOSES_RECORDS, (0, 0, 0, 1, 2)),
+        (("truncate", "create again"), (0, 0, 0, 1, 2)),
         (("rewind",), (0, 0, 0, 0, 1, 2)),
         (aimed, (0, 0, 0, 0, 1, 2)),
         (("kill other", "freeze other") if made.others else (), (0, 3)),

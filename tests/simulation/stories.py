@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.simulation.scenario import Fault, Scenario
+from tests.simulation.scenario import Fault, Reading, Scenario
 
 _FILE = Path(__file__).with_name("stories.jsonl")
 
@@ -22,7 +22,8 @@ def read_stories() -> dict[str, Scenario]:
     for line in _FILE.read_text().splitlines():
         known = json.loads(line)
         defect, events = known.pop("defect"), known.pop("events")
-        found[defect] = Scenario(**known, faults=tuple(Fault(*event) for event in events))
+        reading = Reading(**known.pop("reading", {}))
+        found[defect] = Scenario(**known, reading=reading, faults=tuple(Fault(*event) for event in events))
     return found
 
 
@@ -34,4 +35,6 @@ def write_stories(stories: Mapping[str, Scenario]) -> None:
 def _line(defect: str, scenario: Scenario) -> dict[str, object]:
     fields = [field for field in dataclasses.fields(scenario) if field.name != "faults"]
     world = {one.name: getattr(scenario, one.name) for one in fields if getattr(scenario, one.name) != one.default}
+    if "reading" in world:
+        world["reading"] = dataclasses.asdict(scenario.reading)
     return {"defect": defect, **world, "events": [list(dataclasses.astuple(fault)) for fault in scenario.faults]}

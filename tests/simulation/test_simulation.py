@@ -1,6 +1,6 @@
 """Our code in a simulated world: groups, commits and checkpoints, with faults by seed, in virtual time.
 
-`docs/design/simulator.md` says what is simulated, what must hold, and what the seeds have found.
+`docs/design/simulator.md` says what is simulated and what must hold.
 """
 
 from __future__ import annotations

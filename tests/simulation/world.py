@@ -174,6 +174,7 @@ class World:
         now: The virtual time in seconds.
         random: All that is random in the world comes from here.
         story: What has happened, as (time, who, what).
+        broke: Whether something has happened that must not.
         network: How processes reach brokers.
         hub: The greenlet of the scheduler.
         side_processes: What our code has started beside the processes of Spark.
@@ -186,6 +187,7 @@ class World:
         self.now = 0.0
         self.story: list[tuple[float, str, str]] = []
         self.steps = 0
+        self.broke = False
         self.current: Process | None = None
         # What happens at the present moment, in its order, and what happens later.
         self._soon: deque[Event] = deque()
@@ -222,6 +224,7 @@ class World:
     def tell(self, who: str, what: str) -> None:
         """Add a line to the story."""
         self.story.append((self.now, who, what))
+        self.broke |= what.startswith(("BROKE", "UNHANDLED"))
 
     def run(self, until: float, done: Callable[[], bool] = lambda: False) -> None:
         """Let events happen until a point of time, or until `done`."""
@@ -636,10 +639,14 @@ class _Cache:
 def _native_engine(world: World) -> list[tuple[object, str, object]]:
     """Return the edges of the native engine, if it is there: without it no seed with a sink can run."""
     try:
+        from kafka_source.fetch import native_reader
         from kafka_source.produce import native
     except ImportError:
         return []
-    return [(native, "_producers", _Cache(world, NativeProducer))]
+    return [
+        (native, "_producers", _Cache(world, NativeProducer)),
+        (native_reader, "_engines", _Cache(world, native_reader.NativeEngine)),
+    ]
 
 
 class Transport(asyncio.Transport):

@@ -55,8 +55,9 @@ from kafka_source.kafka_client.messages.transaction import (
     TxnOffsetCommitRequest,
 )
 from tests.simulation.brokers.logs import Log
+from tests.simulation.brokers.reading import Fetches, ReadLog, written_at
 from tests.simulation.world import Process, Socket, Transport, World
-from tests.support.record_messages import ProduceRequest
+from tests.support.record_messages import FetchRequest, ProduceRequest
 
 _NEWEST: dict[Any, int] = {
     ApiVersionsRequest: 3,
@@ -78,6 +79,7 @@ _NEWEST: dict[Any, int] = {
     ConsumerGroupHeartbeatRequest: 1,
     ConsumerGroupDescribeRequest: 1,
     ProduceRequest: 13,
+    FetchRequest: 13,
     AddPartitionsToTxnRequest: 3,
     DescribeConfigsRequest: 4,
     DescribeProducersRequest: 0,
@@ -111,7 +113,7 @@ _HANDLED_LATE = 0.5
 
 @dataclass
 class Partition:
-    """A partition of a leader in an epoch: so many records that are read, or the log of what is written.
+    """A partition of a leader in an epoch: the log of what is read, up to its end, or the log of what is written.
 
     Attributes:
         began: Where the epochs of the log have begun.
@@ -128,6 +130,7 @@ class Partition:
     epoch: int = 0
     began: dict[int, int] = field(default_factory=lambda: {0: 0})
     log: Log = field(default_factory=Log)
+    read: ReadLog = field(default_factory=ReadLog)
 
     def elect(self, leader: int) -> None:
         """Let another broker lead from now on."""
@@ -355,6 +358,8 @@ class Cluster:
         client: Who has sent that request.
         version: Its version.
         transaction_version: The feature `transaction.version`: 2 for KIP-890's second protocol.
+        read_committed: Whether readers get no records of aborted transactions.
+        fetches: What answers Fetch.
         names_only: Whether offsets are committed and fetched by the names of topics only, as before Kafka 4.1.
         errors: How often each error code was answered, by the name of the API.
     """
@@ -377,6 +382,7 @@ class Cluster:
         self._loading: dict[tuple[int, str], float] = {}
         self._losing = _Losing(0.0, 0.0, moves=False, only=None)
         self._loses_once: int | None = None
+        self.read_committed = False
         self.moved: list[Callable[[int, str], None]] = []
         self.handlers: dict[Any, Callable[[Broker, Any, Reply], None]] = {
             ApiVersionsRequest: self._api_versions,
@@ -386,6 +392,7 @@ class Cluster:
             OffsetForLeaderEpochRequest: self._end_of_epoch,
             DescribeConfigsRequest: self._configs,
         }
+        self.fetches = Fetches(self)
         world.network = Network(world, self)
 
     @property
@@ -403,7 +410,15 @@ class Cluster:
         topic = self.topics[name]
         for _ in range(count):
             leader = self.world.random.choice([node for node, one in self.brokers.items() if one.up] or [1])
-            topic.partitions.append(Partition(leader))
+            topic.partitions.append(Partition(leader, read=ReadLog(self.read_committed)))
+
+    def produce(self, name: str, number: int, count: int) -> None:
+        """Append so many offsets to a log that is read."""
+        topic = self.topics[name]
+        one = topic.partitions[number]
+        batches = written_at(topic.id, number, one.epoch, one.end, count, self.world.now)
+        one.read.append(batches, one.end, one.end + count)
+        one.end += count
 
     def end(self, tp: tuple[str, int]) -> int:
         """Return the end of a partition's log."""
@@ -429,11 +444,17 @@ class Cluster:
                 if first < stop:
                     yield str(topic.id), tp[1], known, first, stop
 
+    def log_of(self, topic_id: str, number: int) -> Partition | None:
+        """Return a partition of the topic with an id; None: it is not there any more."""
+        found = self.topics.get(self.names[uuid.UUID(topic_id)])
+        return found.partitions[number] if found is not None and str(found.id) == topic_id else None
+
     def truncate(self, name: str, number: int, records: int) -> None:
         """Let a broker lead that does not have the last records (an unclean election)."""
         partition = self.topics[name].partitions[number]
         partition.lost_up_to = max(partition.lost_up_to, partition.end)
         partition.end = max(0, partition.end - records)
+        partition.read.truncate(partition.end)
         partition.lost_from = min(partition.lost_from, partition.end)
         partition.followed.clear()
         partition.began = {epoch: start for epoch, start in partition.began.items() if start <= partition.end}
@@ -568,7 +589,12 @@ class Cluster:
     def _api_versions(self, _: Broker, __: ApiVersionsRequest, reply: Reply) -> None:
         version = ApiVersionsResponse.ApiVersion
         keys = [
-            version(cls.API_KEY, 0, newest - (self.names_only and cls in _HAVE_IDS)) for cls, newest in _NEWEST.items()
+            version(
+                cls.API_KEY,
+                0,
+                self.fetches.version if cls is FetchRequest else newest - (self.names_only and cls in _HAVE_IDS),
+            )
+            for cls, newest in _NEWEST.items()
         ]
         level = self.transaction_version
         features = [ApiVersionsResponse.FinalizedFeatureKey("transaction.version", level, level)]
@@ -638,7 +664,7 @@ class Cluster:
                 known = self.topics[asked.name].partitions
                 found = known[one.partition_index] if one.partition_index < len(known) else None
                 leads = found is not None and found.leader == broker.node
-                end = 0 if found is None or one.timestamp == -2 else found.end
+                end = 0 if found is None else found.read.start if one.timestamp == -2 else found.end
                 partitions.append(
                     topic_type.ListOffsetsPartitionResponse(
                         partition_index=one.partition_index,

@@ -15,7 +15,8 @@ from kafka_source.options import Where
 from kafka_source.source.batch import BatchReader
 from kafka_source.source.read_task import Query as ReadQuery
 from kafka_source.source.read_task import ReadTask, TaskBundle
-from tests.simulation.clients.jobs import SCHEMA, Jobs, Lost
+from tests.simulation.clients.jobs import Jobs, Lost
+from tests.simulation.clients.rows import READ_SCHEMA
 from tests.simulation.clients.spark import Query
 from tests.simulation.world import Died, Process, Waiting
 
@@ -66,14 +67,14 @@ class BatchApplication(Query):
         self.planned += 1
         name, output = (self.name, self.planned), self.output
         try:
-            inputs = self._plan(process, lambda: BatchReader(self.options, SCHEMA).partitions())
+            inputs = self._plan(process, lambda: BatchReader(self.options, READ_SCHEMA).partitions())
             tasks = [one for one in inputs if isinstance(one, ReadTask)]
             output.in_flight[name] = ranges = tuple(output.readable(tasks))
             output.plan(ranges)
             # Tasks wait for executors, and others want the partitions meanwhile.
             self.work()
             bundles = [TaskBundle((task,)) for task in tasks]
-            jobs.batch(self.planned, bundles, ReadQuery.of(self.options, SCHEMA, Where.BATCH, None))
+            jobs.batch(self.planned, bundles, ReadQuery.of(self.options, READ_SCHEMA, Where.BATCH, None))
             self.pause()
             output.batches[name] = ranges
         except (KafkaGroupError, Lost) as error:

@@ -1,8 +1,8 @@
 """Spark's jobs: tasks in workers, with attempts that fail, that run beside others, and that outlive their driver.
 
 A task reads its ranges with `read_bundle` and writes them with the sink's writer, as in Spark. The writer is made in a
-process of the driver, pickled for the tasks, and another object of it commits the batch. The engine that would fetch
-records is simulated: a row stands for a range of records.
+process of the driver, pickled for the tasks, and another object of it commits the batch. Each row that a task reads is
+compared with the log; rows that follow each other are written as one.
 """
 
 from __future__ import annotations
@@ -13,21 +13,18 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from unittest import mock
 
 import pandas  # noqa: F401 - pyarrow imports it with its first array, which must not take random numbers of a world
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import BinaryType, IntegerType, StructType
 
-from kafka_source.errors import DataLossError, KafkaGroupError
-from kafka_source.fetch.engine import FetchRequest
-from kafka_source.kafka_client import topic_id_of
+from kafka_source.errors import KafkaGroupError
 from kafka_source.sink.writer import stream_writer
-from kafka_source.source import read_task
 from kafka_source.source.read_task import Query as ReadQuery
 from kafka_source.source.read_task import TaskBundle, read_bundle
 from tests.simulation.brokers.cluster import Cluster
+from tests.simulation.clients.rows import Rows, WrongRows
 from tests.simulation.world import Call, Process, Task, Waiting, World
 
 _T = TypeVar("_T")
@@ -40,8 +37,8 @@ OUTPUT, OUTPUT_PARTITIONS = "copies", 2
 _LOOK_SECONDS = 0.5
 _SLOW_SECONDS = 4.0
 _MAX_FAILURES = 4
-# The longest time in which a task reads a row.
-_ROW_SECONDS = 0.1
+# The longest time in which a task uses a batch of rows.
+_ROWS_SECONDS = 0.1
 
 
 class Lost(Exception):
@@ -103,13 +100,14 @@ class Jobs:
     def __init__(
         self,
         world: World,
+        cluster: Cluster,
         name: str,
         run: int,
         sink: Mapping[str, str] | None,
         watch: JobsWatch,
         armed: list[Callable[[Process, int], bool]],
     ) -> None:
-        self._world, self._name, self.run, self._options = world, name, run, sink
+        self._world, self._cluster, self._name, self.run, self._options = world, cluster, name, run, sink
         self._watch, self._armed = watch, armed
         self.driver = world.process(f"{name}.{run}.sink")
         self.workers: list[Process] = []
@@ -192,7 +190,9 @@ class Jobs:
             self._watch.launched(self.run, worker, partition)
             self._armed[:] = [happens for happens in self._armed if not happens(worker, partition)]
             task.next += 1
-            work = _TaskRun(self._world, worker, pickled, bundles[partition], query, f"{self._name} {number}")
+            work = _TaskRun(
+                self._world, self._cluster, worker, pickled, bundles[partition], query, f"{self._name} {number}"
+            )
             return _Attempt(attempt, worker, worker.call(work), self._world.now)
 
         self._launch = launch
@@ -249,9 +249,16 @@ class _TaskRun:
     """One attempt of a task, in its worker."""
 
     def __init__(
-        self, world: World, worker: Process, pickled: bytes | None, bundle: TaskBundle, query: ReadQuery, batch: str
+        self,
+        world: World,
+        cluster: Cluster,
+        worker: Process,
+        pickled: bytes | None,
+        bundle: TaskBundle,
+        query: ReadQuery,
+        batch: str,
     ) -> None:
-        self._world, self._worker, self._pickled = world, worker, pickled
+        self._world, self._cluster, self._worker, self._pickled = world, cluster, worker, pickled
         self._bundle, self._query, self._batch = bundle, query, batch
 
     def __call__(self) -> WriterCommitMessage:
@@ -267,38 +274,16 @@ class _TaskRun:
             self._worker.task = None
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows to write: each names its batch and its range, and goes to a partition by its range's."""
-        for read in read_bundle(self._bundle, self._query):
-            values, partitions = [], []
-            for value, partition in zip(*(column.to_pylist() for column in read.columns), strict=True):
-                values.append(json.dumps([self._batch, *json.loads(value)]).encode())
-                partitions.append(partition % OUTPUT_PARTITIONS)
-            yield pa.record_batch([pa.array(values, pa.binary()), pa.array(partitions, pa.int32())], SCHEMA.names)
-
-
-class _Engine:
-    """The engine that reads in tasks: a row for each half of a range, and each epoch in it."""
-
-    def __init__(self, world: World, cluster: Cluster) -> None:
-        self._world, self._cluster = world, cluster
-
-    def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
-        assert [column.name for column in request.columns] == SCHEMA.names
-        for one in request.ranges:
-            tp = one.topic_partition
-            middle = (one.start + one.end) // 2
-            for start, end in ((one.start, middle), (middle, one.end)):
-                if start < end:
-                    self._world.sleep(self._world.random.uniform(0, _ROW_SECONDS))
-                known, read = topic_id_of(request.topics.get(tp.topic)), start
-                for part in self._cluster.fetch(tp, start, end, known, one.epoch):
-                    read, value = part[-1], json.dumps(part).encode()
-                    columns = [pa.array([value], pa.binary()), pa.array([tp.partition], pa.int32())]
-                    yield pa.record_batch(columns, SCHEMA.names)
-                if read < end and request.fail_on_data_loss:
-                    raise DataLossError(topic=tp.topic, partition=tp.partition, planned=read)
-
-
-def simulated_engine(world: World, cluster: Cluster) -> Any:
-    """Return a context in which tasks read simulated records."""
-    return mock.patch.object(read_task, "engine_for", lambda *_: _Engine(world, cluster))
+        """Yield the rows to write: each names its batch and a range, and goes to a partition by its range's."""
+        rows = Rows(self._cluster, self._bundle.tasks)
+        try:
+            for read in read_bundle(self._bundle, self._query):
+                self._world.sleep(self._world.random.uniform(0, _ROWS_SECONDS))
+                found = list(rows.take(read))
+                values = [json.dumps([self._batch, *one]).encode() for one in found]
+                partitions = [one[1] % OUTPUT_PARTITIONS for one in found]
+                yield pa.record_batch([pa.array(values, pa.binary()), pa.array(partitions, pa.int32())], SCHEMA.names)
+            rows.end()
+        except WrongRows as error:
+            self._world.tell(str(self._worker), f"BROKE: {error}")
+            raise

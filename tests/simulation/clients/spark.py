@@ -24,7 +24,8 @@ from kafka_source.source.read_task import Query as ReadQuery
 from kafka_source.source.read_task import ReadTask
 from tests.simulation.brokers.cluster import Cluster, Partition, Range
 from tests.simulation.brokers.logs import ABORTED, COMMITTED
-from tests.simulation.clients.jobs import OUTPUT, SCHEMA, Jobs, JobsWatch, Lost
+from tests.simulation.clients.jobs import OUTPUT, Jobs, JobsWatch, Lost
+from tests.simulation.clients.rows import READ_SCHEMA
 from tests.simulation.world import Died, Event, Process, World
 
 
@@ -50,6 +51,7 @@ class Output:
     """What the sinks of all queries have written: in batches by query and number, or as records in Kafka.
 
     Attributes:
+        cluster: The cluster of what is read and written.
         in_flight: The batches whose tasks commit their offsets when they have read them (`commit=task`).
         plans: What was planned to be read, by whoever, and when.
         rewound: The records that are to be read again, with the time, and the number of the plans before that.
@@ -57,7 +59,7 @@ class Output:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self.batches: dict[tuple[str, int], tuple[Range, ...]] = {}
         self.in_flight: dict[tuple[str, int], tuple[Range, ...]] = {}
         self.plans: list[tuple[float, Range]] = []
@@ -66,7 +68,7 @@ class Output:
 
     def plan(self, ranges: Iterable[Range]) -> None:
         """Note what is planned now."""
-        self.plans += ((self._cluster.world.now, one) for one in ranges)
+        self.plans += ((self.cluster.world.now, one) for one in ranges)
 
     def planned_at(self, part: Range) -> list[float]:
         """Return when records of a range were planned to be read."""
@@ -77,7 +79,7 @@ class Output:
         for task in tasks:
             for r in task.ranges:
                 topic_id = topic_id_of(task.topics.get(r.topic_partition.topic))
-                yield from self._cluster.fetch(r.topic_partition, r.start, r.end, topic_id, r.epoch)
+                yield from self.cluster.fetch(r.topic_partition, r.start, r.end, topic_id, r.epoch)
 
     def durable(self, *, lost: Container[str] = ()) -> dict[tuple[str, int], int]:
         """Return for each partition the offset before which everything in its log was written.
@@ -94,7 +96,7 @@ class Output:
             if when < newest[one[:2]]:
                 continue
             topic_id, number, epoch, at, end = one
-            logs = [topic.partitions[number] for topic in self._cluster.topics.values() if str(topic.id) == topic_id]
+            logs = [topic.partitions[number] for topic in self.cluster.topics.values() if str(topic.id) == topic_id]
             end = logs[0].of_epoch(epoch, at, end)[1] if logs else at
             for start, stop in sorted(r[3:] for _, r in self.plans[since:] if r[:3] == one[:3]):
                 at = max(at, stop) if start <= at else at
@@ -103,21 +105,22 @@ class Output:
         return found
 
     def _covered(self, ranges: Iterable[Range]) -> dict[tuple[str, int], int]:
-        names = {str(topic.id): name for name, topic in self._cluster.topics.items()}
+        names = {str(topic.id): name for name, topic in self.cluster.topics.items()}
         found: dict[tuple[str, int], list[tuple[int, int]]] = {}
         for topic_id, number, epoch, start, end in ranges:
             if topic_id in names:
                 tp = names[topic_id], number
                 found.setdefault(tp, []).append(
-                    self._cluster.topics[tp[0]].partitions[number].of_epoch(epoch, start, end)
+                    self.cluster.topics[tp[0]].partitions[number].of_epoch(epoch, start, end)
                 )
         reached = {}
-        for tp, parts in found.items():
-            at = 0
-            for start, end in sorted(parts):
-                if start <= at < end:
-                    at = end
-            reached[tp] = at
+        for name, topic in self.cluster.topics.items():
+            for number, log in enumerate(topic.partitions):
+                at = log.read.skip(0)
+                for start, end in sorted(found.get((name, number), ())):
+                    if start <= at < end:
+                        at = log.read.skip(end)
+                reached[name, number] = at
         return reached
 
     def twice(self, *, of_one_batch: bool) -> list[Range]:
@@ -160,13 +163,12 @@ class Output:
 
     def batches_written_twice(self) -> list[str]:
         """Return the records in Kafka, each with its batch, that are visible more than once."""
-        seen: set[str] = set()
-        found = []
-        for batch, part in self._records(visible=True):
-            name = f"{batch}: {part}"
-            if name in seen:
-                found.append(name)
-            seen.add(name)
+        found: list[str] = []
+        reached: dict[tuple[str, str, int, int], int] = {}
+        for key, start, end in sorted(((batch, *part[:3]), *part[3:]) for batch, part in self._records(visible=True)):
+            if start < reached.get(key, 0):
+                found.append(f"{key} from {start}")
+            reached[key] = max(end, reached.get(key, 0))
         return found
 
     def open_batches(self) -> int:
@@ -175,7 +177,7 @@ class Output:
 
     @property
     def _in_kafka(self) -> list[Partition]:
-        topic = self._cluster.topics.get(OUTPUT)
+        topic = self.cluster.topics.get(OUTPUT)
         return [] if topic is None else topic.partitions
 
     def _records(self, *, visible: bool, lost: Container[str] = ()) -> Iterable[tuple[str, Range]]:
@@ -261,7 +263,7 @@ class Query:
         self.process = self.world.process(f"{self.name}.{self.starts}")
         self.jobs = None
         if self.runs_tasks:
-            self.jobs = Jobs(self.world, self.name, self.starts, self.sink, self.watch, self.armed)
+            self.jobs = Jobs(self.world, self.output.cluster, self.name, self.starts, self.sink, self.watch, self.armed)
         self.world.tell(self.name, "starts")
         self.process.start(self._main)
 
@@ -304,7 +306,7 @@ class Query:
         assert process is not None
         planner = None
         try:
-            schema = source_schema(headers=False) if jobs is None else SCHEMA
+            schema = source_schema(headers=False) if jobs is None else READ_SCHEMA
             read = ReadQuery.of(self.options, schema, Where.STREAM, None)
             planner = MicroBatches(read, self.siblings(process))
             self._run(planner, _Batch(self, process, jobs, read))

@@ -1,0 +1,86 @@
+"""What a task reads, compared with the log row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType, TimestampType
+
+from kafka_source.kafka_client import topic_id_of
+from kafka_source.source.read_task import ReadTask
+from tests.simulation.brokers.cluster import Cluster, Range
+from tests.simulation.brokers.reading import Row, name_of, row_of
+
+READ_SCHEMA = (
+    StructType()
+    .add("offset", LongType())
+    .add("timestamp", TimestampType())
+    .add("key", BinaryType())
+    .add("value", BinaryType())
+    .add("partition", IntegerType())
+)
+
+
+class WrongRows(AssertionError):
+    """Rows that are not those of the log."""
+
+
+class Rows:
+    """The rows of some read tasks: each is the log's, in its order, and at the end none is missing."""
+
+    def __init__(self, cluster: Cluster, tasks: Sequence[ReadTask]) -> None:
+        self._cluster = cluster
+        # What is left of each range, from the offset after the last row.
+        self._ranges = [
+            (r, topic_id_of(task.topics.get(r.topic_partition.topic)), list[int]())
+            for task in tasks
+            for r in task.ranges
+        ]
+
+    def take(self, batch: pa.RecordBatch) -> Iterator[Range]:
+        """Yield the rows of a batch as ranges: those that follow each other are one."""
+        columns = [
+            column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns
+        ]
+        found: Range | None = None
+        for offset, micros, key, value, partition in zip(*(one.to_pylist() for one in columns), strict=True):
+            topic_id, number, epoch = self._check((offset, micros // 1000, key, value), partition)
+            log = self._cluster.log_of(topic_id, number)
+            follows = found is not None and found[:3] == (topic_id, number, epoch)
+            if found is not None and follows and log is not None and log.read.skip(found[4]) == offset:
+                found = (*found[:4], offset + 1)
+                continue
+            if found is not None:
+                yield found
+            found = topic_id, number, epoch, offset, offset + 1
+        if found is not None:
+            yield found
+
+    def _check(self, row: Row, partition: int) -> tuple[str, int, int]:
+        topic_id, number, epoch, offset, aborted = name_of(row)
+        if row != row_of(topic_id, number, epoch, offset, aborted=aborted) or number != partition:
+            raise WrongRows(f"partition {partition} has no row {row}")
+        if aborted and self._cluster.read_committed:
+            raise WrongRows(f"the transaction of {number}@{offset} was aborted")
+        for r, planned, read in self._ranges:
+            if r.partition == number and r.start <= offset < r.end:
+                if (planned is not None and str(planned) != topic_id) or 0 <= r.epoch < epoch:
+                    raise WrongRows(f"{number}@{offset} is of topic {topic_id} and epoch {epoch}, and {r} was planned")
+                if read and offset <= read[-1]:
+                    raise WrongRows(f"{number}@{offset} comes after {read[-1]}")
+                read.append(offset)
+                return topic_id, number, epoch
+        raise WrongRows(f"{number}@{offset} was not planned")
+
+    def end(self) -> None:
+        """Look whether rows are missing, where the log has lost nothing since."""
+        for r, planned, read in self._ranges:
+            topic = self._cluster.topics[r.topic_partition.topic]
+            log = topic.partitions[r.partition]
+            if planned not in (None, topic.id):
+                continue
+            kept = range(max(r.start, log.read.start), min(r.end, log.lost_from))
+            missing = set(kept) - log.read.gaps - set(read)
+            if missing:
+                raise WrongRows(f"{r.topic_partition} misses {len(missing)} rows from {min(missing)} on")
