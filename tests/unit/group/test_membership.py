@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from assignors import TopicPartition, load
 from kafka_source.client_config import Settings
-from kafka_source.errors import ApplicationRecoverableError
 from kafka_source.group.classic.member_state import MemberStatus, State
 from kafka_source.group.classic.membership import ClassicMembership, rebalance_reason
 from kafka_source.group.classic.slot import Slot
@@ -76,15 +75,6 @@ def membership() -> Iterator[ClassicMembership]:
     settings = GroupSettings("g", "app", slots=2, heartbeat_interval_ms=60_000, leave_on_close=False)
     with closing(ClassicMembership(NOWHERE, settings, Topics(("orders",)), [load("range")])) as made:
         yield made
-
-
-def test_a_membership_that_has_not_joined_has_no_assignment(membership: ClassicMembership) -> None:
-    with pytest.raises(ApplicationRecoverableError, match="have not joined group g"):
-        _ = membership.assignment
-    assert (membership.lost(), membership.reason_to_give_up, membership.take_rebalances()) == (None, None, ())
-    membership.check()
-    membership.close()
-    membership.close()
 
 
 def test_a_membership_needs_an_assignor() -> None:
