@@ -7,6 +7,7 @@ taken out. A mutation replaces a function. If the function is gone, the replacem
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
+import kafkagroup_native as kernel
+
 from assignors import Assignment
 from kafka_source.commits import as_members, by_sink, source_offsets
-from kafka_source.errors import FencedError
+from kafka_source.errors import CorruptRecordsError, FencedError
+from kafka_source.fetch import protocol
+from kafka_source.fetch.native_reader import NativeReader
 from kafka_source.group import model, requests
 from kafka_source.group.classic import background, leader, membership
 from kafka_source.group.classic.member import Member
@@ -310,6 +315,70 @@ _OF_SINK: Sequence[tuple[str, tuple[Any, str], Callable[[Any], Any]]] = (
     ("take what comes late for no new data", (source_offsets, "collect"), _late_is_nothing),
 )
 
+
+def _with(**more: Any) -> Callable[[Any], Any]:
+    """Return what lets a function be called with other arguments."""
+    return lambda right: lambda *args, **named: right(*args, **{**named, **more})
+
+
+def _only_the_first_aborted(right: Any) -> Any:
+    def record_set(*args: Any, **named: Any) -> Any:
+        return right(*args, **{**named, "aborted_transactions": (named["aborted_transactions"] or ())[:1] or None})
+
+    return record_set
+
+
+def _no_preferred_replica(right: Any) -> Any:
+    def parse(*args: Any) -> Any:
+        found = right(*args)
+        return replace(found, partitions=tuple(replace(one, preferred=-1) for one in found.partitions))
+
+    return parse
+
+
+def _leave_the_range(right: Any) -> Any:
+    def leave(self: Any, part: Any, *_: Any, **__: Any) -> None:
+        part.asked = part.whole.end
+
+    return leave
+
+
+def _skip_what_is_corrupt(right: Any) -> Any:
+    def decode(self: Any, part: Any, records: Any) -> Any:
+        with contextlib.suppress(CorruptRecordsError):
+            yield from right(self, part, records)
+
+    return decode
+
+
+def _without_the_last_rows(right: Any) -> Any:
+    def batches(self: Any) -> Any:
+        given = list(right(self))
+        yield from given[: max(1, len(given) - 1)]
+
+    return batches
+
+
+def _leave_the_range_after_a_loss(right: Any) -> Any:
+    def out_of_range(self: Any, part: Any, problem: Any) -> None:
+        before = part.asked
+        right(self, part, problem)
+        if part.asked != before:
+            part.asked = part.whole.end
+
+    return out_of_range
+
+
+def _an_empty_answer_is_the_end(right: Any) -> Any:
+    def take(self: Any, node: int, response: Any) -> Any:
+        if not response.partitions:
+            for part in self._parts.values():
+                part.asked = part.whole.end
+        return right(self, node, response)
+
+    return take
+
+
 MUTATIONS = (
     Mutation("commit before the sink has written", (MicroBatches, "tasks"), _commit_before_the_sink),
     Mutation(
@@ -385,4 +454,52 @@ MUTATIONS = (
     Mutation("keep no slots for the tasks of a batch", (batch, "start_keeper"), lambda _: lambda *_: None),
     Mutation("join again with another instance id", (model.GroupSettings, "instance_id"), _fresh_instance_ids),
     *(Mutation(*one, of_sink=True) for one in _OF_SINK),
+    # ---- what tasks read
+    Mutation(
+        "read what a batch has before the offset that was asked for",
+        (kernel, "RecordSet"),
+        _with(from_offset=0),
+        of_sink=True,
+    ),
+    Mutation(
+        "read on after the end of the range",
+        (kernel, "RecordSet"),
+        _with(to_offset=sys.maxsize),
+        of_sink=True,
+    ),
+    Mutation(
+        "read the records of aborted transactions",
+        (kernel, "RecordSet"),
+        _with(aborted_transactions=None),
+        of_sink=True,
+    ),
+    Mutation(
+        "know the first aborted transaction of an answer only",
+        (kernel, "RecordSet"),
+        _only_the_first_aborted,
+        of_sink=True,
+    ),
+    Mutation(
+        "fetch what is uncommitted, whatever was asked for",
+        (protocol, "encode"),
+        _with(read_committed=False),
+        of_sink=True,
+    ),
+    Mutation("stay at a leader that refers to a follower", (protocol, "parse"), _no_preferred_replica, of_sink=True),
+    Mutation(
+        "take a batch that is cut off for the end", (NativeReader, "_ask_for_whole"), _leave_the_range, of_sink=True
+    ),
+    Mutation("leave a range when a broker refuses it", (NativeReader, "_handle_error"), _leave_the_range, of_sink=True),
+    Mutation(
+        "leave a range that is out of a follower's", (NativeReader, "_out_of_range"), _leave_the_range, of_sink=True
+    ),
+    Mutation(
+        "leave a range of which retention has removed a part",
+        (NativeReader, "_out_of_range"),
+        _leave_the_range_after_a_loss,
+        of_sink=True,
+    ),
+    Mutation("skip a batch that is corrupt", (NativeReader, "_decode"), _skip_what_is_corrupt, of_sink=True),
+    Mutation("keep the last rows of a read", (NativeReader, "batches"), _without_the_last_rows, of_sink=True),
+    Mutation("take a throttled answer for the end", (NativeReader, "_take"), _an_empty_answer_is_the_end, of_sink=True),
 )
