@@ -221,7 +221,7 @@ class Faults(Watch):
                     operator.kill()
                 self._cluster.create_topic(TOPIC, len(self._cluster.topics[TOPIC].partitions))
                 self._parts.groups.topic_deleted(TOPIC)
-                if how < 0.5:
+                if how < 0.5 and world.now + how * 8 < self._scenario.seconds:
                     # Others take its partitions before a query has heard of the new topic.
                     world.after(how * 8, query.stop if how < 0.25 else functools.partial(query.kill, 20.0))
             case "rewind":
