@@ -1,17 +1,16 @@
-"""Look up where a stream's partitions continue: in checkpoint, group and log; a short log, an old checkpoint.
-
-`positions` has the rules, and keeps what was resolved.
-"""
+"""Look up what the group and the logs say of a stream's partitions, let `decision` decide, and act on it."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from assignors.model import TopicPartition
+from kafka_source.cluster.list_offsets import ListedOffset
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.commits.policy import CommitPolicy
+from kafka_source.commits.policy import CommitPolicy, max_offset
 from kafka_source.errors import InvalidConfigurationError, RefreshRetriableError
 from kafka_source.group.model import OwnedPartitions
 from kafka_source.model.commits import CommitOffset
@@ -20,6 +19,7 @@ from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import TopicWord
 from kafka_source.source import start_and_end
+from kafka_source.source.decision import Decision, GroupFacts, LogFacts, Need, Rules, decide
 from kafka_source.source.owners import PartitionOwner
 from kafka_source.source.positions import Positions
 
@@ -43,18 +43,21 @@ class ShortLogs:
         """Forget all but these: the logs of the others reach as far as they did."""
         self._since = {tp: since for tp, since in self._since.items() if tp in partitions}
 
-    def may_be_behind(self, tp: TopicPartition) -> bool:
-        """Note that the log of this partition is short; return False once it has been for too long."""
+    def seconds(self, tp: TopicPartition) -> float:
+        """Return for how long the log of this partition has been known to be short; 0: it was not known."""
         now = self._clock()
+        return now - self._since.get(tp, now)
+
+    def wait_for(self, tp: TopicPartition) -> None:
+        """Note that the log of this partition is short."""
         if tp not in self._since:
-            self._since[tp] = now
+            self._since[tp] = self._clock()
             log.warning(
                 "%s-%d ends before what was read of it: it may be a loss, or a leader that is behind; looking for %g s",
                 tp.topic,
                 tp.partition,
                 self._seconds,
             )
-        return now - self._since[tp] < self._seconds
 
     def __bool__(self) -> bool:
         return any(self._clock() - since < self._seconds for since in self._since.values())
@@ -100,6 +103,13 @@ class PositionTracker:
         # The query's own commits that are ahead of the checkpoint with which it has started.
         self._own_ahead: dict[TopicPartition, int] = {}
         self._is_compared = False
+        self._rules = Rules(
+            max_offset,
+            replays=options.group_on_older_checkpoint != "follow",
+            keeps_output=policy.is_output,
+            fails_on_loss=options.fail_on_data_loss,
+            patience_seconds=options.data_loss_patience_ms / 1000,
+        )
         self._short_logs = ShortLogs(options.data_loss_patience_ms / 1000)
         # Partitions that had no leader when the query started, and start at `earliest`.
         self._starts_later: frozenset[TopicPartition] = frozenset()
@@ -184,95 +194,87 @@ class PositionTracker:
         known = self._positions.next_of(partitions)
         if self.is_resolved_after(owned.joins) and len(known) == len(partitions):
             return known
-        continued = self._continued(start, owned, partitions, lost_topics)
+        decisions = self._decide_by_group(start, owned, partitions, lost_topics)
+        continued = {tp: at for tp, one in decisions.items() if (at := one.known.next) is not None}
+        if self._resolved_join is None and not start.partitions:
+            start_and_end.log_committed_start(self._options, continued, commits=self._policy.keeps)
         added = [tp for tp in partitions if tp not in continued]
         # Other clients do not read the note, and would continue at these offsets.
         self._owner.offsets.remember({tp: position for tp, position in continued.items() if tp in self._ignored})
-        self._positions.replace(continued | self._first(start, added, lost_topics, leaderless))
+        first = self._first(start, added, lost_topics, leaderless)
+        self._log_moves(start, decisions)
+        self._own_ahead = {tp: offset for tp, offset in self._own_ahead.items() if tp not in decisions}
+        self._act(decisions)
+        self._positions.replace(continued | first)
         self._resolved_join = owned.joins
         return self._positions.next_of(partitions)
 
-    def diverged(
-        self,
-        starts: Mapping[TopicPartition, int],
-        latest: Mapping[TopicPartition, int],
-        leaders: Mapping[TopicPartition, int],
-    ) -> dict[TopicPartition, start_and_end.Divergence]:
-        """Return where the logs of new leaders diverge from what was read before the positions (KIP-320).
-
-        The leaders are asked only where they have changed.
-
-        Args:
-            starts: The positions.
-            latest: The latest offset of each partition that has a leader.
-            leaders: The epoch of the leader of each partition that has one; -1: unknown.
-        """
-        epochs = self._positions.to_check(leaders)
-        found = start_and_end.divergences(self._cluster, starts, epochs, leaders)
-        reached = {tp: now for tp, now in leaders.items() if tp not in found and starts[tp] <= latest[tp]}
-        self._positions.in_log_of(reached)
-        return found
-
-    def move_back_into_log(
-        self,
-        starts: Mapping[TopicPartition, int],
-        latest: Mapping[TopicPartition, int],
-        diverged: Mapping[TopicPartition, start_and_end.Divergence],
+    def keep_within_logs(
+        self, starts: Mapping[TopicPartition, int], listed: Mapping[TopicPartition, ListedOffset]
     ) -> dict[TopicPartition, int]:
         """Return the positions, those that the log does not lead to moved to an offset to which it does.
 
-        Positions before the first offset are left to the tasks, which find them without another request. A position
-        stays for a while where a leader of a known epoch had all records before it, so that the leader of now may be
-        behind. Any other may never have been in this log: more records would hide that.
+        Positions before the first offset are left to the tasks, which find them without another request.
 
         Args:
             starts: The positions.
-            latest: The latest offset of each partition that has a leader; with read_committed the last stable offset.
-            diverged: What `diverged` has found.
+            listed: The latest offset of each partition that has a leader; with read_committed the last stable offset.
 
         Raises:
             DataLossError: A position is beyond the end of its partition, or its log has diverged, and `failOnDataLoss`
                 is set.
+            RefreshRetriableError: It is that of a topic that was deleted or created again.
         """
-        beyond = {
-            tp: position
-            for tp, position in starts.items()
-            if position > latest.get(tp, position) and tp not in diverged
+        facts = {
+            tp: LogFacts(one.offset, one.leader_epoch, short_seconds=self._short_logs.seconds(tp))
+            for tp, one in listed.items()
         }
+        decisions = self._decide(facts)
+        if epochs := {tp: self._positions.known(tp).epoch for tp in _needing(Need.EPOCH_END, decisions)}:
+            # The leaders are asked only where they have changed (KIP-320).
+            ends = self._cluster.epoch_ends(epochs)
+            facts |= {tp: replace(facts[tp], epoch_end=ends.get(tp, -1)) for tp in epochs}
+            decisions |= self._decide({tp: facts[tp] for tp in epochs})
+        doubtful = {tp.topic for tp, one in decisions.items() if one.doubts_topic}
+        if doubtful and self._are_replaced(doubtful):
+            # Their records are not lost, but those of other topics: the trigger begins again and reads all of them.
+            raise RefreshRetriableError(f"Topics were deleted or created again: {', '.join(sorted(doubtful))}.")
+        beyond = _needing(Need.BOUNDS, decisions)
         self._short_logs.keep(beyond)
-        if not beyond and not diverged:
-            self._positions.settle(latest)
-            return dict(starts)
-        start_and_end.report_diverged(self._options, starts, diverged)
-        moved = start_and_end.check_data_loss(
-            self._cluster,
-            self._options,
-            beyond,
-            may_be_behind=lambda tp: self._positions.has_epoch(tp) and self._short_logs.may_be_behind(tp),
-        )
-        # The others are beyond the last stable offset only.
-        lost = {tp: to for tp, to in moved.items() if to < beyond[tp]}
-        # Where the group's offset says what the output has, nothing is written twice.
-        if not self._policy.is_output:
-            lost = {tp: self._positions.within_log(tp, to) for tp, to in lost.items()}
-        # Up to there the log is the one that was read before the position, by whoever.
-        lost |= {tp: one.end for tp, one in diverged.items()}
-        if lost:
-            self._step_back({tp: (starts[tp], to) for tp, to in lost.items()})
-        self._positions.settle(latest)
-        return {**starts, **lost}
+        if beyond:
+            earliest = self._cluster.earliest(beyond)
+            # The log has records beyond the last stable offset: those of open transactions.
+            ends = {
+                tp: one.offset for tp, one in self._cluster.latest_with_epochs(beyond, read_committed=False).items()
+            }
+            decisions |= self._decide({tp: replace(facts[tp], bounds=(earliest[tp], ends[tp])) for tp in beyond})
+        self._act(decisions)
+        return {**starts, **self._positions.next_of(decisions)}
 
-    def _step_back(self, moves: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Continue at earlier offsets, and let the group follow, as if somebody had rewound it.
+    def _decide(self, facts: Mapping[TopicPartition, LogFacts]) -> dict[TopicPartition, Decision]:
+        return {tp: decide(tp, self._positions.known(tp), one, self._rules) for tp, one in facts.items()}
 
-        Args:
-            moves: From where and to where, by partition.
-        """
-        for tp, (before, to) in sorted(moves.items()):
-            log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, before, to)
-        back = {tp: to for tp, (_, to) in moves.items()}
-        self._positions.step_back(back, rewinds=self.marks_steps_back)
-        self._owner.offsets.rewind(back)
+    def _act(self, decisions: Mapping[TopicPartition, Decision]) -> None:
+        """Report losses, note the positions, and let the group follow where the query steps back, as in a rewind."""
+        for _, one in sorted(decisions.items()):
+            if one.loss is not None:
+                if one.refuses:
+                    raise one.loss
+                log.warning("%s (failOnDataLoss is false: the query continues)", one.loss)
+        for tp, one in decisions.items():
+            if one.waits:
+                self._short_logs.wait_for(tp)
+        self._positions.follow(decisions)
+        back = {
+            tp: to
+            for tp, one in sorted(decisions.items())
+            if one.stepped_from is not None and (to := one.known.next) is not None
+        }
+        for tp, to in back.items():
+            log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, decisions[tp].stepped_from, to)
+        if back:
+            self._positions.step_back(back, rewinds=self.marks_steps_back)
+            self._owner.offsets.rewind(back)
 
     def are_durable(self, start: StreamOffset, starts: Mapping[TopicPartition, int]) -> bool:
         """Return whether a query that restarts before its next micro-batch would resolve the same positions.
@@ -292,14 +294,14 @@ class PositionTracker:
         by_time = options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None
         return options.starting_offsets == "earliest" and not by_time
 
-    def _continued(
+    def _decide_by_group(
         self,
         start: StreamOffset,
         owned: OwnedPartitions,
-        partitions: Iterable[TopicPartition],
+        partitions: Collection[TopicPartition],
         lost_topics: Collection[str],
-    ) -> dict[TopicPartition, int]:
-        """Return the positions that the checkpoint or the group's committed offsets know."""
+    ) -> dict[TopicPartition, Decision]:
+        """Decide where partitions continue, by the checkpoint and the group's committed offsets."""
         committed: Mapping[TopicPartition, CommitOffset] = {}
         self._ignored = frozenset()
         # Where all copies of a partition emit rows, the committed offset is that of one copy only.
@@ -312,47 +314,29 @@ class PositionTracker:
             self._ignored = self._positions.ignored(partitions)
             if self._ignored and self._are_replaced({tp.topic for tp in self._ignored}):
                 raise RefreshRetriableError("Topics were created again since they were last described.")
-        committed = self._without_replayed(committed)
-        self._follow_rewinds(committed)
-        positions = self._positions.merge(partitions, committed, self._policy.counts(start))
-        self._log_moves(start, positions)
-        if self._resolved_join is None and not start.partitions:
-            start_and_end.log_committed_start(self._options, positions, commits=self._policy.keeps)
-            if self._policy.signs and not self._policy.is_output:
-                start_and_end.warn_of_new_checkpoint(self._options, committed.values())
-        return positions
+        if self._resolved_join is None and not start.partitions and self._policy.signs and not self._policy.is_output:
+            start_and_end.warn_of_new_checkpoint(self._options, committed.values())
+        rules = replace(self._rules, counts=self._policy.counts(start))
+        facts = {tp: GroupFacts(committed.get(tp), self._own_ahead.get(tp)) for tp in partitions}
+        return {tp: decide(tp, self._positions.known(tp), one, rules) for tp, one in facts.items()}
 
-    def _without_replayed(
-        self, committed: Mapping[TopicPartition, CommitOffset]
-    ) -> Mapping[TopicPartition, CommitOffset]:
-        """Do with the query's own commits that are ahead of its checkpoint what `group.on.older.checkpoint` says."""
-        ahead = {tp for tp in committed if committed[tp].offset == self._own_ahead.pop(tp, None)}
-        if not ahead:
-            return committed
-        self._positions.set_replaced(ahead)
-        if self._options.group_on_older_checkpoint == "follow":
-            return committed
-        own = self._positions.next_of(ahead)
-        self._step_back({tp: (committed[tp].offset, own[tp]) for tp in ahead})
-        return {tp: entry for tp, entry in committed.items() if tp not in ahead}
-
-    def _log_moves(self, start: StreamOffset, positions: Mapping[TopicPartition, int]) -> None:
-        """Log where the query continues behind its own position, because its group is ahead."""
-        own = self._positions.next_of(positions)
-        moves = {tp: (before, positions[tp]) for tp, before in own.items() if positions[tp] > before}
+    def _log_moves(self, start: StreamOffset, decisions: Mapping[TopicPartition, Decision]) -> None:
+        """Log the rewinds that the query follows, and where it continues behind its position: its group is ahead."""
+        moves: dict[TopicPartition, tuple[int, int]] = {}
+        for tp, one in sorted(decisions.items()):
+            before, to = self._positions.known(tp).next, one.known.next
+            if one.rewound_from is not None:
+                log.warning("rewound %s-%d from=%d to=%d", tp.topic, tp.partition, one.rewound_from, to)
+            elif before is not None and to is not None and to > before:
+                moves[tp] = (before, to)
         # What is not in the last batch was another query's meanwhile; what is replaced is followed on purpose.
-        expected = self._positions.replaced(moves)
-        surprising = {tp: move for tp, move in moves.items() if tp in start.partitions and tp not in expected}
+        surprising = {
+            tp: move for tp, move in moves.items() if tp in start.partitions and not decisions[tp].known.is_replaced
+        }
         start_and_end.log_moves(self._options, surprising, of_spark=start.of_spark)
         others = {tp: move for tp, move in moves.items() if tp not in surprising}
         if others:
             log.info("group=%s has read on: %s", self._options.group_id, format_moves(others))
-
-    def _follow_rewinds(self, committed: Mapping[TopicPartition, CommitOffset]) -> None:
-        """Continue at the group's offsets in the partitions that somebody has rewound."""
-        before = self._positions.follow_rewinds(self._positions.unfollowed_rewinds(committed))
-        for tp, offset in sorted(before.items()):
-            log.warning("rewound %s-%d from=%d to=%d", tp.topic, tp.partition, offset, committed[tp].offset)
 
     def _first(
         self,
@@ -404,3 +388,7 @@ class PositionTracker:
     def _is_new(self, tp: TopicPartition) -> bool:
         """Return whether nobody else can have read a partition before this query."""
         return (not self._options.in_group or tp not in self._subscribed) and tp not in self._starts_later
+
+
+def _needing(need: Need, decisions: Mapping[TopicPartition, Decision]) -> list[TopicPartition]:
+    return [tp for tp, one in decisions.items() if one.need is need]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -282,8 +282,7 @@ def check_data_loss(
     options: ReadOptions,
     starts: Mapping[TopicPartition, int],
     *,
-    epochs: Mapping[TopicPartition, int] | None = None,
-    may_be_behind: Callable[[TopicPartition], bool] = lambda _: False,
+    epochs: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     """Return the starts, those outside the log moved to its nearer end, and others to where their logs diverge.
 
@@ -292,8 +291,6 @@ def check_data_loss(
         options: The query's options.
         starts: The first offset to read of each partition.
         epochs: The epoch of a leader whose log had everything before a start, as far as it is known.
-        may_be_behind: Called with each partition whose log ends before its start: whether its leader may be behind, so
-            that the start is kept.
 
     Raises:
         DataLossError: `failOnDataLoss` is set, and a start lies outside the log or is not in the log of its leader.
@@ -303,7 +300,7 @@ def check_data_loss(
     listed = cluster.latest_with_epochs(starts, read_committed=False)
     latest = {tp: one.offset for tp, one in listed.items()}
     leaders = {tp: one.leader_epoch for tp, one in listed.items()}
-    known = {tp: epoch for tp, epoch in (epochs or {}).items() if tp in starts and 0 <= epoch < leaders[tp]}
+    known = {tp: epoch for tp, epoch in epochs.items() if tp in starts and 0 <= epoch < leaders[tp]}
     diverged = divergences(cluster, starts, known, leaders)
     report_diverged(options, starts, diverged)
     moved = {**starts, **{tp: max(one.end, earliest[tp]) for tp, one in diverged.items()}}
@@ -314,8 +311,6 @@ def check_data_loss(
         if available[0] <= start <= available[1]:
             continue
         is_before = start < available[0]
-        if not is_before and may_be_behind(tp):
-            continue
         error = DataLossError(
             topic=tp.topic,
             partition=tp.partition,

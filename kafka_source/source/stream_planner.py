@@ -187,12 +187,7 @@ class StreamPlanner:
         leaders = {tp: one.leader_epoch for tp, one in listed.items()}
         self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
-        diverged = self._resolver.diverged(starts, latest, leaders)
-        beyond = {tp.topic for tp, position in starts.items() if position > latest.get(tp, position) or tp in diverged}
-        if beyond and self._topics.are_replaced(beyond):
-            # Their records are not lost, but those of other topics: the trigger begins again and reads all of them.
-            raise RefreshRetriableError(f"Topics were deleted or created again: {', '.join(sorted(beyond))}.")
-        before, starts = starts, self._resolver.move_back_into_log(starts, latest, diverged)
+        before, starts = starts, self._resolver.keep_within_logs(starts, listed)
         if not self._resolver.marks_steps_back:
             # The checkpoint must have a step back before more is read: a plan leaves out what is before its start.
             latest |= {tp: to for tp, to in starts.items() if to < before[tp]}

@@ -34,7 +34,7 @@ from kafka_source.produce.sender import Sender
 from kafka_source.sink.two_phase import open_transactions, prepare
 from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Ledger, LedgerState
-from kafka_source.source import batch, group_member_owner, position_tracker, positions, topic_tracker
+from kafka_source.source import batch, decision, group_member_owner, position_tracker, positions, topic_tracker
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -438,8 +438,8 @@ MUTATIONS = (
     ),
     Mutation(
         "follow no mark of a rewind",
-        (positions.Positions, "unfollowed_rewinds"),
-        lambda _: lambda self, committed: {},
+        (decision, "unfollowed_rewind"),
+        lambda _: lambda known, entry: None,
     ),
     Mutation("ignore the topic in an offset's note", (positions, "is_of_other_topic"), lambda _: lambda *_: False),
     Mutation(

@@ -20,6 +20,7 @@ from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
+from kafka_source.source.decision import GroupFacts, LogFacts, Rules, decide
 from kafka_source.source.owners import PartitionOwner
 from kafka_source.source.position_tracker import PositionTracker, ShortLogs
 from kafka_source.source.positions import Positions
@@ -111,8 +112,7 @@ class Start:
         self.tracker.compare_with_group(checkpoint)
         owned = OwnedPartitions({TP: 0}, 1, 1)
         starts = self.tracker.resolve(checkpoint, owned, [TP], lost_topics)
-        diverged = self.tracker.diverged(starts, {TP: self.log.end}, {TP: self.log.epoch})
-        self.starts = self.tracker.move_back_into_log(starts, {TP: self.log.end}, diverged)
+        self.starts = self.tracker.keep_within_logs(starts, {TP: ListedOffset(self.log.end, self.log.epoch)})
         return self.starts[TP]
 
     def planned(self, checkpoint: StreamOffset) -> StreamOffset:
@@ -306,9 +306,9 @@ def test_topics_of_another_incarnation_lose_their_epochs():
     positions = Positions()
     positions.begin(at(150, 3))
     positions.forget_topics({"t"})
-    positions.merge([TP], {}, max_offset)
+    positions.follow({TP: decide(TP, positions.known(TP), GroupFacts(), Rules(max_offset))})
     positions.replace({TP: 0})
-    assert positions.to_check({TP: 9}) == {}
+    assert decide(TP, positions.known(TP), LogFacts(9, 9), Rules(max_offset)).need is None
 
 
 @given(offsets, offsets, epochs_read, commits)
@@ -326,20 +326,23 @@ def test_a_leader_that_may_be_behind_is_given_time_where_an_earlier_one_had_the_
         unknown.position(at(own))
 
 
-def test_a_short_log_may_be_that_of_a_leader_that_is_behind_for_so_long_only():
+def test_a_short_log_is_waited_for_so_long_only():
     seconds = 0.0
     logs = ShortLogs(30, lambda: seconds)
     other = TopicPartition("t", 1)
-    assert logs.may_be_behind(TP)
+    logs.wait_for(TP)
     seconds = 29
-    assert logs.may_be_behind(TP) and logs.may_be_behind(other)
+    logs.wait_for(TP)
+    logs.wait_for(other)
     seconds = 31
-    assert not logs.may_be_behind(TP) and logs.may_be_behind(other)
+    assert [logs.seconds(TP), logs.seconds(other)] == [31, 2]
     assert logs
     seconds = 60
     assert not logs
     # Its log has been long enough in between.
     logs.keep([other])
-    assert logs.may_be_behind(TP)
+    assert [logs.seconds(TP), logs.seconds(other)] == [0, 31]
+    logs.wait_for(TP)
+    assert logs
     logs.keep([])
     assert not logs

@@ -12,6 +12,7 @@ from kafka_source.commits.offsets import not_below
 from kafka_source.commits.policy import max_offset
 from kafka_source.model.commits import CommitOffset, OffsetNote, with_notes, without_topic
 from kafka_source.model.stream_offset import PlannedInput, Range, Span, StreamOffset
+from kafka_source.source.decision import Decision, GroupFacts, Known, Rules, decide
 from kafka_source.source.plan import plan
 from kafka_source.source.positions import Positions
 
@@ -151,7 +152,7 @@ def test_only_a_note_of_this_cluster_and_of_another_topic_makes_an_offset_count_
 def test_of_a_rewound_partition_everything_is_missing_again() -> None:
     positions = Positions()
     positions.as_committed({A0: 5, A1: 5})
-    positions.follow_rewinds({A0: "first", B0: "first"})
+    positions.follow({tp: Decision(Known(rewind="first")) for tp in (A0, B0)})
     assert positions.missing({A0: 5, A1: 5}) == {A0: 5}
 
 
@@ -167,7 +168,7 @@ def test_what_was_committed_an_hour_ago_is_old_until_it_is_committed_again() -> 
     positions.as_committed({A0: 5})
     now = 7199.0
     assert positions.old() == {A1: 6}
-    positions.follow_rewinds({A1: "first"})
+    positions.follow({A1: Decision(Known(rewind="first"))})
     assert positions.old() == {}
 
 
@@ -189,17 +190,9 @@ def test_a_partition_that_comes_back_before_the_next_batch_has_been_read_to_the_
     positions.begin(last)
     assert positions.next_of([A]) == {A: 154}
     positions.replace({})
-    positions.follow_rewinds({A: "rewound"})
+    positions.follow({A: Decision(Known(rewind="rewound"))})
     positions.begin(last)
     assert positions.next_of([A]) == {}
-
-
-def test_the_higher_offset_counts_until_the_sink_commits_and_the_group_after_it() -> None:
-    positions = Positions()
-    for counts, expected in ((max_offset, 100), (group_or_own, 7)):
-        positions.begin(StreamOffset({A: Span(0, 100, 0)}))
-        assert positions.merge([A, B], {A: CommitOffset(7)}, counts) == {A: expected}
-        assert positions.merge([A, B], {B: CommitOffset(7)}, counts) == {A: 100, B: 7}
 
 
 class OnePartition(RuleBasedStateMachine):
@@ -223,10 +216,10 @@ class OnePartition(RuleBasedStateMachine):
 
     def resolve(self) -> None:
         """As after a rebalance: nothing is skipped that nobody has read."""
-        committed = {} if self.group is None else {A: self.group}
         self.positions.begin(self.checkpoint)
-        self.positions.follow_rewinds(self.positions.unfollowed_rewinds(committed))
-        self.positions.replace({A: 0} | self.positions.merge([A], committed, max_offset))
+        one = decide(A, self.positions.known(A), GroupFacts(self.group), Rules(max_offset))
+        self.positions.follow({A: one})
+        self.positions.replace({A: one.known.next or 0})
         assert set(range(self.position)) <= self.read
         self.is_compared = False
 

@@ -1,0 +1,240 @@
+"""Decide where one partition continues, by what the query knows of it and what its group and its log say. Pure.
+
+Spark writes the end offset of a batch to its offset log, runs the batch's tasks, lets the sink commit, and notes the
+batch in its commit log. Only then it asks for the next end offset, and the driver commits. So the group's offset may be
+ahead of the end of the newest batch in the offset log by commits of others, but never by the query's own: the driver
+commits when the batch is in the commit log, a task or the sink commits at most that end. And after a `kill -9` at any
+moment the group's offset may be behind that end, with `commit=batch` by the batch whose commit was in flight, with
+`task` and `sink` by the batch that Spark replays.
+
+| known of a partition, at a start or after a rebalance | it continues at |
+| --- | --- |
+| only the checkpoint's offset, or only the group's | that one |
+| both, the group's is behind | the checkpoint's; with `commit=sink` the group's, because it is what the output has |
+| both, the group's is ahead by commits of others | the group's: these have read what is in between. A warning says so |
+| both, the group's is ahead by own commits | what `group.on.older.checkpoint` says: the checkpoint was put back, and \
+nobody but the user knows whether the output was too |
+| the group's has the mark of a rewind that the query does not follow yet | the group's, wherever it is |
+| a position beyond the end of the log | what is left within the log, else its end (`failOnDataLoss=false`). The group \
+follows by a rewind, so that the offset from before counts nowhere |
+| a position in a log that has lost records before it, as the leader epochs tell | where the logs diverge, likewise |
+| its topic was created again | the group's offset, if its note names the new topic, or has no id and the \
+coordinator was asked by the new one (from Kafka 4.1 on); else the new topic's first offset |
+| the group's note names another topic of this name and cluster | as if the group had none; where nothing else is \
+known, the topic's first offset, and not where the options say |
+| nothing | where the starting options say; if it was added while the query ran, its first offset |
+
+Between two rebalances it continues at the end of the last micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from assignors.model import TopicPartition
+from kafka_source.errors import DataLossError
+from kafka_source.model.commits import CommitOffset, OffsetNote
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the query knows of where a partition continues.
+
+    Attributes:
+        next: The offset that the query reads next; None: not resolved.
+        other: Of the query's offset and the group's the one that does not count, because it is lower; None: none.
+        is_replaced: Whether a restart would find another offset than `next` by itself.
+        rewind: The id of the last rewind that the query follows; None: there was none.
+        epoch: The epoch of the leader whose log had everything before `next` (KIP-320); -1: unknown.
+        checked: The epoch of the last leader whose log is known to have it, too.
+    """
+
+    next: int | None = None
+    other: int | None = None
+    is_replaced: bool = False
+    rewind: str | None = None
+    epoch: int = -1
+    checked: int = -1
+
+    def at(self, offset: int | None, epoch: int) -> Known:
+        """Return the partition at an offset whose leader epoch is known as well."""
+        return replace(self, next=offset, epoch=epoch, checked=self.checked if epoch == self.epoch else epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """What the group says of a partition.
+
+    Attributes:
+        entry: Its committed offset that counts; None: none.
+        own_ahead: The query's own commit that is ahead of the checkpoint with which it has started; None: none.
+    """
+
+    entry: CommitOffset | None = None
+    own_ahead: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """What the leader says of a partition.
+
+    Attributes:
+        latest: Its latest offset, with `read_committed` the last stable offset.
+        leader_epoch: The leader's epoch; -1: unknown.
+        epoch_end: Where its log ends the epoch that the query knows; -1: unknown; None: not asked.
+        bounds: The log's first offset and its end, open transactions included; None: not asked.
+        short_seconds: For how long the log has been known to end before the position.
+    """
+
+    latest: int
+    leader_epoch: int = -1
+    epoch_end: int | None = None
+    bounds: tuple[int, int] | None = None
+    short_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the query's options and its commit policy say.
+
+    Attributes:
+        counts: Returns the offset that counts, of the query's own and the group's.
+        replays: Whether the query reads again what it has committed after an older checkpoint; else it follows.
+        keeps_output: Whether the group's offset says what the output has, so that nothing below it is read again.
+        fails_on_loss: `failOnDataLoss`.
+        patience_seconds: How long a leader may be behind (`data.loss.patience.ms`).
+    """
+
+    counts: Callable[[int | None, int | None], int | None]
+    replays: bool = False
+    keeps_output: bool = False
+    fails_on_loss: bool = True
+    patience_seconds: float = 0.0
+
+
+class Need(Enum):
+    """A fact that a decision lacks."""
+
+    EPOCH_END = "the end of the known epoch in the leader's log"
+    BOUNDS = "the bounds of the log"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How a partition continues.
+
+    Attributes:
+        known: What the query knows of it from now on.
+        need: The fact to look up before the decision is final; None: it is final.
+        rewound_from: The position before a rewind of the group that the query follows; None: no rewind is followed, or
+            there was no position.
+        stepped_from: The offset from which the query steps back to `known.next`; the group follows. None: it does not.
+        loss: The loss of records to report, as a refusal or as a warning; None: none.
+        refuses: Whether the loss ends the query.
+        waits: Whether the log may become longer again: its leader may be behind.
+    """
+
+    known: Known
+    need: Need | None = None
+    rewound_from: int | None = None
+    stepped_from: int | None = None
+    loss: DataLossError | None = None
+    refuses: bool = False
+    waits: bool = False
+
+    @property
+    def doubts_topic(self) -> bool:
+        """Whether the log does not lead to the position, be it because the topic was created again."""
+        return self.need is Need.BOUNDS or self.loss is not None
+
+
+def decide(tp: TopicPartition, known: Known, facts: GroupFacts | LogFacts, rules: Rules) -> Decision:
+    """Decide where a partition continues: first by what its group says, then by what its log says.
+
+    Args:
+        tp: The partition.
+        known: What the query knows of it; with facts of the log its position is known.
+        facts: Those of the group at a start, after a rebalance and for a new partition; those of the log at each
+            trigger.
+        rules: The query's.
+    """
+    if isinstance(facts, GroupFacts):
+        return _by_group(known, facts, rules)
+    return _by_log(tp, known, facts, rules)
+
+
+def unfollowed_rewind(known: Known, entry: CommitOffset) -> str | None:
+    """Return the rewind of a committed offset that the query has not followed yet; None: there is none."""
+    rewind = OffsetNote.parse(entry.metadata).rewound
+    return rewind if rewind and rewind != known.rewind else None
+
+
+def _by_group(known: Known, facts: GroupFacts, rules: Rules) -> Decision:
+    entry, known = facts.entry, replace(known, other=None)
+    if entry is not None and entry.offset == facts.own_ahead:
+        known = replace(known, is_replaced=True)
+        if rules.replays and known.next is not None:
+            return Decision(known, stepped_from=entry.offset)
+    rewound_from = None
+    if entry is not None and (rewind := unfollowed_rewind(known, entry)) is not None:
+        rewound_from = known.next
+        known = replace(known, next=None, rewind=rewind)
+    own, group = known.next, None if entry is None else entry.offset
+    chosen = rules.counts(own, group)
+    epochs = {known.epoch} if own == chosen else set()
+    if entry is not None and group == chosen:
+        epochs.add(entry.leader_epoch)
+    if own is not None and group is not None:
+        known = replace(known, other=min(own, group))
+    return Decision(known.at(chosen, -1 if chosen is None else max(epochs)), rewound_from=rewound_from)
+
+
+def _by_log(tp: TopicPartition, known: Known, log: LogFacts, rules: Rules) -> Decision:
+    position = known.next
+    assert position is not None, f"{tp} has no position yet"
+    settled = replace(known, other=None)
+    if 0 <= known.checked < log.leader_epoch:
+        if log.epoch_end is None:
+            return Decision(known, Need.EPOCH_END)
+        if 0 <= log.epoch_end < position:
+            # Up to there the log is the one that was read before the position, by whichever member.
+            loss = DataLossError.of_diverged(
+                tp, planned=position, end=log.epoch_end, epoch=known.epoch, leader_epoch=log.leader_epoch
+            )
+            return _step_back(settled, log.epoch_end, loss, rules)
+    if position <= log.latest:
+        epoch = log.leader_epoch if known.epoch < 0 else known.epoch
+        return Decision(replace(settled, epoch=epoch, checked=max(known.checked, log.leader_epoch)))
+    if log.bounds is None:
+        return Decision(known, Need.BOUNDS)
+    first, end = log.bounds
+    if first <= position <= end:
+        # It is beyond the last stable offset only.
+        return Decision(settled)
+    # Where no leader is known to have had the records, the offset may never have been in this log: more records would
+    # hide that.
+    if position > end and known.epoch >= 0 and log.short_seconds < rules.patience_seconds:
+        return Decision(settled, waits=True)
+    loss = DataLossError(
+        topic=tp.topic,
+        partition=tp.partition,
+        planned=position,
+        available=log.bounds,
+        condition="COULD_NOT_READ_OFFSET_RANGE" if position < first else "PARTITION_OFFSET_CHANGED",
+    )
+    # What the query or the group has not read is read, also if the other one had. But where the group's offset says
+    # what the output has, nothing is written twice.
+    others = () if rules.keeps_output or known.other is None else (known.other,)
+    # The tasks find a position before the first offset without another request.
+    to = position if position < first else min((end, *others))
+    return _step_back(settled, to, loss, rules)
+
+
+def _step_back(known: Known, to: int, loss: DataLossError, rules: Rules) -> Decision:
+    if rules.fails_on_loss:
+        return Decision(known, loss=loss, refuses=True)
+    if to == known.next:
+        return Decision(known, loss=loss)
+    return Decision(replace(known, next=to, is_replaced=True), stepped_from=known.next, loss=loss)

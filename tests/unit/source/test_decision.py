@@ -1,0 +1,153 @@
+"""What holds of every decision where a partition continues, whatever the query, its group and the log say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from assignors.model import TopicPartition
+from kafka_source.commits.by_sink import group_or_own
+from kafka_source.commits.policy import max_offset
+from kafka_source.model.commits import CommitOffset, OffsetNote
+from kafka_source.source.decision import Decision, GroupFacts, Known, LogFacts, Need, Rules, decide
+
+TP = TopicPartition("t", 0)
+
+offsets = st.integers(0, 20)
+epochs = st.integers(-1, 3)
+marks = st.none() | st.sampled_from(["first", "second"])
+entries = st.builds(
+    lambda offset, epoch, mark: CommitOffset(offset, epoch, OffsetNote("any", mark).metadata), offsets, epochs, marks
+)
+rules = st.builds(
+    Rules,
+    st.sampled_from([max_offset, group_or_own]),
+    replays=st.booleans(),
+    keeps_output=st.booleans(),
+    fails_on_loss=st.booleans(),
+    patience_seconds=st.just(30.0),
+)
+groups = st.builds(GroupFacts, st.none() | entries, st.none() | offsets)
+bounds = st.tuples(offsets, offsets).map(lambda pair: (min(pair), max(pair)))
+
+
+@st.composite
+def knowns(draw: st.DrawFn, position: st.SearchStrategy[int | None]) -> Known:
+    at, epoch = draw(position), draw(epochs)
+    other = None if at is None else draw(st.none() | st.integers(0, at))
+    return Known(at, other, draw(st.booleans()), draw(marks), epoch, draw(st.integers(epoch, 3)))
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> LogFacts:
+    log = draw(bounds)
+    latest = draw(st.integers(*log))
+    return LogFacts(latest, draw(epochs), draw(st.integers(-1, log[1])), log, draw(st.sampled_from([0.0, 29.0, 30.0])))
+
+
+@given(knowns(st.none() | offsets), groups, rules)
+def test_a_group_decides_at_once_and_no_offset_is_made_up(known: Known, group: GroupFacts, rule: Rules) -> None:
+    one = decide(TP, known, group, rule)
+    assert (one.need, one.loss, one.refuses, one.waits) == (None, None, False, False)
+    entry = set() if group.entry is None else {group.entry.offset}
+    assert one.known.next in {known.next, *entry}
+    assert (one.known.next is None) == (known.next is None and not entry)
+
+
+@given(knowns(st.none() | offsets), groups, rules)
+def test_nothing_begins_before_the_groups_offset_but_by_the_users_word(
+    known: Known, group: GroupFacts, rule: Rules
+) -> None:
+    one = decide(TP, known, group, rule)
+    if group.entry is not None and one.known.next is not None and one.known.next < group.entry.offset:
+        assert rule.replays and group.own_ahead == group.entry.offset
+        assert one.stepped_from == group.entry.offset
+    if one.stepped_from is not None:
+        assert one.known.is_replaced and one.known.next == known.next
+
+
+@given(knowns(st.none() | offsets), entries, rules)
+def test_a_rewound_partition_begins_at_the_target_once(known: Known, entry: CommitOffset, rule: Rules) -> None:
+    mark = OffsetNote.parse(entry.metadata).rewound
+    assume(mark is not None and mark != known.rewind)
+    one = decide(TP, known, GroupFacts(entry), rule)
+    assert (one.known.next, one.known.rewind, one.rewound_from) == (entry.offset, mark, known.next)
+    # Read on from there, the query keeps its own position.
+    later = replace(one.known, next=entry.offset + 1)
+    assert decide(TP, later, GroupFacts(entry), replace(rule, counts=max_offset)).known == replace(
+        later, other=entry.offset
+    )
+
+
+@given(knowns(st.none() | offsets), groups, rules)
+def test_a_groups_facts_decide_the_same_again(known: Known, group: GroupFacts, rule: Rules) -> None:
+    """A trigger that is retried looks again."""
+    once = decide(TP, known, group, rule)
+    assume(once.stepped_from is None)
+    assert decide(TP, once.known, group, rule).known.next == once.known.next
+
+
+@given(knowns(offsets), logs(), rules)
+def test_a_log_sets_no_position_forward_and_none_back_without_a_loss(known: Known, log: LogFacts, rule: Rules) -> None:
+    assert known.next is not None
+    one = decide(TP, known, log, rule)
+    assert one.need is None
+    assert one.known.next is not None and one.known.next <= known.next
+    assert (one.known.next < known.next) == (one.stepped_from is not None)
+    if one.stepped_from is not None:
+        assert one.stepped_from == known.next and one.loss is not None
+        assert one.known.is_replaced
+    assert one.refuses == (one.loss is not None and rule.fails_on_loss)
+    assert not (one.refuses and one.stepped_from is not None)
+    # What does not count any more decides nothing later.
+    assert one.known.other is None
+
+
+@given(knowns(offsets), logs(), rules)
+def test_a_position_within_the_log_of_a_leader_that_has_it_stays(known: Known, log: LogFacts, rule: Rules) -> None:
+    assert known.next is not None and log.epoch_end is not None
+    assume(known.next <= log.latest)
+    assume(not (0 <= known.checked < log.leader_epoch and 0 <= log.epoch_end < known.next))
+    one = decide(TP, known, log, rule)
+    assert one == Decision(one.known)
+    assert one.known.next == known.next
+    # Its leader is not asked again.
+    assert decide(TP, one.known, replace(log, epoch_end=None), rule).need is None
+
+
+@given(knowns(offsets), logs(), rules)
+def test_a_loss_is_reported_unless_a_leader_may_be_behind(known: Known, log: LogFacts, rule: Rules) -> None:
+    assert known.next is not None and log.bounds is not None
+    assume(known.next > log.bounds[1])
+    one = decide(TP, known, log, rule)
+    assert one.waits == (one.loss is None)
+    if one.waits:
+        assert known.epoch >= 0 and log.short_seconds < rule.patience_seconds
+        assert one.known.next == known.next
+    elif one.stepped_from is not None:
+        assert one.known.next is not None and one.known.next <= log.bounds[1]
+
+
+@given(knowns(offsets), logs(), rules)
+def test_a_further_look_is_asked_for_only_where_the_first_says_so(known: Known, log: LogFacts, rule: Rules) -> None:
+    assert known.next is not None
+    first = decide(TP, known, replace(log, epoch_end=None, bounds=None), rule)
+    has_new_leader = 0 <= known.checked < log.leader_epoch
+    assert (first.need is Need.EPOCH_END) == has_new_leader
+    second = decide(TP, known, replace(log, bounds=None), rule)
+    if second.need is not None:
+        assert second.need is Need.BOUNDS and known.next > log.latest
+        assert second.known == known
+    assert second.doubts_topic == (second.need is not None or second.loss is not None)
+
+
+@given(knowns(offsets), logs(), rules)
+def test_where_the_group_says_what_the_output_has_nothing_below_the_log_is_read_again(
+    known: Known, log: LogFacts, rule: Rules
+) -> None:
+    one = decide(TP, known, log, replace(rule, keeps_output=True))
+    assert one.known == decide(TP, replace(known, other=None), log, replace(rule, keeps_output=True)).known
+    if one.stepped_from is not None and log.bounds is not None:
+        assert one.known.next in {log.epoch_end, log.bounds[1]}
