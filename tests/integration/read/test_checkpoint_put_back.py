@@ -108,7 +108,7 @@ def test_a_rewind_that_the_old_checkpoint_does_not_know_changes_nothing_in_that(
         query.run()
 
 
-@pytest.mark.parametrize("kind", ["batch", "task", "none", "assign"])
+@pytest.mark.parametrize("kind", ["batch", "task", "assign"])
 def test_a_group_that_others_have_moved_on_is_followed_with_one_warning(groups, group, name, job, kind, caplog):
     query = job(kind)
     query.offsets = [StreamOffset({TopicPartition(name, n): Span(0, 5, n) for n in (0, 1)}, slots=2)]
