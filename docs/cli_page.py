@@ -93,7 +93,7 @@ warnings and errors go to standard error. CSV has the first table of a command.
 | 3 | done, and a bound such as `--fail-above-lag` is exceeded, or `healthcheck` found a group that is stalled |
 
 ```shell
-kafkagroup group billing --fail-above-lag 100000 --summary || page-somebody
+kafkagroup group billing --fail-above-lag 100000 --summary || page-operator
 kafkagroup groups --lag -o json | jq '.[] | select(.lag > 1000) | .group'
 ```
 

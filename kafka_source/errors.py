@@ -340,7 +340,7 @@ class DataLossError(ApplicationRecoverableError):
             planned: The offset up to which it was read.
             end: Where the logs diverge.
             epoch: The epoch of the leader from which it was read.
-            leader_epoch: The epoch of the leader of now.
+            leader_epoch: The epoch of the current leader.
         """
         return DataLossError(
             topic=tp.topic,

@@ -1,6 +1,6 @@
 """Makes the Sparks of tests start quickly: `python -m testbed.quick_spark` once, in the environment of the tests.
 
-A Spark for a test lives for seconds, and most of them go into what each start does anew:
+A Spark for a test lives for seconds, and most of them go into what each start does again:
 
 - Spark's Python workers import pyspark and py4j from zips without bytecode, which each of them compiles, and read the
   list of what is in each zip again with each task. The zips are emptied, so that workers import the installed packages,

@@ -20,7 +20,7 @@ _PROBE = "kafkagroup.probe"
 _NO_SETTING = ("No such configuration property", "must be set through", "cannot be set to a text")
 _OUT_OF_RANGE = re.compile(r"outside allowed range (-?\d+)(?:\.\d+)?\.\.(-?\d+)")
 # librdkafka tries the addresses of a name one after another. Its own default is 30 s for each, Java's is 10 s. After
-# 1 s it would look the name up again and begin anew, perhaps with the address that did not answer; the JVM waits 30 s.
+# 1 s it would look the name up again and begin again, perhaps with the address that did not answer; the JVM waits 30 s.
 DEFAULTS = {"socket.connection.setup.timeout.ms": "10000", "broker.address.ttl": "30000"}
 """What librdkafka gets where the user sets nothing, because its own default is not Java's."""
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ends in the log of a partition's leader of now (KIP-320)."""
+"""OffsetForLeaderEpoch: where a leader epoch ends in the log of a partition's current leader (KIP-320)."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class Cluster:
 
     @contextmanager
     def without_snapshot(self) -> Iterator[None]:
-        """Ask for metadata anew in this block, also within a `metadata_snapshot`."""
+        """Ask for metadata again in this block, also within a `metadata_snapshot`."""
         outer, self._known = self._known, None
         try:
             yield
@@ -256,7 +256,7 @@ class Cluster:
         return {tp: listed.offset if listed.offset >= 0 else None for tp, listed in found.items()}
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return where a leader epoch ends in the log of each partition's leader of now; see `epoch_ends`."""
+        """Return where a leader epoch ends in the log of each partition's current leader; see `epoch_ends`."""
         if not epochs:
             return {}
 

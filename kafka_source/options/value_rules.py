@@ -246,7 +246,7 @@ def _check_writer_schema(options: SinkOptions, column: ColumnOptions, names: Col
 
 
 def _check_registry(options: ValueOptions, asking: Sequence[ColumnOptions], names: Collection[str]) -> None:
-    """Check that the registry is named if and only if somebody asks it.
+    """Check that the registry is named if and only if a column needs it.
 
     Args:
         options: The options.

@@ -167,7 +167,7 @@ class Account:
 
     Args:
         settings: The query's quota.
-        bounds: The bounds of now.
+        bounds: The current bounds.
     """
 
     def __init__(self, settings: QuotaSettings, bounds: Bounds) -> None:

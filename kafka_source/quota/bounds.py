@@ -178,7 +178,7 @@ def is_file(watch: str) -> bool:
 
 
 def current_bounds(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
-    """Return the bounds of now: those of the options, or what `quota.watch` names.
+    """Return the current bounds: those of the options, or what `quota.watch` names.
 
     Args:
         quota: The query's quota.

@@ -36,7 +36,7 @@ _MAX_ACCOUNTS = 256
 
 
 class QuotaServer:
-    """The accounts of reads or writes that have the same quota, with its bounds of now, at a control port.
+    """The accounts of reads or writes that have the same quota, with its current bounds, at a control port.
 
     Each read has an account of its own, also when many of them share this server.
 
@@ -83,7 +83,7 @@ class QuotaServer:
 
 
 def listen(quota: QuotaSettings, settings: Settings, rate: str) -> tuple[socket.socket, Ticket]:
-    """Return a socket at which tasks will reach this machine, and a ticket with the bounds of now.
+    """Return a socket at which tasks will reach this machine, and a ticket with the current bounds.
 
     Raises:
         InvalidConfigurationError: `quota.watch` cannot be read.

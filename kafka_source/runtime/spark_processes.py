@@ -72,7 +72,7 @@ def start_side_process(module: str, arguments: Sequence[str], message: object, p
         start_new_session=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
-    # It may end before the caller does; without somebody who takes its exit status it would stay as a zombie.
+    # It may end before the caller does; without a process that takes its exit status it would stay as a zombie.
     threading.Thread(target=process.wait, name=f"{module}-exit", daemon=True).start()
     assert process.stdin is not None
     with process.stdin:

@@ -220,7 +220,7 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
         start: The batch's start offset; None: that of `end` itself. Spark before 4.2 asks for the end offset without
             telling the reader the start, so after a restart `end` may begin too early. The plan leaves out what lies
             before `start`, unless the topic was created again or the group was rewound in between, or the stream's id
-            says that `end` was planned from `start` (`commit=sink`): then somebody has rewound the group.
+            says that `end` was planned from `start` (`commit=sink`): then the group was rewound.
     """
     if start is not None and start.by_sink and start.stream == end.stream:
         start = None
@@ -346,8 +346,8 @@ def mark_late_bounds(planned: Sequence[PlannedInput], bounds: BatchBounds) -> li
     A partition that is empty now gets an input too if its end is late, because it may have records later.
 
     Args:
-        planned: The plan with the offsets of now; each input has one range.
-        bounds: The offsets of now, and which of them are late.
+        planned: The plan with the current offsets; each input has one range.
+        bounds: The current offsets, and which of them are late.
     """
     ranges = [r for one in planned for r in one.ranges]
     read = {r.topic_partition for r in ranges}

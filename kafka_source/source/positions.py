@@ -206,7 +206,7 @@ class Positions:
         return frozenset(tp for tp in partitions if self._get(tp).is_ignored)
 
     def is_of_new_topic(self, tp: TopicPartition, entry: CommitOffset) -> bool:
-        """Return whether an offset is of the topic of now, for a topic that was created again.
+        """Return whether an offset is of the current topic, for a topic that was created again.
 
         An offset without an id may still be one of the topic before, unless the coordinator was asked by the new id.
         """

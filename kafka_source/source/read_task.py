@@ -317,7 +317,7 @@ def _on_bad(query: Query, pacer: Pacer, replica: int, records: pa.RecordBatch, r
 
 
 def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:
-    """Return the ranges of the task, late bounds replaced by the offsets of now, without those that are empty then."""
+    """Return the ranges of the task, late bounds replaced by the current offsets, without those that are empty then."""
     if not has_late_bounds(task.ranges):
         return task.ranges
     client = cached_client(query.settings)
@@ -349,7 +349,7 @@ def is_unbound(ranges: Collection[Range]) -> bool:
 
 
 def resolve_late_bounds(ranges: Collection[Range], cluster: Cluster, *, read_committed: bool) -> tuple[Range, ...]:
-    """Return the ranges with the offsets of now.
+    """Return the ranges with the current offsets.
 
     Args:
         ranges: The ranges of a task, at least one with a late bound.

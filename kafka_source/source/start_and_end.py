@@ -52,7 +52,7 @@ class Divergence(NamedTuple):
     Attributes:
         end: The offset up to which both have the same records.
         epoch: The epoch of the leader from which it was read.
-        leader_epoch: The epoch of the leader of now.
+        leader_epoch: The epoch of the current leader.
     """
 
     end: int
@@ -228,7 +228,7 @@ def _check_given_ends(
     """Look once, in the plan, whether the logs have what the options give as the ending offsets.
 
     Else each try of a task would wait for records that never come, `data.loss.patience.ms` long. A leader may be behind
-    for a moment, so the brokers are asked again for a shorter time, each time with the leaders of then. Without
+    for a moment, so the brokers are asked again for a shorter time, each time with the leaders of that time. Without
     `failOnDataLoss` no task is tried again: the one that reads waits once, and reads what comes until then.
 
     Raises:
@@ -401,7 +401,7 @@ def commit_existing(options: ReadOptions, cluster: Cluster, read: StreamOffset, 
 def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffset) -> StreamOffset:
     """Return what was read, and may be committed: without topics that were deleted or created again since the plan.
 
-    The offset of a deleted topic would be that of the new one, and whoever reads next would leave its records out.
+    The offset of a deleted topic would be that of the new one, and the next reader would leave its records out.
     Coordinators with topic ids refuse such a commit too, but in words that a topic which is new to them gets as well,
     and with all other topics of the transaction. So this asks any broker; see docs/design/transactions.md.
 
@@ -553,7 +553,7 @@ def _starts_of_json(
     return {tp: flat.get(tp, _SENTINELS[words.get(tp.topic, default)]) for tp in partitions}
 
 
-# ---- log lines about offsets that somebody else has committed
+# ---- log lines about offsets that others have committed
 
 
 def log_committed_start(options: ReadOptions, committed: Collection[TopicPartition], *, commits: bool) -> None:

@@ -201,7 +201,7 @@ if HAS_READ_LIMITS:
             return self._next(start, limited=not isinstance(limit, ReadAllAvailable))
 
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-            """Let this run end at the latest offsets of now."""
+            """Let this run end at the current latest offsets."""
             self._batches().stop_at_latest()
 
         def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name

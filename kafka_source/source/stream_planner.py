@@ -258,8 +258,8 @@ class StreamPlanner:
             member = self._owner.credentials(0)
             if member is None or not self._owner.still_owned():
                 raise FencedError(
-                    f"This member has lost its place in group {self._options.group_id}. Nothing was committed; whoever "
-                    "owns the partitions now reads from the committed offsets.",
+                    f"This member has lost its place in group {self._options.group_id}. Nothing was committed; the "
+                    "current owner of the partitions reads from the committed offsets.",
                     code=ErrorCode.UNKNOWN_MEMBER_ID,
                 )
             return GroupOffsets(member, self._positions.with_notes(self._positions.current_ends(end)))
@@ -299,7 +299,7 @@ class StreamPlanner:
             self._owner.finish(self._positions.current_ends(end.without(self._topics.lost_from(end))))
 
     def stop_at_latest(self) -> None:
-        """Let an AvailableNow run end at the latest offsets of now, in every partition of the subscription."""
+        """Let an AvailableNow run end at the current latest offsets, in every partition of the subscription."""
         self._retry(self._stop_at_latest)
 
     def _stop_at_latest(self) -> None:

@@ -140,7 +140,7 @@ async def initialise(
                 code=answer.error_code,
             )
         if answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            # Until the deadline: a coordinator that is cut off never writes the markers. The next call asks anew.
+            # Until the deadline: a coordinator that is cut off never writes the markers. The next call asks again.
             client.forget_coordinator(transactional_id, TRANSACTION)
         check_coordinator(client, TRANSACTION, transactional_id, answer.error_code, what)
         return OpenTransaction(transactional_id, answer.producer_id, answer.producer_epoch)

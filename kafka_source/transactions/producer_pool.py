@@ -102,7 +102,7 @@ class TransactionalProducers:
 def cause_of(error: KafkaError, producer: Producer) -> KafkaError:
     """What made the transaction fail if `error` only follows from it, else `error`; not for use in a callback.
 
-    librdkafka keeps the reason until the transaction is aborted, and tells it to whoever begins another one.
+    librdkafka keeps the reason until the transaction is aborted, and tells it to the caller that begins another one.
     """
     if error.code() not in _CONSEQUENCES:
         return error

@@ -130,7 +130,7 @@ def decode(
 
     Raises:
         UnreadableRecordError: A value is bad, with `mode=FAILFAST`.
-        InvalidConfigurationError: What was resolved to the schema of then cannot be read with the one of now.
+        InvalidConfigurationError: What was resolved to the earlier schema cannot be read with the current one.
         AuthenticationError: The registry refuses the credentials.
         ApplicationRecoverableError: The query is to start again with a newer schema.
         RetriableError: The registry does not answer.

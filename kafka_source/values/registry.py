@@ -52,7 +52,7 @@ _MAX_KEPT = 1000
 # Registries have signed ids.
 _MAX_ID = (1 << 31) - 1
 
-# What does not change where a schema cannot be used; it may be deleted and registered anew.
+# What does not change where a schema cannot be used; it may be deleted and registered again.
 _UNUSABLE_SECONDS = 60.0
 # The nodes of a registry learn of a new schema late.
 _LATE_PAUSES = (1.0, 10.0)

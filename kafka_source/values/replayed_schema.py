@@ -1,7 +1,7 @@
 """The schema of a batch that is replayed after a restart, when the column has got a newer one meanwhile.
 
 Its values are resolved to the schema with which the batch was planned, as in its first run, and then to the column's
-schema of now: a field that has come since has its default, so that all runs of the batch have the same rows.
+current schema: a field that has come since has its default, so that all runs of the batch have the same rows.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _WIDER = {
 
 
 def column_of_now(then: ReaderSchema, now: ReaderSchema, kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
-    """Return what makes the column of now from one of then.
+    """Return what makes the current column from an earlier one.
 
     Args:
         then: The schema with which the batch was planned.
         now: The schema of the query.
-        kind: The type of the column of now.
+        kind: The type of the current column.
 
     Raises:
-        InvalidConfigurationError: The schema of now cannot read what was resolved to the one of then.
+        InvalidConfigurationError: The current schema cannot read what was resolved to the earlier one.
     """
     found, wanted = then.column_type(), kind
     if pa.types.is_struct(kind):
@@ -71,7 +71,7 @@ def _part(array: pa.Array, kind: pa.DataType) -> pa.Array:
 def _field(
     field: pa.Field, found: pa.DataType, record: dict[str, Any], then: ReaderSchema, now: ReaderSchema
 ) -> Callable[[pa.Array], pa.Array]:
-    """Return what makes one field of the column of now."""
+    """Return what makes one field of the current column."""
     declared = next(one for one in record["fields"] if one["name"] == field.name)
     source = next(
         (name for name in (field.name, *declared.get("aliases", ())) if found.get_field_index(name) >= 0), None

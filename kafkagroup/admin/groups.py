@@ -320,7 +320,7 @@ class Groups:
             self._check_place(client, document)
             before = client.run(fetch_committed(client, name, None, Deadline(_CALL_SECONDS), stable=False))
         if not dry_run:
-            # Whoever imports them says that they are those of the topics of now.
+            # The import says that they are offsets of the current topics.
             self._commit(name, {tp: without_topic(one) for tp, one in document.offsets.items()})
         return Rows(
             Move,

@@ -17,7 +17,7 @@ from kafka_source.errors import InvalidConfigurationError
 def complete_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
     """Yield a file beside `path`, which takes its place when the block ends without an error; else it is removed.
 
-    A process that is killed leaves the file `.NAME.partial`, which the next one with this path begins anew.
+    A process that is killed leaves the file `.NAME.partial`, which the next one with this path begins again.
 
     Args:
         path: The file to write.

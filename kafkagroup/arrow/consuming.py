@@ -61,7 +61,7 @@ _Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 
 # Between two looks for new records: soon after the last ones, later more seldom.
 _PAUSES = RetryPolicy(0.02, 0.5)
-# Java's default. If this process dies, whoever gets its partitions waits until the coordinator aborts the transaction.
+# Java's default. If this process dies, the next owner of its partitions waits until the coordinator aborts it.
 _TRANSACTIONS = {"transaction.timeout.ms": 60_000}
 
 
@@ -92,7 +92,7 @@ def consume(
         start: Where partitions begin for which the group has no committed offset: `earliest`, `latest`, a time, `-1h`
             for one hour ago, or offsets by partition.
         columns: As in `read`.
-        function: As in `read`. It begins anew for each batch of records, whose rows are handed out as one batch: so
+        function: As in `read`. It begins again for each batch of records, whose rows are handed out as one batch: so
             `commit` and `transaction` mean the records of the rows that were handed out.
         schema: As in `read`.
         max_bytes: About how much memory the stream takes.
@@ -338,7 +338,7 @@ class GroupStream(Stream):
             return None
         for tp, span in planned.partitions.items():
             if span.start != self._handed.ends.get(tp):
-                # It begins here, or somebody else has read it meanwhile.
+                # It begins here, or another member has read it meanwhile.
                 self._done[tp] = span.start
         self._handed = replace(
             planned, partitions={tp: s._replace(end=s.start) for tp, s in planned.partitions.items()}
@@ -348,7 +348,7 @@ class GroupStream(Stream):
     def _follow_rebalance(self) -> None:
         """Forget the partitions that others got, and count as done what others have committed meanwhile.
 
-        The planner may have rejoined the group and failed afterwards, so whoever commits looks for this, too.
+        The planner may have rejoined the group and failed afterwards, so a commit looks for this, too.
         """
         owned = self._planner.owned
         if owned.joins == self._followed_join:

@@ -259,7 +259,7 @@ def export(
     ] = None,
     end: Annotated[
         str,
-        typer.Option("--until", metavar="POSITION", help="End before this position, or at latest: the end of now."),
+        typer.Option("--until", metavar="POSITION", help="End before this position, or at latest: the current end."),
     ] = "latest",
     columns: Annotated[
         str | None,

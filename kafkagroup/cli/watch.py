@@ -126,7 +126,7 @@ def _run(
         except RetriableError as error:
             if not done:
                 raise
-            # Brokers restart, and somebody who watches wants to see when they are back.
+            # Brokers restart, and the operator wants to see when they are back.
             note(f"No sample: {error}")
         else:
             at = time.monotonic()

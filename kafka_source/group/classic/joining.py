@@ -1,7 +1,7 @@
 """Bring all slots into one generation: the rounds of a join, who is refused, an assignment that no longer matches.
 
 One join takes several rounds if a strategy moves partitions in two steps (KIP-429), if a program rewinds the group, if
-its leader refuses somebody, or if the assignment that static members got back after a restart does not match any more.
+its leader refuses a member, or if the assignment that static members got back after a restart does not match any more.
 The functions at the end are the rules, without requests.
 """
 
@@ -278,7 +278,7 @@ class JoinRounds:
         if strategies.is_rewind(joined.protocol):
             return strategies.lead(joined.members)
         strategy, group = slot.assignor(joined.protocol), self._settings.group
-        # The rebalances in between have begun anew before this leader's assignment came.
+        # The rebalances in between have begun again before this leader's assignment came.
         since = joined.generation - 1 if slot.assigned_in is None else min(slot.assigned_in, joined.generation - 1)
         led = await leader.lead(self._client, group, strategy, joined, deadline, since, self._balance.work_lookup)
         self._balance.record_assignment(strategy, led, joined.generation)
@@ -377,8 +377,8 @@ class JoinRounds:
     ) -> str | None:
         """Return why the assignment that the slots got back after a restart does not match, or None if it matches."""
         # Before Kafka 3.2 (JoinGroup 9) a static leader that comes back is told its former id as the leader's. The
-        # coordinator knows its new id and takes it for the leader, but the member does not. So whoever meets a leader
-        # that is no member watches the topics: one of them is the leader, whose rejoin starts a rebalance. Slots that
+        # coordinator knows its new id and takes it for the leader, but the member does not. So a member whose leader
+        # is no member watches the topics: one of them is the leader, whose rejoin starts a rebalance. Slots that
         # come back after the leader are told its new id, so every slot's answer counts.
         named = {slot.member.last_join.leader for slot in self._slots}
         self._leader_unaware = not named <= {d.member.member_id for d in members}

@@ -135,7 +135,7 @@ class Member:
         self.id_before: str | None = None
         self._client = client
         self._own: Connection | None = None
-        # Until when whoever holds the instance id may be a member of before that is gone; see `_classify_fenced`.
+        # Deadline by which a stale holder of the instance id must have expired; see `_classify_fenced`.
         self._holder_may_end: Deadline | None = None
         self._parked = False
         self._ended: Step | None = None
@@ -365,12 +365,12 @@ class Member:
 
         While a group rebalances, its coordinator stores the new member id of a static member not with the response to
         JoinGroup, but with the leader's assignment. If it fails before that, the next coordinator loads the group with
-        a member id of before, and refuses the new one with FENCED_INSTANCE_ID, as if another process had joined. The
+        a previous member id, and refuses the new one with FENCED_INSTANCE_ID, as if another process had joined. The
         next coordinator may be the same broker, over the same connection. The group's description tells the two apart:
         ids are unique, so a coordinator that has `id_before` again has loaded it.
         """
         if code != ErrorCode.FENCED_INSTANCE_ID:
-            # Nobody else holds the instance id; or the coordinator changes, and the holder's session begins anew.
+            # Nobody else holds the instance id; or the coordinator changes, and the holder's session begins again.
             self._holder_may_end = None
             return code
         if await self._client.is_replaced(self.settings.group, GROUP, connection.endpoint, deadline):
@@ -388,12 +388,12 @@ class Member:
             # what it refuses by, so the same request is sent again.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if holder != self.id_before:
-            # A process of before, whose session had ended at the coordinator of before, and ends here too; or another
+            # A previous process, whose session had ended at the previous coordinator, and ends here too; or another
             # process, which is still there after a session timeout.
             self._holder_may_end = self._holder_may_end or Deadline(self.settings.session_timeout_ms / 1000)
             return code if self._holder_may_end.over else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         log.warning(
-            "join group=%s member=%s: the coordinator knows the member id of before only; joining again",
+            "join group=%s member=%s: the coordinator still has the previous member id; joining again",
             self.settings.group,
             self._name,
         )
@@ -408,7 +408,7 @@ class Member:
         coordinator = await self._client.coordinator(self.settings.group, deadline)
         if self._own is None or not self._own.usable or self._own.endpoint != coordinator.endpoint:
             self.close()
-            # Another coordinator gives whoever holds the instance id a new session.
+            # Another coordinator gives the holder of the instance id a new session.
             self._holder_may_end = None
             self._own = await self._client.dedicated(coordinator, deadline)
         return self._own

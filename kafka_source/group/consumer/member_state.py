@@ -119,7 +119,7 @@ class Member:
         target: What it may have, as last answered.
         owned: What it has.
         told: What it has, as the last heartbeat that was answered has said; None: not since the target has changed.
-        reconciled: Whether the owner has acted on the target of now; before that nothing is told.
+        reconciled: Whether the owner has acted on the current target; before that nothing is told.
         subscribed: The subscription of the last heartbeat that was answered; None: it has to be sent.
         interval_ms: The time between heartbeats, as the coordinator wants it.
         failures: The number of heartbeats in a row that failed or were not answered.

@@ -6,7 +6,7 @@ The methods are those of `group.membership`, so that a query does not know which
 - Partitions move one by one. What the brokers take away is given up at once if no batch in flight reads it, else when
   that batch is finished; only the next owner of these partitions waits. What they give is taken at once.
 - Each slot has an epoch of its own, which a heartbeat may raise at any time, also in the middle of a batch. A commit
-  with the epoch of before is refused, and made again with the new one.
+  with the previous epoch is refused, and made again with the new one.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class ConsumerMembership(Membership):
 
     @property
     def credentials(self) -> tuple[SlotCredentials, ...]:
-        """The slots' credentials, with the epochs of now; who gets them learns of later epochs by `_publish`."""
+        """The slots' credentials, with the current epochs; who gets them learns of later epochs by `_publish`."""
         found = self._credentials()
         self._known_epochs.add(tuple(one.generation for one in found))
         return found
@@ -133,7 +133,7 @@ class ConsumerMembership(Membership):
         return tuple(slot.credentials(self._names) for slot in self._slots)
 
     def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
-        """Return whether a commit that was refused may succeed with the credentials of now.
+        """Return whether a commit that was refused may succeed with the current credentials.
 
         A heartbeat may have raised an epoch, or its answer was lost: then the next one tells.
 
@@ -538,7 +538,7 @@ class ConsumerMembership(Membership):
         return any(partitions is None or not d.assigned.isdisjoint(partitions) for d in others)
 
     async def _publish(self, batch: BatchInFlight, *, lost: bool = False) -> None:
-        """Publish the credentials of now, or that the batch is lost, for the sink's commit. See `commits.rights`."""
+        """Publish the current credentials, or that the batch is lost, for the sink's commit. See `commits.rights`."""
         if batch.renewed is None:
             return
         owners = () if lost else self._credentials()

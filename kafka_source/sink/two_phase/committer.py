@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 Renew = Callable[[FencedError, Set[tuple[int, str]]], Awaitable[tuple[GroupOffsets, ...]]]
-"""Returns offsets of groups with the credentials of now, after those of before were refused with this error."""
+"""Returns offsets of groups with the current credentials, after the previous ones were refused with this error."""
 
 # Writing the decision takes milliseconds. While its transaction is open, readers of the groups' offsets wait. Our own
 # tries end before the coordinator aborts it: the abort takes the epoch, which would look like another driver's work.

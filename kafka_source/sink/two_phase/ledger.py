@@ -47,7 +47,7 @@ _MAX_PARTS_DIGITS = 4
 _MAX_HOMES = 3
 # A marker takes milliseconds, and longer while a coordinator moves.
 _MARKER_SECONDS = 5.0
-# KIP-890's protocols. A decision's EndTxn is repeated in the protocol of its transaction, whoever repeats it.
+# KIP-890's protocols. A decision's EndTxn is repeated in the protocol of its transaction, by every driver.
 _FIRST, _SECOND = 1, 2
 
 
@@ -142,7 +142,7 @@ class Ledger:
             finished = max((entry.offset for entry in finished_entries.values()), default=0)
             if not entries:
                 return LedgerState(None, finished)
-            # Every batch chooses the partitions anew: the highest number is the newest decision.
+            # Every batch chooses the partitions again: the highest number is the newest decision.
             number = max(entry.offset for entry in entries.values())
             homes = tuple(sorted(tp for tp, entry in entries.items() if entry.offset == number))
             tp, first = homes[0], entries[homes[0]]
