@@ -3,6 +3,7 @@
 //! As Protobuf's JSON, with the names of the `.proto` file and numbers of 64 bits as numbers. What a message does not have is
 //! left out.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
@@ -49,16 +50,14 @@ impl Writer<'_> {
         }
         let found = self.occurrences(kind, input)?;
         let mut set = kind.fields().filter_map(|field| Some((found.get(&field.number())?, field)));
-        match (kind.full_name(), is_json(kind)) {
-            ("google.protobuf.Value", _) => match set.next() {
-                Some((occurrences, field)) if field.name() != "null_value" => {
+        match kind.full_name() {
+            name if is_json(kind) => match (set.next(), name) {
+                (Some((occurrences, field)), _) if field.name() != "null_value" => {
                     self.field(&field, occurrences, out, nesting)?;
                 }
+                (_, "google.protobuf.Struct") => out.extend_from_slice(b"{}"),
+                (_, "google.protobuf.ListValue") => out.extend_from_slice(b"[]"),
                 _ => out.extend_from_slice(b"null"),
-            },
-            (name, true) => match set.next() {
-                Some((occurrences, field)) => self.field(&field, occurrences, out, nesting)?,
-                None => out.extend_from_slice(if name.ends_with("Struct") { b"{}" } else { b"[]" }),
             },
             _ => {
                 let start = out.len();
@@ -144,16 +143,8 @@ impl Writer<'_> {
         let (mut entries, mut size) = (BTreeMap::new(), 0);
         for &(_, mut bytes) in occurrences {
             let parts = self.occurrences(entry, prefixed(&mut bytes)?)?;
-            let part = |field: &FieldDescriptor, text: &mut Vec<u8>| match parts.get(&field.number()) {
-                Some(occurrences) => self.value(field, occurrences, text, nesting),
-                None => match field.kind() {
-                    Kind::Message(kind) => self.message(&kind, &[], text, nesting + 1),
-                    _ if wire_of(field).wire() == Wire::Prefixed => {
-                        text.extend_from_slice(b"\"\"");
-                        Ok(())
-                    }
-                    _ => self.scalar(field, &mut &[0u8; 8][..], text),
-                },
+            let part = |field: &FieldDescriptor, text: &mut Vec<u8>| {
+                self.value(field, parts.get(&field.number()).map_or(&[], Vec::as_slice), text, nesting)
             };
             let (mut key, mut value) = (vec![], vec![]);
             part(&key_field, &mut key)?;
@@ -177,7 +168,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Appends the value of a field that is not repeated: the last one, or all pieces of a message together.
+    /// Appends the value of a field that is not repeated: the last one, all pieces of a message together, or the default.
     fn value(
         &self,
         field: &FieldDescriptor,
@@ -196,15 +187,12 @@ impl Writer<'_> {
                     pieces.push(prefixed(&mut bytes)?);
                 }
             }
-            return match pieces.as_slice() {
-                [one] => self.message(&kind, one, out, nesting + 1),
-                several => self.message(&kind, &several.concat(), out, nesting + 1),
-            };
+            let whole: Cow<'_, [u8]> = if let [one] = *pieces { one.into() } else { pieces.concat().into() };
+            return self.message(&kind, &whole, out, nesting + 1);
         }
-        match occurrences.last() {
-            Some(&(_, mut bytes)) => self.scalar(field, &mut bytes, out),
-            None => Ok(()),
-        }
+        // As many zeros as the widest number has are the default of each type.
+        let (_, mut bytes) = occurrences.last().copied().unwrap_or((wire_of(field).wire(), &[0; 8]));
+        self.scalar(field, &mut bytes, out)
     }
 
     fn scalar(&self, field: &FieldDescriptor, input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {

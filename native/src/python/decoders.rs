@@ -10,7 +10,7 @@ use pyo3::types::{PyCapsule, PyString};
 use super::arrow_export::{Exported, exported, type_capsule};
 use super::arrow_import::{Column, Imported, imported_type};
 use super::errors::arrow_error;
-use crate::arrays::{Binary, Bytes, LargeBinary, Offset, Outside};
+use crate::arrays::{Binary, LargeBinary, Outside};
 use crate::avro;
 use crate::json;
 use crate::protobuf;
@@ -51,17 +51,14 @@ impl AvroDecoder {
     }
 
     fn missing_ids(&mut self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<(Vec<u64>, usize)> {
-        let imported = Imported::new(values)?;
-        match BinaryColumn::new(imported.column().map_err(malformed)?)? {
-            BinaryColumn::Small { rows, values } => py.detach(|| self.inner.missing(&Rows { rows, values })),
-            BinaryColumn::Large { rows, values } => py.detach(|| self.inner.missing(&Rows { rows, values })),
-        }
-        .map_err(fail)
+        of_column(py, values, |column| self.inner.missing(column))
     }
 
     #[pyo3(signature = (values, *, batch_bytes=1073741823))]
     fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>, batch_bytes: usize) -> PyResult<DecodedValues> {
-        decoded(py, values, &self.inner, self.record_bytes, batch_bytes)
+        let limits = Limits { record: self.record_bytes, batch: batch_bytes.clamp(1, MOST) };
+        let inner = of_column(py, values, |column| self.inner.decode(column, limits))?;
+        Ok(DecodedValues { inner })
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -115,17 +112,14 @@ impl ProtobufDecoder {
     }
 
     fn missing_ids(&mut self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<(Vec<u64>, usize)> {
-        let imported = Imported::new(values)?;
-        match BinaryColumn::new(imported.column().map_err(malformed)?)? {
-            BinaryColumn::Small { rows, values } => py.detach(|| self.inner.missing(&Rows { rows, values })),
-            BinaryColumn::Large { rows, values } => py.detach(|| self.inner.missing(&Rows { rows, values })),
-        }
-        .map_err(fail)
+        of_column(py, values, |column| self.inner.missing(column))
     }
 
     #[pyo3(signature = (values, *, batch_bytes=1073741823))]
     fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>, batch_bytes: usize) -> PyResult<DecodedValues> {
-        decoded(py, values, &self.inner, self.record_bytes, batch_bytes)
+        let limits = Limits { record: self.record_bytes, batch: batch_bytes.clamp(1, MOST) };
+        let inner = of_column(py, values, |column| self.inner.decode(column, limits))?;
+        Ok(DecodedValues { inner })
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -150,44 +144,18 @@ impl JsonDecoder {
     }
 
     fn schema_ids(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-        let imported = Imported::new(values)?;
-        match BinaryColumn::new(imported.column().map_err(malformed)?)? {
-            BinaryColumn::Small { rows, values } => py.detach(|| self.inner.ids(&Rows { rows, values })),
-            BinaryColumn::Large { rows, values } => py.detach(|| self.inner.ids(&Rows { rows, values })),
-        }
-        .map_err(fail)
+        of_column(py, values, |column| self.inner.ids(column))
     }
 
     #[pyo3(signature = (values, *, batch_bytes=1073741823))]
     fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>, batch_bytes: usize) -> PyResult<DecodedValues> {
-        decoded(py, values, &self.inner, self.record_bytes, batch_bytes)
+        let limits = Limits { record: self.record_bytes, batch: batch_bytes.clamp(1, MOST) };
+        let inner = of_column(py, values, |column| self.inner.decode(column, limits))?;
+        Ok(DecodedValues { inner })
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         type_capsule(py, self.inner.kind())
-    }
-}
-
-/// A decoder of a column of values, whose offsets have 32 or 64 bits.
-trait Decode: Sync {
-    fn decode_column(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure>;
-}
-
-impl Decode for avro::decoder::Decoder {
-    fn decode_column(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure> {
-        self.decode(values, limits)
-    }
-}
-
-impl Decode for protobuf::decoder::Decoder {
-    fn decode_column(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure> {
-        self.decode(values, limits)
-    }
-}
-
-impl Decode for json::decoder::Decoder {
-    fn decode_column(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure> {
-        self.decode(values, limits)
     }
 }
 
@@ -198,20 +166,15 @@ fn record_limit(bytes: usize) -> PyResult<usize> {
     Err(PyValueError::new_err(format!("max_decoded_bytes must be at least 1 and at most {MOST}")))
 }
 
-fn decoded(
+/// Returns what a column of values gives, without the interpreter's lock.
+fn of_column<T: Send>(
     py: Python<'_>,
     values: &Bound<'_, PyAny>,
-    decoder: &impl Decode,
-    record: usize,
-    batch: usize,
-) -> PyResult<DecodedValues> {
-    let limits = Limits { record, batch: batch.clamp(1, MOST) };
+    read: impl FnOnce(&BinaryColumn<'_>) -> Result<T, Failure> + Send,
+) -> PyResult<T> {
     let imported = Imported::new(values)?;
-    let inner = match BinaryColumn::new(imported.column().map_err(malformed)?)? {
-        BinaryColumn::Small { rows, values } => py.detach(|| decoder.decode_column(&Rows { rows, values }, limits)),
-        BinaryColumn::Large { rows, values } => py.detach(|| decoder.decode_column(&Rows { rows, values }, limits)),
-    };
-    Ok(DecodedValues { inner: inner.map_err(fail)? })
+    let column = BinaryColumn::new(imported.column().map_err(malformed)?)?;
+    py.detach(|| read(&column)).map_err(fail)
 }
 
 #[pyclass(module = "kafkagroup_native", frozen)]
@@ -263,22 +226,18 @@ impl<'a> BinaryColumn<'a> {
     }
 }
 
-struct Rows<T> {
-    rows: usize,
-    values: T,
-}
-
-impl<const N: usize> Values for Rows<Bytes<'_, N>>
-where
-    [u8; N]: Offset,
-{
+impl Values for BinaryColumn<'_> {
     fn rows(&self) -> usize {
-        self.rows
+        let (Self::Small { rows, .. } | Self::Large { rows, .. }) = self;
+        *rows
     }
 
     #[inline(always)]
     fn get(&self, row: usize) -> Result<Option<&[u8]>, Outside> {
-        self.values.get(row)
+        match self {
+            Self::Small { values, .. } => values.get(row),
+            Self::Large { values, .. } => values.get(row),
+        }
     }
 }
 
