@@ -119,7 +119,13 @@ impl WriteRow for Writer<'_> {
             Op::Null => {}
             Op::Boolean(bits) => out.push(bits.get(at / 8).ok_or(Outside)? >> (at % 8) & 1),
             Op::Whole(values) => put(out, values.get(at)?),
-            Op::Millis(values) => put(out, values.get(at)?.div_euclid(1000)),
+            Op::Millis(values) => match values.get(at)? {
+                micros if micros % 1000 == 0 => put(out, micros / 1000),
+                _ => {
+                    let reason = "the time has microseconds, and the schema milliseconds: cut it with date_trunc";
+                    return Err(Fault::new(reason).into());
+                }
+            },
             Op::Float(values) => out.extend_from_slice(values.get(at).ok_or(Outside)?),
             Op::Double(values) => out.extend_from_slice(values.get(at).ok_or(Outside)?),
             Op::FloatAsDouble(values) => {
