@@ -21,7 +21,8 @@ _NUMBERS = {name: getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{name.uppe
 _BITS = {"32": 32, "64": 64}
 _TIMES = ("google.protobuf.Timestamp", "google.protobuf.Duration")
 # Numbers of fields whose tags have one, two and three bytes.
-_TAGS = (*range(1, 40), *range(2040, 2060), 18_000, 20_000)
+_TAGS = (*range(1, 240), *range(2040, 2060), 18_000, 20_000)
+_DEEPEST = 3
 _WORDS = ("", "x", "Ada", "größe", "a longer text of more than thirty-two bytes", "\U0001f600")
 
 
@@ -63,9 +64,12 @@ class _Drawer:
     def message(self, file: descriptor_pb2.FileDescriptorProto, depth: int) -> str:
         made = file.message_type.add(name=self.name("M"))
         lines, oneofs = [], dict[str, list[str]]()
-        for number in self.rng.sample(_TAGS, self.rng.randrange(1, 7)):
+        # Some messages are empty, and some wide.
+        wide = depth > 0 and self.rng.random() < 0.02
+        fields = 200 if wide else self.rng.randrange(depth == _DEEPEST, 7)
+        for number in self.rng.sample(_TAGS, fields):
             name = self.name("f")
-            kind = self.kind(file, depth)
+            kind = self.kind(file, 0 if wide else depth)
             label = self.rng.choice(["one", "one", "optional", "repeated", "oneof", "map"])
             if label == "map":
                 key = self.rng.choice(KEYS)
@@ -151,7 +155,7 @@ def drawn_schema(rng: random.Random) -> Drawn:
     known = (timestamp_pb2.DESCRIPTOR, duration_pb2.DESCRIPTOR)
     imports = [one.name for one in known]
     file = descriptor_pb2.FileDescriptorProto(name="drawn.proto", package="drawn", syntax=syntax, dependency=imports)
-    top = drawer.message(file, 3)
+    top = drawer.message(file, _DEEPEST)
     head = [f'syntax = "{syntax}";', "package drawn;", *(f'import "{one}";' for one in imports)]
     pool = descriptor_pool.DescriptorPool()
     files = descriptor_pb2.FileDescriptorSet()
@@ -165,10 +169,11 @@ def drawn_schema(rng: random.Random) -> Drawn:
     return Drawn("\n".join([*head, *reversed(drawer.lines)]), made, files.SerializeToString())
 
 
-def fill(rng: random.Random, message: Message, depth: int = 4) -> None:
-    """Set some of the fields of a message."""
+def fill(rng: random.Random, message: Message, depth: int = 4, sign: int = 1) -> None:
+    """Set some of the fields of a message, or few; the parts of a duration have one sign, as Protobuf demands."""
+    absent = rng.choice([0.3, 0.3, 0.3, 0.99])
     for one in message.DESCRIPTOR.fields:
-        if rng.random() < 0.3 or (depth == 0 and one.type == one.TYPE_MESSAGE):
+        if rng.random() < absent or (depth == 0 and one.type == one.TYPE_MESSAGE):
             continue
         if _is_map(one):
             _fill_map(rng, getattr(message, one.name), one, depth)
@@ -182,9 +187,10 @@ def fill(rng: random.Random, message: Message, depth: int = 4) -> None:
         elif one.type == one.TYPE_MESSAGE:
             inner = getattr(message, one.name)
             inner.SetInParent()
-            fill(rng, inner, depth - 1)
+            fill(rng, inner, depth - 1, (-1) ** one.number)
         else:
-            setattr(message, one.name, scalar(rng, one))
+            value = scalar(rng, one)
+            setattr(message, one.name, sign * abs(value) if message.DESCRIPTOR.full_name == _TIMES[1] else value)
 
 
 def _fill_map(rng: random.Random, items: Any, one: FieldDescriptor, depth: int) -> None:
@@ -244,7 +250,7 @@ def _cells(message: Message) -> Iterator[tuple[str, object]]:
 def _cell(one: FieldDescriptor, value: Any) -> object:
     if one.type == one.TYPE_MESSAGE:
         if one.message_type.full_name in _TIMES:
-            return value.seconds * 1_000_000 + value.nanos // 1000
+            return value.seconds * 1_000_000 + int(value.nanos / 1000)
         return row_of(value)
     if one.type == one.TYPE_ENUM:
         return _symbol(one.enum_type, value)

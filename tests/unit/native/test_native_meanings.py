@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
 import fastavro
 import pyarrow as pa
 import pytest
+from google.protobuf import duration_pb2
 
 from tests.support.native import kernel
 
@@ -85,3 +86,43 @@ def test_a_struct_of_protobuf_is_its_json_and_an_empty_message_is_there() -> Non
         {"s": '{"a":true}', "on": None, "off": True},
         {"s": None, "on": True, "off": None},
     ]
+
+
+def of_protobuf(text: str, *values: bytes, **options: Any) -> tuple[list[Any], list[str]]:
+    done = native.ProtobufDecoder(text, framing="none", **options).decode(pa.array(values, pa.binary()))
+    return pa.array(done).to_pylist(), [why for _, _, why in done.bad]
+
+
+def test_an_entry_of_a_closed_enum_without_a_symbol_is_not_there() -> None:
+    text = 'syntax = "proto2"; message M { map<string, E> by = 1; } enum E { A = 0; B = 2; }'
+    entries = [b"\x0a\x05\x0a\x01" + key + b"\x10" + number for key, number in ((b"k", b"\7"), (b"l", b"\2"))]
+    assert of_protobuf(text, b"".join(entries)) == ([{"by": [("l", "B")]}], [])
+
+
+def test_the_pieces_of_a_duration_keep_their_signs() -> None:
+    text = 'syntax = "proto3"; import "google/protobuf/duration.proto"; message M { google.protobuf.Duration d = 1; }'
+    half, one = duration_pb2.Duration(nanos=-500_000_000), duration_pb2.Duration(seconds=-1)
+    pieces = b"".join(b"\x0a" + bytes([piece.ByteSize()]) + piece.SerializeToString() for piece in (half, one))
+    assert of_protobuf(text, pieces) == ([{"d": timedelta(seconds=-1.5)}], [])
+
+
+def test_entries_in_a_text_of_json_have_defaults_for_what_they_lack() -> None:
+    """A message that contains itself is a text: keys and values of all kinds."""
+    kinds = ("int64", "double", "string", "bool", "fixed32", "bytes", "N")
+    fields = " ".join(f"map<string, {kind}> m{i} = {i};" for i, kind in enumerate(kinds, 1))
+    text = f'syntax = "proto3"; message N {{ {fields} map<int32, bool> key = 8; N next = 9; }}'
+    value = b"\x4a\x10" + b"".join(bytes([i << 3 | 2, 0]) for i in range(1, 9))
+    (row,), bad = of_protobuf(text, value)
+    defaults: tuple[object, ...] = (0, 0.0, "", False, 0, "", {})
+    maps: dict[str, Any] = {f"m{i}": {"": default} for i, default in enumerate(defaults, 1)}
+    assert (json.loads(row["next"]), bad) == ({**maps, "key": {"0": False}}, [])
+
+
+def test_fields_of_json_that_come_again_are_bounded() -> None:
+    """The same struct a thousand times: each one costs what its columns take."""
+    kind = pa.struct([("s", pa.struct([(f"f{i}", pa.int64()) for i in range(1000)]))])
+    decoder = native.JsonDecoder(kind, max_decoded_bytes=1 << 20)
+    again = b"{" + b",".join([b'"s":{}'] * 1000) + b"}"
+    done = decoder.decode(pa.array([b'{"s":{},"s":{"f0":1}}', again], pa.binary()))
+    assert pa.array(done)[0].as_py()["s"]["f0"] == 1
+    assert [(row, "max.decoded.bytes" in why) for row, _, why in done.bad] == [(1, True)]

@@ -107,6 +107,17 @@ def shown(row: Any, decoder: Any) -> Any:
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
 def test_random_messages_are_read_as_google_reads_them(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_hundred_thousand_random_messages_are_read_as_google_reads_them() -> None:
+    for seed in range(25_000):
+        check(seed)
+
+
+def check(seed: int) -> None:
     rng = random.Random(seed)
     drawn = drawn_schema(rng)
     values = []
