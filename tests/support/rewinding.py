@@ -61,9 +61,11 @@ class Streams:
 
     def planner(self, **options: object) -> MicroBatches:
         """A query that the test drives itself; options with _ for . in their names."""
-        quick: dict[str, object] = {"group.members": 2, "min.records.per.task": 1}
-        if "kafka_group_protocol" not in options:
-            quick["kafka.heartbeat.interval.ms"] = 200
+        quick: dict[str, object] = {"min.records.per.task": 1}
+        if "assign" not in options:
+            quick["group.members"] = 2
+            if "kafka_group_protocol" not in options:
+                quick["kafka.heartbeat.interval.ms"] = 200
         named = {key.replace("_", "."): value for key, value in options.items()}
         subscribed = {} if named.keys() & {"assign", "subscribePattern"} else {"subscribe": self._topic}
         given = {**subscribed, "kafka.group.id": self._group, "startingOffsets": "earliest", **quick, **named}
