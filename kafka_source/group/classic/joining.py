@@ -197,23 +197,24 @@ class JoinRounds:
 
     async def _try_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
         """Join in one round as `_join_round`; if the group refuses the slots, find out why."""
+        # A rewind, which accepts only the strategy in use, may end between its refusal and the description.
+        may_have_ended = True
         while True:
             try:
                 return await self._join_round(topics, reason, deadline)
             except KafkaGroupError as error:
-                await self._raise_unless_rewound(error, deadline)
+                may_be_rewind = error.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL and not deadline.over
+                is_rewound = may_be_rewind and await self._is_being_rewound(deadline)
+                if not is_rewound and not (may_be_rewind and may_have_ended):
+                    problem = await strategies.refusal_of_other_kind(self._client, self._settings.group, error.code)
+                    raise problem or error from error
+                may_have_ended = is_rewound
             await asyncio.sleep(_MAX_POLL)
 
-    async def _raise_unless_rewound(self, error: KafkaGroupError, deadline: Deadline) -> None:
-        """Raise the error of a join; return if a rewind, which accepts only the strategy in use, has refused it."""
-        if error.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL and not deadline.over:
-            with contextlib.suppress(KafkaGroupError):
-                if await strategies.is_being_rewound(self._client, self._settings.group, deadline):
-                    return
-        problem = await strategies.refusal_of_other_kind(self._client, self._settings.group, error.code)
-        if problem is not None:
-            raise problem from error
-        raise error
+    async def _is_being_rewound(self, deadline: Deadline) -> bool:
+        with contextlib.suppress(KafkaGroupError):
+            return await strategies.is_being_rewound(self._client, self._settings.group, deadline)
+        return False
 
     async def _join_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
         """Bring all slots into one generation; return whether another round must follow."""
