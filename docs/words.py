@@ -40,4 +40,4 @@ def findings() -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join(findings()))
+    sys.exit("\n".join(findings()) or 0)
