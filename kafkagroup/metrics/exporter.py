@@ -6,13 +6,13 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TextIO
 
 from kafka_source.errors import InvalidConfigurationError
-from kafkagroup.metrics.catalog import Point, Series
+from kafkagroup.metrics.catalog import Kind, Point, Series
 from kafkagroup.metrics.sample import Sample
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,23 @@ class Update:
     points: tuple[Point, ...] = ()
     gone: tuple[Series, ...] = ()
     samples: tuple[Sample, ...] = ()
+
+
+class Gauges:
+    """The gauges that exist: a gauge without a new figure is gone, so that no old figure is taken for a new one."""
+
+    def __init__(self) -> None:
+        self._existing: frozenset[Series] = frozenset()
+
+    def add(self, points: Iterable[Point]) -> None:
+        """Add the gauges among these figures; those without a figure stay."""
+        self._existing |= {p.series for p in points if p.series.metric.kind is Kind.GAUGE}
+
+    def replace(self, points: Iterable[Point]) -> tuple[Series, ...]:
+        """Keep the gauges among these figures only, and return those that are gone."""
+        before, self._existing = self._existing, frozenset()
+        self.add(points)
+        return tuple(before - self._existing)
 
 
 class Exporter(Protocol):

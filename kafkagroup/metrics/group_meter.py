@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from assignors.model import TopicPartition
 from kafkagroup.admin.rows import PartitionLag
 from kafkagroup.metrics import catalog
-from kafkagroup.metrics.catalog import Point, Series, point
-from kafkagroup.metrics.exporter import Update
+from kafkagroup.metrics.catalog import Point, point
+from kafkagroup.metrics.exporter import Gauges, Update
 from kafkagroup.metrics.sample import ProductionCurve
 
 
@@ -17,7 +17,7 @@ class GroupMeter:
 
     def __init__(self) -> None:
         self._curves: dict[tuple[str, TopicPartition], ProductionCurve] = {}
-        self._gauges: frozenset[Series] = frozenset()
+        self._gauges = Gauges()
 
     def look(self, lags: Mapping[str, Iterable[PartitionLag]], at: float) -> Update:
         """Return the update after a look at the groups that exist.
@@ -27,9 +27,7 @@ class GroupMeter:
             at: When the look began, in seconds since 1970.
         """
         points = [p for group, rows in lags.items() for p in self._points(group, rows, at)]
-        gauges = frozenset(p.series for p in points)
-        gone, self._gauges = self._gauges - gauges, gauges
-        return Update(tuple(points), tuple(gone))
+        return Update(tuple(points), self._gauges.replace(points))
 
     def _points(self, group: str, rows: Iterable[PartitionLag], at: float) -> Iterator[Point]:
         for row in rows:

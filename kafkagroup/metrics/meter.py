@@ -21,8 +21,8 @@ from pyspark.sql.streaming.listener import (
 from assignors.model import TopicPartition
 from kafka_source.model.driver_figures import RebalanceCause
 from kafkagroup.metrics import catalog
-from kafkagroup.metrics.catalog import Kind, Point, Series, point
-from kafkagroup.metrics.exporter import Exports, Update
+from kafkagroup.metrics.catalog import Point, Series, point
+from kafkagroup.metrics.exporter import Exports, Gauges, Update
 from kafkagroup.metrics.sample import PartitionSample, ProductionCurve, Sample
 from kafkagroup.progress import SourceOffsets, name_of, sources_of
 
@@ -46,7 +46,7 @@ class QueryMeter:
         self._name = name
         self._sampler = Sampler(began)
         self.has_progress = False
-        self._gauges: frozenset[Series] = frozenset()
+        self._gauges = Gauges()
         # The totals of the quota's account, by source, slot and name.
         self._totals: dict[tuple[int, str, str], float] = {}
 
@@ -70,9 +70,7 @@ class QueryMeter:
             points += _source_points(sample)
             points += _lag_points(self._sampler.with_newest_ends(sample))
             points += self._quota_points(sample)
-        gauges = frozenset(p.series for p in points if p.series.metric.kind is Kind.GAUGE)
-        gone, self._gauges = self._gauges - gauges, gauges
-        return Update(tuple(points), tuple(gone), samples)
+        return Update(tuple(points), self._gauges.replace(points), samples)
 
     def partitions(self, cluster: str | None) -> set[TopicPartition]:
         """Return the partitions of the last finished micro-batch that are in this cluster, or in an unknown one."""
@@ -88,20 +86,19 @@ class QueryMeter:
         """
         samples = self._sampler.look(cluster, ends, at)
         points = tuple(p for sample in samples for p in _lag_points(sample))
-        self._gauges |= {p.series for p in points}
+        self._gauges.add(points)
         return Update(points, (), samples)
 
     def idle(self, now: float) -> Update:
         """Return the update of a query that has nothing to do."""
         alive = point(catalog.LAST_PROGRESS, now, self._name)
-        self._gauges |= {alive.series}
+        self._gauges.add([alive])
         return Update((alive,))
 
     def terminated(self, *, failed: bool) -> Update:
         """Return the update at the end of the query: its gauges are gone."""
-        gone, self._gauges = self._gauges, frozenset()
         ended = point(catalog.TERMINATIONS, 1, self._name, "true" if failed else "false")
-        return Update((ended,), tuple(gone))
+        return Update((ended,), self._gauges.replace([]))
 
     def _query_points(self, progress: StreamingQueryProgress, now: float) -> Iterator[Point]:
         yield point(catalog.LAST_PROGRESS, now, self._name)

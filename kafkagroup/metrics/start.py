@@ -19,8 +19,8 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.sink.two_phase.open_transactions import Described
 from kafkagroup.metrics import catalog
-from kafkagroup.metrics.catalog import Point, Series, point
-from kafkagroup.metrics.exporter import Exporter, Exports, SampleFile, Update
+from kafkagroup.metrics.catalog import Point, point
+from kafkagroup.metrics.exporter import Exporter, Exports, Gauges, SampleFile, Update
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -57,7 +57,7 @@ class Watcher:
         self._prefixes, self._seconds, self._listener, self._export = tuple(prefixes), seconds, listener, export
         self._client = KafkaClient(settings)
         self._read_committed = settings.get("isolation.level") == "read_committed"
-        self._gauges: frozenset[Series] = frozenset()
+        self._gauges = Gauges()
         # What could not be asked at the last look, by what it is, so that the log has each problem once.
         self._problems: dict[str, str] = {}
         self._ended = False
@@ -95,11 +95,8 @@ class Watcher:
     def _check_transactions(self) -> None:
         points: list[Point] = []
         for prefix in self._prefixes:
-            # Without figures the gauges go, so that no old figure is taken for a new one.
             self._note(f"the open transactions of {prefix}", partial(self._add_points, prefix, points))
-        gauges = frozenset(p.series for p in points)
-        gone, self._gauges = self._gauges - gauges, gauges
-        self._export(Update(tuple(points), tuple(gone)))
+        self._export(Update(tuple(points), self._gauges.replace(points)))
 
     def _note(self, name: str, look: Callable[[], object]) -> None:
         """Run a look; log its problem if it is another one than last time."""
