@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from assignors.model import TopicPartition
 from kafka_source.commits.late_commits import LateCommits
-from kafka_source.commits.offsets import KeptOffsets, Known
+from kafka_source.commits.offsets import KeptOffsets, ReadPositions
 from kafka_source.commits.policy import CommitPolicy
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
@@ -67,7 +67,7 @@ class AsMembers(KeptOffsets):
         self,
         options: ReadOptions,
         policy: CommitPolicy,
-        known: Known,
+        known: ReadPositions,
         members: Membership,
         owned: Callable[[], OwnedPartitions],
     ) -> None:
@@ -142,11 +142,7 @@ class AsMembers(KeptOffsets):
         """
         lost = self._members.lost()
         if lost is not None:
-            raise FencedError(
-                f"This member has lost its place in group {self._group}: {lost}. Nothing was committed; the "
-                "present owners of the partitions read from the committed offsets.",
-                code=ErrorCode.UNKNOWN_MEMBER_ID,
-            )
+            raise lost_place(self._group, lost)
         owned, assignment = self._owned(), self._members.assignment
         slot_of = {**assignment.held, **owned.slots}
         if gone := sorted(offsets.keys() - slot_of.keys()):
@@ -293,6 +289,15 @@ class AsMembers(KeptOffsets):
 
     def _commits_of(self, tp: TopicPartition) -> bool:
         return self._owned().commits(tp) or tp in self._members.assignment.held
+
+
+def lost_place(group: str | None, why: str = "the group has removed it") -> FencedError:
+    """Return the error of a member that is not in the group any more."""
+    return FencedError(
+        f"This member has lost its place in group {group}: {why}. Nothing was committed; the current owners of the "
+        "partitions read from the committed offsets.",
+        code=ErrorCode.UNKNOWN_MEMBER_ID,
+    )
 
 
 def _is_transient(error: Exception, _: int, __: float) -> bool:

@@ -7,6 +7,7 @@ what is finished the driver commits is the commit policy's answer.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Protocol
@@ -20,7 +21,7 @@ from kafka_source.model.driver_figures import Commit
 _MAX_COMMITS = 32
 
 
-class Known(Protocol):
+class ReadPositions(Protocol):
     """What a read knows of its partitions, as far as its commits are concerned; see `source.positions`."""
 
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
@@ -67,7 +68,7 @@ class Offsets:
             has_looked: Whether the topics were compared with those that were read. Else the caller gets
                 UnknownTopicError where no coordinator compares them; nothing is committed, and it compares.
         """
-        raise NotImplementedError
+        raise NotImplementedError("this query is no member of a group")
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit starting offsets, so that others of the group which get the partitions start there too."""
@@ -100,7 +101,7 @@ class Offsets:
         """Commit nothing more."""
 
 
-class KeptOffsets(Offsets):
+class KeptOffsets(Offsets, ABC):
     """What commits with and without members have in common.
 
     Args:
@@ -108,7 +109,7 @@ class KeptOffsets(Offsets):
         known: What it knows of its partitions.
     """
 
-    def __init__(self, policy: CommitPolicy, known: Known) -> None:
+    def __init__(self, policy: CommitPolicy, known: ReadPositions) -> None:
         self.keeps = policy.keeps
         self._policy, self._known = policy, known
         self._done: deque[Commit] = deque(maxlen=_MAX_COMMITS)
@@ -144,13 +145,13 @@ class KeptOffsets(Offsets):
         self._failures = 0
         return taken
 
+    @abstractmethod
     def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         """Return the group's entries; open transactions over them are waited for."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit, and wait for a coordinator that is away or loads the group."""
-        raise NotImplementedError
 
     def _count_commit(self, began: float) -> None:
         """Count a commit that began at this time of the monotonic clock, and has just succeeded."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 
 from assignors.model import TopicPartition
-from kafka_source.commits.offsets import KeptOffsets, Known
+from kafka_source.commits.offsets import KeptOffsets, ReadPositions
 from kafka_source.commits.policy import CommitPolicy
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
 from kafka_source.group.requests import commit_offsets, describe, fetch_entries
@@ -33,7 +33,7 @@ class WithoutMembers(KeptOffsets):
         known: What it knows of its partitions.
     """
 
-    def __init__(self, options: ReadOptions, policy: CommitPolicy, known: Known) -> None:
+    def __init__(self, options: ReadOptions, policy: CommitPolicy, known: ReadPositions) -> None:
         if options.group_id is None:
             raise ValueError("the query has no group")
         super().__init__(policy, known)

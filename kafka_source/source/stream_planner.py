@@ -16,12 +16,11 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import ListedOffset
 from kafka_source.cluster.lookup import Cluster, NoLeaderError
 from kafka_source.cluster.topic_ids import TopicIds
-from kafka_source.commits.as_members import SlotsRemovedError
+from kafka_source.commits.as_members import SlotsRemovedError, lost_place
 from kafka_source.commits.policy import CommitPolicy
 from kafka_source.commits.without_members import WithoutMembers
 from kafka_source.engine_selection import check_engine
-from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import DataLossError, FencedError, RefreshRetriableError
+from kafka_source.errors import DataLossError, RefreshRetriableError
 from kafka_source.group.model import OwnedPartitions, group_settings, subscription_of
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.driver_figures import DriverFigures
@@ -257,11 +256,7 @@ class StreamPlanner:
         with self._owner.rebalance_paused():
             member = self._owner.credentials(0)
             if member is None or not self._owner.still_owned():
-                raise FencedError(
-                    f"This member has lost its place in group {self._options.group_id}. Nothing was committed; the "
-                    "current owner of the partitions reads from the committed offsets.",
-                    code=ErrorCode.UNKNOWN_MEMBER_ID,
-                )
+                raise lost_place(self._options.group_id)
             return GroupOffsets(member, self._positions.with_notes(self._positions.current_ends(end)))
 
     def committed_after_failure(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
