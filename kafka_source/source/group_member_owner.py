@@ -14,9 +14,7 @@ from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.commits.as_members import AsMembers
 from kafka_source.commits.policy import CommitPolicy
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import (
-    FencedError,
-)
+from kafka_source.errors import FencedError
 from kafka_source.group.classic.balance import Pace
 from kafka_source.group.classic.member import RebalanceTimeout
 from kafka_source.group.classic.membership import ClassicMembership
@@ -74,7 +72,7 @@ class GroupMemberOwner(PartitionOwner):
         self.offsets: AsMembers = AsMembers(options, policy, self._positions, self._membership, self.owned)
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
-        """Return a block in which the slots rejoin only by its own calls; see `ClassicMembership.rebalance_paused`."""
+        """Return a block in which the slots rejoin only by its own calls; see `Membership.rebalance_paused`."""
         return self._membership.rebalance_paused()
 
     def batch_planned(

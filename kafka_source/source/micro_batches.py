@@ -166,7 +166,7 @@ class MicroBatches(StreamPlanner):
     def rejoined(self) -> OwnedPartitions:
         """Rejoin if a rebalance is due, and return what the stream owns of the topics as they are now."""
         owned = self._owner.commit_and_rejoin({})
-        return replace(owned, slots=self._slots_of_now(owned))
+        return replace(owned, slots=self._current_slots(owned))
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         """Return what the group has committed; see `PartitionOwner.committed`."""

@@ -286,7 +286,7 @@ def _merged(group: Sequence[ReadTask]) -> ReadTask:
 def _batches(task: ReadTask, query: Query, pacer: Pacer, readers: Readers | None) -> Iterator[pa.RecordBatch]:
     """Yield the records of the task's ranges from the engine, with exactly the requested columns."""
     options = query.options
-    for replica, ranges in by_replica(_with_bounds_of_now(task, query)):
+    for replica, ranges in by_replica(_with_current_bounds(task, query)):
         has_dead_letters = options.deadletter_topic is not None
         columns = columns_to_fetch(query.columns, query.decoding, dead_letters=has_dead_letters)
         request = FetchRequest.of(options, ranges, columns, cluster=task.cluster, topics=task.topics, pacer=pacer)
@@ -316,7 +316,7 @@ def _on_bad(query: Query, pacer: Pacer, replica: int, records: pa.RecordBatch, r
     pacer.found_bad(records.num_rows)
 
 
-def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:
+def _with_current_bounds(task: ReadTask, query: Query) -> tuple[Range, ...]:
     """Return the ranges of the task, late bounds replaced by the current offsets, without those that are empty then."""
     if not has_late_bounds(task.ranges):
         return task.ranges

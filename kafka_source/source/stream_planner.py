@@ -173,7 +173,7 @@ class StreamPlanner:
         self._check_selection(known)
         self._resolver.compare_with_group(known)
         existing = self._topics.existing(owned.slots)
-        assigned = self._slots_of_now(owned)
+        assigned = self._current_slots(owned)
         partitions = [tp for tp in existing if tp in assigned]
         leaderless = self._leaderless.partitions & set(partitions)
         self._leaderless.check(leaderless)
@@ -227,7 +227,7 @@ class StreamPlanner:
         failpoint("batch-planned")
         return self._planned
 
-    def _slots_of_now(self, owned: OwnedPartitions) -> Mapping[TopicPartition, int]:
+    def _current_slots(self, owned: OwnedPartitions) -> Mapping[TopicPartition, int]:
         """Return the slots of the partitions that the group has assigned of the topics as they are now."""
         return owned.slots_of(self._topics.ids({tp.topic for tp in owned.slots}))
 

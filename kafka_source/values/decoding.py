@@ -37,7 +37,7 @@ from kafka_source.values.header_ids import HeaderIds
 from kafka_source.values.reader_schema import ReaderSchema
 from kafka_source.values.record_types import other_record
 from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
-from kafka_source.values.replayed_schema import column_of_now
+from kafka_source.values.replayed_schema import current_column
 
 log = logging.getLogger(__name__)
 
@@ -239,7 +239,7 @@ class _Decoder:
         self._unreadable: dict[int, str] = {}
         self._into_now: Callable[[pa.Array], pa.Array] | None = None
         if now is not None:
-            self._into_now = column_of_now(decoding.reader, now, decoding.type)
+            self._into_now = current_column(decoding.reader, now, decoding.type)
         if decoding.framing in FRAMINGS_WITHOUT_REGISTRY and isinstance(self._kernel, AvroDecoder):
             text = decoding.reader.text
             number = fingerprint(text) if decoding.framing == "single-object" else _UNNAMED

@@ -24,7 +24,7 @@ _WIDER = {
 }
 
 
-def column_of_now(then: ReaderSchema, now: ReaderSchema, kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+def current_column(then: ReaderSchema, now: ReaderSchema, kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
     """Return what makes the current column from an earlier one.
 
     Args:

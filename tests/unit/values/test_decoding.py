@@ -29,7 +29,7 @@ from tests.support.registry_server import RegistryServer
 kernel()
 
 from kafka_source.values.decoding import ColumnDecoding, Decoding  # noqa: E402
-from kafka_source.values.replayed_schema import column_of_now  # noqa: E402
+from kafka_source.values.replayed_schema import current_column  # noqa: E402
 from tests.support.decoded import decode  # noqa: E402
 
 ID = {"name": "id", "type": "long"}
@@ -277,7 +277,7 @@ def test_fields_that_came_were_renamed_or_widened_have_a_value():
     )
     column = pa.array([{"id": 5, "tags": ["a"], "x": 1}, None], of(then).column_type())
     wanted = of(now).column_type(pa.struct([(name, pa.null()) for name in ("labels", "id", "note", "counts")]))
-    made = column_of_now(of(then), of(now, 2), wanted)(column)
+    made = current_column(of(then), of(now, 2), wanted)(column)
     made.validate(full=True)
     assert made.type == wanted
     assert made.to_pylist() == [{"labels": ["a"], "id": 5, "note": None, "counts": [1, 2]}, None]
@@ -295,13 +295,13 @@ def test_fields_that_came_were_renamed_or_widened_have_a_value():
 def test_a_schema_that_cannot_show_the_batch_stops_the_query_and_says_what_to_do(field, why):
     then, now = record("Order", ID, {"name": "amount", "type": ["null", "double"]}), record("Order", field)
     with pytest.raises(InvalidConfigurationError, match=f"schema 1.*schema 2.*{why}.*value.schema.id=1"):
-        column_of_now(of(then), of(now, 2), of(now).column_type(pa.struct([(str(field["name"]), pa.null())])))
+        current_column(of(then), of(now, 2), of(now).column_type(pa.struct([(str(field["name"]), pa.null())])))
 
 
 def test_a_union_with_other_members_cannot_show_a_batch_of_before():
     then, now = ([ORDER, record("Note", field)] for field in (ID, AMOUNT))
     with pytest.raises(InvalidConfigurationError, match=r"it was struct<member0: .*value.schema.id=1"):
-        column_of_now(of(then), of(now, 2), of(now).column_type(pa.struct([("member0", pa.null())])))
+        current_column(of(then), of(now, 2), of(now).column_type(pa.struct([("member0", pa.null())])))
 
 
 def test_a_query_that_ends_at_a_newer_schema_asks_for_it_where_an_id_is_new(registry):

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.values.reader_schema import ReaderSchema
-from kafka_source.values.replayed_schema import column_of_now
+from kafka_source.values.replayed_schema import current_column
 
 ID = {"name": "id", "type": "long"}
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
@@ -25,7 +25,7 @@ def _record(*fields: object) -> dict[str, object]:
 @pytest.mark.parametrize("wrapped", [lambda it: it, lambda it: ["null", it], lambda it: {"type": it}])
 def test_a_field_that_has_come_since_has_its_default(wrapped: Callable[[object], object]) -> None:
     then, now = (ReaderSchema(json.dumps(wrapped(_record(*fields))), n) for n, fields in ((1, [ID]), (2, [ID, NOTE])))
-    made = column_of_now(then, now, now.column_type())(pa.array([{"id": 7}, None], then.column_type()))
+    made = current_column(then, now, now.column_type())(pa.array([{"id": 7}, None], then.column_type()))
     assert made.to_pylist() == [{"id": 7, "note": None}, None]
 
 
@@ -33,7 +33,7 @@ def test_a_new_field_may_have_a_type_that_another_field_defines() -> None:
     address = {"type": "record", "name": "Address", "namespace": "shop", "fields": [{"name": "city", "type": "string"}]}
     home, work = {"name": "home", "type": address}, {"name": "work", "type": ["null", "shop.Address"], "default": None}
     then, now = (ReaderSchema(json.dumps(_record(*fields)), n) for n, fields in ((1, [home]), (2, [home, work])))
-    made = column_of_now(then, now, now.column_type())(pa.array([{"home": {"city": "Bern"}}], then.column_type()))
+    made = current_column(then, now, now.column_type())(pa.array([{"home": {"city": "Bern"}}], then.column_type()))
     assert made.to_pylist() == [{"home": {"city": "Bern"}, "work": None}]
 
 
@@ -41,4 +41,4 @@ def test_a_union_of_records_that_has_changed_says_how_to_go_on() -> None:
     other = {"type": "record", "name": "Refund", "fields": [ID]}
     then, now = (ReaderSchema(json.dumps([_record(*fields), other]), n) for n, fields in ((1, [ID]), (2, [ID, NOTE])))
     with pytest.raises(InvalidConfigurationError, match=r"value\.schema\.id=1 and Trigger\.AvailableNow"):
-        column_of_now(then, now, now.column_type())
+        current_column(then, now, now.column_type())
