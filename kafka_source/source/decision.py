@@ -29,7 +29,7 @@ Between two rebalances it continues at the end of the last micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -101,6 +101,8 @@ class Rules:
 
     Attributes:
         counts: Returns the offset that counts, of the query's own and the group's.
+        asks_group: Whether the group counts also for a partition whose position is known: at a start, and after a
+            rebalance.
         replays: Whether the query reads again what it has committed after an older checkpoint; else it follows.
         keeps_output: Whether the group's offset says what the output has, so that nothing below it is read again.
         fails_on_loss: `failOnDataLoss`.
@@ -108,15 +110,41 @@ class Rules:
     """
 
     counts: Callable[[int | None, int | None], int | None]
+    asks_group: bool = False
     replays: bool = False
     keeps_output: bool = False
     fails_on_loss: bool = True
     patience_seconds: float = 0.0
 
 
-class Need(Enum):
-    """A fact that a decision lacks."""
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was looked up of a partition.
 
+    Attributes:
+        group: What its group says; None: not asked.
+        start: Where it begins, because neither the query nor its group has read it; None: not looked up, or unknown
+            until a broker leads it.
+        log: What its log says; None: not asked, or no broker leads it.
+    """
+
+    group: GroupFacts | None = None
+    start: int | None = None
+    log: LogFacts | None = None
+
+    def with_log(self, *, epoch_end: int | None = None, bounds: tuple[int, int] | None = None) -> Facts:
+        """Return the facts with further ones of the log."""
+        assert self.log is not None, "the latest offset is looked up first"
+        epoch_end = self.log.epoch_end if epoch_end is None else epoch_end
+        return replace(self, log=replace(self.log, epoch_end=epoch_end, bounds=bounds))
+
+
+class Need(Enum):
+    """A fact that a decision lacks, in the order in which the facts are looked up."""
+
+    GROUP = "what the group has committed"
+    START = "where the partition begins"
+    LATEST = "the latest offset of the log"
     EPOCH_END = "the end of the known epoch in the leader's log"
     BOUNDS = "the bounds of the log"
 
@@ -127,7 +155,8 @@ class Decision:
 
     Attributes:
         known: What the query knows of it from now on.
-        need: The fact to look up before the decision is final; None: it is final.
+        need: The fact to look up before the decision is final; None: it is final. Without a leader the fact is unknown,
+            and the partition is not read.
         rewound_from: The position before a rewind of the group that the query follows; None: no rewind is followed, or
             there was no position.
         stepped_from: The offset from which the query steps back to `known.next`; the group follows. None: it does not.
@@ -150,19 +179,28 @@ class Decision:
         return self.need is Need.BOUNDS or self.loss is not None
 
 
-def decide(tp: TopicPartition, known: Known, facts: GroupFacts | LogFacts, rules: Rules) -> Decision:
+def decide(tp: TopicPartition, known: Known, facts: Facts, rules: Rules) -> Decision:
     """Decide where a partition continues: first by what its group says, then by what its log says.
 
     Args:
         tp: The partition.
-        known: What the query knows of it; with facts of the log its position is known.
-        facts: Those of the group at a start, after a rebalance and for a new partition; those of the log at each
-            trigger.
+        known: What the query knows of it.
+        facts: What was looked up of it. A decision that lacks a fact names it.
         rules: The query's.
     """
-    if isinstance(facts, GroupFacts):
-        return _by_group(known, facts, rules)
-    return _by_log(tp, known, facts, rules)
+    if facts.group is not None:
+        continued = _by_group(known, facts.group, rules)
+    elif rules.asks_group or known.next is None:
+        return Decision(known, Need.GROUP)
+    else:
+        continued = Decision(known)
+    if continued.known.next is None:
+        if facts.start is None:
+            return replace(continued, need=Need.START)
+        continued = replace(continued, known=replace(continued.known, next=facts.start))
+    if facts.log is None:
+        return replace(continued, need=Need.LATEST)
+    return _by_log(tp, continued, facts.log, rules)
 
 
 def unfollowed_rewind(known: Known, entry: CommitOffset) -> str | None:
@@ -191,35 +229,37 @@ def _by_group(known: Known, facts: GroupFacts, rules: Rules) -> Decision:
     return Decision(known.at(chosen, -1 if chosen is None else max(epochs)), rewound_from=rewound_from)
 
 
-def _by_log(tp: TopicPartition, known: Known, log: LogFacts, rules: Rules) -> Decision:
+def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules) -> Decision:
+    known = continued.known
     position = known.next
     assert position is not None, f"{tp} has no position yet"
     if 0 <= known.checked < log.leader_epoch:
         if log.epoch_end is None:
-            return Decision(known, Need.EPOCH_END)
+            return replace(continued, need=Need.EPOCH_END)
         if 0 <= log.epoch_end < position:
             # Up to there the log is the one that was read before the position, by whichever member.
             loss = DataLossError.of_diverged(
                 tp, planned=position, end=log.epoch_end, epoch=known.epoch, leader_epoch=log.leader_epoch
             )
-            return _step_back(replace(known, other=None), log.epoch_end, loss, rules)
+            return _step_back(continued, log.epoch_end, loss, rules)
     if position <= log.latest:
         epoch = log.leader_epoch if known.epoch < 0 else known.epoch
         checked = max(known.checked, log.leader_epoch)
         # In most triggers nothing changes, and a copy for each partition takes longer than the rest of the decision.
-        is_same = (known.other, known.epoch, known.checked) == (None, epoch, checked)
-        return Decision(known if is_same else replace(known, other=None, epoch=epoch, checked=checked))
+        if (known.other, known.epoch, known.checked) == (None, epoch, checked):
+            return continued
+        return replace(continued, known=replace(known, other=None, epoch=epoch, checked=checked))
     if log.bounds is None:
-        return Decision(known, Need.BOUNDS)
+        return replace(continued, need=Need.BOUNDS)
     first, end = log.bounds
-    settled = replace(known, other=None)
+    settled = replace(continued, known=replace(known, other=None))
     if first <= position <= end:
         # It is beyond the last stable offset only.
-        return Decision(settled)
+        return settled
     # Where no leader is known to have had the records, the offset may never have been in this log: more records would
     # hide that.
     if position > end and known.epoch >= 0 and log.short_seconds < rules.patience_seconds:
-        return Decision(settled, waits=True)
+        return replace(settled, waits=True)
     loss = DataLossError(
         topic=tp.topic,
         partition=tp.partition,
@@ -235,9 +275,66 @@ def _by_log(tp: TopicPartition, known: Known, log: LogFacts, rules: Rules) -> De
     return _step_back(settled, to, loss, rules)
 
 
-def _step_back(known: Known, to: int, loss: DataLossError, rules: Rules) -> Decision:
+def _step_back(continued: Decision, to: int, loss: DataLossError, rules: Rules) -> Decision:
+    known = replace(continued.known, other=None)
     if rules.fails_on_loss:
-        return Decision(known, loss=loss, refuses=True)
+        return replace(continued, known=known, loss=loss, refuses=True)
     if to == known.next:
-        return Decision(known, loss=loss)
-    return Decision(replace(known, next=to, is_replaced=True), stepped_from=known.next, loss=loss)
+        return replace(continued, known=known, loss=loss)
+    stepped_from = known.next if continued.stepped_from is None else continued.stepped_from
+    return replace(continued, known=replace(known, next=to, is_replaced=True), stepped_from=stepped_from, loss=loss)
+
+
+# ---- where a partition begins that neither the query nor its group has read
+
+
+class Start(Enum):
+    """Where a partition begins."""
+
+    BY_OPTIONS = "where the starting options say"
+    FIRST = "at its first offset"
+    ADDED = "at its first offset, and records before it are lost: it is younger than the query"
+    LATER = "at its first offset, which is looked up when a broker leads it"
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What says where partitions begin.
+
+    Attributes:
+        has_read: Whether the query has read, or planned, anything.
+        words: The topics for which `startingOffsets` has a word, and which the starting query has not read.
+        subscribed: The partitions of the subscription when the query started.
+        replaced: The partitions of topics that were created again.
+        leaderless: The partitions that no broker leads.
+        later: Those that had no leader when the query started, and begin at their first offset.
+        at_first: Returns whether the starting options say the first offset.
+        shares: Whether others of a group may have read a partition of the subscription before.
+    """
+
+    has_read: bool
+    words: Mapping[str, str]
+    subscribed: Collection[TopicPartition]
+    replaced: Collection[TopicPartition]
+    leaderless: Collection[TopicPartition]
+    later: Collection[TopicPartition]
+    at_first: Callable[[TopicPartition], bool]
+    shares: bool
+
+
+def begin(tp: TopicPartition, given: Beginning) -> Start | None:
+    """Decide where a partition begins; None: that is decided when a broker leads it.
+
+    One that was added while the query runs begins at its first offset, so that no record is missed; but a topic that
+    the query subscribes to for the first time may have a start of its own.
+    """
+    is_added = (given.has_read and tp.topic not in given.words) or tp not in given.subscribed
+    if is_added or tp in given.replaced:
+        if tp in given.leaderless:
+            return None
+        # In a group a partition can be new to this query and old to the group. A topic that was created again is
+        # reported as such.
+        may_be_read = (given.shares and tp in given.subscribed) or tp in given.later
+        return Start.FIRST if may_be_read or tp in given.replaced else Start.ADDED
+    # `latest` and a time have to be looked up before records come. The first offset is the same one later.
+    return Start.LATER if tp in given.leaderless and given.at_first(tp) else Start.BY_OPTIONS

@@ -1,14 +1,14 @@
-"""Look up what the group and the logs say of a stream's partitions, let `decision` decide, and act on it."""
+"""Settle where a stream's partitions continue: look facts up (`facts`), let `decision` decide, and act on it."""
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from assignors.model import TopicPartition
-from kafka_source.cluster.list_offsets import ListedOffset
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.policy import CommitPolicy, max_offset
 from kafka_source.errors import InvalidConfigurationError, RefreshRetriableError
@@ -19,7 +19,19 @@ from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import TopicWord
 from kafka_source.source import start_and_end
-from kafka_source.source.decision import Decision, GroupFacts, LogFacts, Need, Rules, decide
+from kafka_source.source.decision import (
+    Beginning,
+    Decision,
+    Facts,
+    GroupFacts,
+    LogFacts,
+    Need,
+    Rules,
+    Start,
+    begin,
+    decide,
+)
+from kafka_source.source.facts import Look
 from kafka_source.source.owners import PartitionOwner
 from kafka_source.source.positions import Positions
 
@@ -63,8 +75,67 @@ class ShortLogs:
         return any(self._clock() - since < self._seconds for since in self._since.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a trigger may read.
+
+    Attributes:
+        start: The start offset of the micro-batch, without lost topics.
+        owned: The partitions that the query owns.
+        partitions: Those of them that exist.
+        lost_topics: The topics whose committed offsets may be those of a deleted topic.
+        leaderless: Those of the partitions that have no leader.
+    """
+
+    start: StreamOffset
+    owned: OwnedPartitions
+    partitions: Collection[TopicPartition]
+    lost_topics: Collection[str] = ()
+    leaderless: Collection[TopicPartition] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Where the partitions of a trigger continue.
+
+    Attributes:
+        starts: The positions, without partitions whose position only their next leader can tell.
+        stepped: The partitions that step back, because records were lost.
+        latest: The latest offset of each partition that has a leader; with `read_committed` the last stable one.
+        leaders: The epochs of their leaders; -1: unknown.
+    """
+
+    starts: dict[TopicPartition, int]
+    stepped: frozenset[TopicPartition]
+    latest: dict[TopicPartition, int]
+    leaders: dict[TopicPartition, int]
+
+
+@dataclass(slots=True)
+class _Case:
+    """The decisions of one trigger, and the facts on which they rest.
+
+    Attributes:
+        scope: What the trigger may read.
+        rules: The query's.
+        facts: What was looked up.
+        words: The topics that start at a word of `startingOffsets`.
+        decisions: What is decided by it.
+        begins: How the partitions begin that neither the query nor its group has read.
+        ignored: The partitions where the group has an offset of another topic of the same name.
+    """
+
+    scope: Scope
+    rules: Rules
+    facts: dict[TopicPartition, Facts]
+    words: Mapping[str, TopicWord]
+    decisions: dict[TopicPartition, Decision] = field(default_factory=dict)
+    begins: Mapping[TopicPartition, Start | None] = field(default_factory=dict)
+    ignored: frozenset[TopicPartition] = frozenset()
+
+
 class PositionTracker:
-    """Resolve the positions of the partitions that a stream owns.
+    """Settle the positions of the partitions that a stream owns.
 
     Args:
         options: Of the query.
@@ -72,7 +143,7 @@ class PositionTracker:
         cluster: Where to look up offsets.
         owner: Knows the group's committed offsets.
         subscribed: The partitions of the subscription when the query started.
-        positions: The positions, which this object resolves.
+        positions: The positions, which this object keeps up to date.
         are_replaced: Asks the cluster whether topics were created again since it was last asked.
     """
 
@@ -86,13 +157,10 @@ class PositionTracker:
         positions: Positions,
         are_replaced: Callable[[Collection[str]], bool] = lambda _: False,
     ) -> None:
-        self._options, self._policy = options, policy
-        self._cluster = cluster
-        self._owner = owner
+        self._options, self._policy, self._offsets = options, policy, owner.offsets
+        self._look = Look(options, cluster, owner.offsets, positions, subscribed)
         self._positions = positions
         self._are_replaced = are_replaced
-        # Partitions where the group has an offset of another topic of the same name.
-        self._ignored: frozenset[TopicPartition] = frozenset()
         self._subscribed = frozenset(subscribed)
         self._own_positions = options.redundant_emit == "all"
         # The join of the slots after which the positions were last resolved; None: this process has not resolved any.
@@ -140,7 +208,7 @@ class PositionTracker:
             return
         if newest.stream is not None and self._options.in_group and not self._own_positions:
             ends = newest.ends
-            committed = self._owner.offsets.committed(sorted(ends))
+            committed = self._offsets.committed(sorted(ends))
             self._own_ahead = {
                 tp: entry.offset
                 for tp, entry in committed.items()
@@ -164,98 +232,108 @@ class PositionTracker:
         """Return whether the positions were resolved since the slots have joined for this time."""
         return self._resolved_join == join
 
-    def resolve(
-        self,
-        start: StreamOffset,
-        owned: OwnedPartitions,
-        partitions: Collection[TopicPartition],
-        lost_topics: Collection[str],
-        leaderless: Collection[TopicPartition] = (),
-    ) -> dict[TopicPartition, int]:
-        """Return the position of each partition, without partitions whose position only their next leader can tell.
+    def settle(self, scope: Scope) -> Settled:
+        """Return where the partitions of a trigger continue: look and decide, then act.
 
         Without a rebalance and a new partition these are the ends of the last batch. After one, the group's committed
         offsets count too, and a partition that is new to this query starts at its first offset or, when the query
-        starts, where the options say.
-
-        Args:
-            start: The start offset of the micro-batch, without lost topics.
-            owned: The partitions that the query owns.
-            partitions: Those of them that exist.
-            lost_topics: The topics whose committed offsets are those of a deleted topic.
-            leaderless: Those of the partitions that have no leader.
-
-        Raises:
-            NoLeaderError: A partition without a leader starts at `latest` or at a time, which has to be looked up.
-            RefreshRetriableError: The group has offsets of a topic that was created a moment ago.
-            OptionError: The starting options do not name exactly the partitions of the subscription.
-        """
-        self._positions.begin(start)
-        known = self._positions.next_of(partitions)
-        if self.is_resolved_after(owned.joins) and len(known) == len(partitions):
-            return known
-        decisions = self._decide_by_group(start, owned, partitions, lost_topics)
-        continued = {tp: at for tp, one in decisions.items() if (at := one.known.next) is not None}
-        if self._resolved_join is None and not start.partitions:
-            start_and_end.log_committed_start(self._options, continued, commits=self._policy.keeps)
-        added = [tp for tp in partitions if tp not in continued]
-        # Other clients do not read the note, and would continue at these offsets.
-        self._owner.offsets.remember({tp: position for tp, position in continued.items() if tp in self._ignored})
-        first = self._first(start, added, lost_topics, leaderless)
-        self._log_moves(start, decisions)
-        self._own_ahead = {tp: offset for tp, offset in self._own_ahead.items() if tp not in decisions}
-        self._act(decisions)
-        self._positions.replace(continued | first)
-        self._resolved_join = owned.joins
-        return self._positions.next_of(partitions)
-
-    def keep_within_logs(
-        self, starts: Mapping[TopicPartition, int], listed: Mapping[TopicPartition, ListedOffset]
-    ) -> dict[TopicPartition, int]:
-        """Return the positions, those that the log does not lead to moved to an offset to which it does.
-
+        starts, where the options say. A position that the log does not lead to moves to an offset to which it does.
         Positions before the first offset are left to the tasks, which find them without another request.
-
-        Args:
-            starts: The positions.
-            listed: The latest offset of each partition that has a leader; with read_committed the last stable offset.
 
         Raises:
             DataLossError: A position is beyond the end of its partition, or its log has diverged, and `failOnDataLoss`
                 is set.
-            RefreshRetriableError: It is that of a topic that was deleted or created again.
+            NoLeaderError: A partition without a leader starts at `latest` or at a time, which has to be looked up.
+            RefreshRetriableError: A topic was deleted or created again since the topics were described.
+            OptionError: The starting options do not name exactly the partitions of the subscription.
         """
-        facts = {
-            tp: LogFacts(one.offset, one.leader_epoch, short_seconds=self._short_logs.seconds(tp))
-            for tp, one in listed.items()
-        }
-        decisions = self._decide(facts)
-        if epochs := {tp: self._positions.known(tp).epoch for tp in _needing(Need.EPOCH_END, decisions)}:
-            # The leaders are asked only where they have changed (KIP-320).
-            ends = self._cluster.epoch_ends(epochs)
-            facts |= {tp: replace(facts[tp], epoch_end=ends.get(tp, -1)) for tp in epochs}
-            decisions |= self._decide({tp: facts[tp] for tp in epochs})
-        doubtful = {tp.topic for tp, one in decisions.items() if one.doubts_topic}
+        self._positions.begin(scope.start)
+        asks_group = not self.is_resolved_after(scope.owned.joins)
+        rules = replace(self._rules, counts=self._policy.counts(scope.start), asks_group=asks_group)
+        case = _Case(scope, rules, dict.fromkeys(scope.partitions, Facts()), self._start_by_word(scope.start))
+        if not asks_group:
+            # Most triggers need nothing else.
+            self._look_up(Need.LATEST, self._positions.next_of(scope.partitions), case)
+        self._decide(case, scope.partitions)
+        for need in Need:
+            # A decision names one need at a time, a later one when it has the earlier ones.
+            lacking = [tp for tp, one in case.decisions.items() if one.need is need]
+            if need is Need.BOUNDS:
+                self._check_topics({tp.topic for tp, one in case.decisions.items() if one.doubts_topic})
+                self._short_logs.keep(lacking)
+            if lacking:
+                self._look_up(need, lacking, case)
+                self._decide(case, lacking)
+        self._act(case)
+        logs = {tp: one.log for tp, one in case.facts.items() if one.log is not None}
+        return Settled(
+            self._positions.next_of(scope.partitions),
+            frozenset(tp for tp, one in case.decisions.items() if one.stepped_from is not None),
+            {tp: one.latest for tp, one in logs.items()},
+            {tp: one.leader_epoch for tp, one in logs.items()},
+        )
+
+    def _decide(self, case: _Case, partitions: Collection[TopicPartition]) -> None:
+        known = self._positions.known
+        case.decisions |= {tp: decide(tp, known(tp), case.facts[tp], case.rules) for tp in partitions}
+
+    def _look_up(self, need: Need, partitions: Collection[TopicPartition], case: _Case) -> None:
+        """Add to the facts what partitions need, but for those that have no leader to tell it."""
+        facts, look, leaderless = case.facts, self._look, case.scope.leaderless
+        if need is Need.GROUP:
+            committed = self._committed(partitions, case)
+            facts |= {tp: Facts(GroupFacts(committed.get(tp), self._own_ahead.get(tp))) for tp in partitions}
+        elif need is Need.START:
+            given = self._beginning(case)
+            case.begins = {tp: begin(tp, given) for tp in partitions}
+            starts = look.starts(case.begins)
+            facts |= {tp: Facts(facts[tp].group, start) for tp, start in starts.items()}
+        elif need is Need.LATEST:
+            listed = look.latest([tp for tp in partitions if tp not in leaderless])
+            seconds = self._short_logs.seconds
+            for tp, one in listed.items():
+                before = facts[tp]
+                facts[tp] = Facts(
+                    before.group, before.start, LogFacts(one.offset, one.leader_epoch, short_seconds=seconds(tp))
+                )
+        elif need is Need.EPOCH_END:
+            ends = look.epoch_ends({tp: case.decisions[tp].known.epoch for tp in partitions})
+            facts |= {tp: facts[tp].with_log(epoch_end=end) for tp, end in ends.items()}
+        else:
+            facts |= {tp: facts[tp].with_log(bounds=both) for tp, both in look.bounds(partitions).items()}
+
+    def _committed(self, partitions: Collection[TopicPartition], case: _Case) -> Mapping[TopicPartition, CommitOffset]:
+        # Where all copies of a partition emit rows, the committed offset is that of one copy only.
+        if case.scope.owned.copies:
+            return {}
+        committed = self._look.committed(partitions, case.scope.lost_topics)
+        case.ignored = self._positions.ignored(partitions)
+        self._check_topics({tp.topic for tp in case.ignored})
+        return committed
+
+    def _check_topics(self, doubtful: Collection[str]) -> None:
+        """Check that topics are the ones that were described; raises RefreshRetriableError."""
         if doubtful and self._are_replaced(doubtful):
             # Their records are not lost, but those of other topics: the trigger begins again and reads all of them.
             raise RefreshRetriableError(f"Topics were deleted or created again: {', '.join(sorted(doubtful))}.")
-        beyond = _needing(Need.BOUNDS, decisions)
-        self._short_logs.keep(beyond)
-        if beyond:
-            earliest = self._cluster.earliest(beyond)
-            # The log has records beyond the last stable offset: those of open transactions.
-            ends = {
-                tp: one.offset for tp, one in self._cluster.latest_with_epochs(beyond, read_committed=False).items()
-            }
-            decisions |= self._decide({tp: replace(facts[tp], bounds=(earliest[tp], ends[tp])) for tp in beyond})
-        self._act(decisions)
-        return {**starts, **self._positions.next_of(decisions)}
 
-    def _decide(self, facts: Mapping[TopicPartition, LogFacts]) -> dict[TopicPartition, Decision]:
-        return {tp: decide(tp, self._positions.known(tp), one, self._rules) for tp, one in facts.items()}
+    def _beginning(self, case: _Case) -> Beginning:
+        scope, options = case.scope, self._options
+        lost = [tp for tp in scope.partitions if tp.topic in scope.lost_topics]
+        return Beginning(
+            has_read=bool(scope.start.partitions),
+            words=case.words,
+            subscribed=self._subscribed,
+            replaced=case.ignored.union(lost),
+            leaderless=scope.leaderless,
+            later=self._starts_later,
+            at_first=functools.partial(start_and_end.starts_at_earliest, options),
+            shares=options.in_group,
+        )
 
-    def _act(self, decisions: Mapping[TopicPartition, Decision]) -> None:
+    def _act(self, case: _Case) -> None:
         """Report losses, note the positions, and let the group follow where the query steps back, as in a rewind."""
+        decisions, scope = case.decisions, case.scope
         for _, one in sorted(decisions.items()):
             if one.loss is not None:
                 if one.refuses:
@@ -264,6 +342,8 @@ class PositionTracker:
         for tp, one in decisions.items():
             if one.waits:
                 self._short_logs.wait_for(tp)
+        if any(one.group is not None for one in case.facts.values()):
+            self._begin(case)
         self._positions.follow(decisions)
         back = {
             tp: to
@@ -274,7 +354,30 @@ class PositionTracker:
             log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, decisions[tp].stepped_from, to)
         if back:
             self._positions.step_back(back, rewinds=self.marks_steps_back)
-            self._owner.offsets.rewind(back)
+            self._offsets.rewind(back)
+        if case.rules.asks_group:
+            self._positions.keep(scope.partitions)
+            self._own_ahead = {tp: offset for tp, offset in self._own_ahead.items() if tp not in decisions}
+            self._resolved_join = scope.owned.joins
+
+    def _begin(self, case: _Case) -> None:
+        """Log where partitions continue that the query has not read before, and commit where the others begin."""
+        facts, start, options = case.facts, case.scope.start, self._options
+        entries = [one.group.entry for one in facts.values() if one.group is not None and one.group.entry is not None]
+        begun = {tp: one.start for tp, one in facts.items() if one.start is not None}
+        continued = {
+            tp: at for tp, one in case.decisions.items() if tp not in begun and (at := one.known.next) is not None
+        }
+        if self._resolved_join is None and not start.partitions:
+            if self._policy.signs and not self._policy.is_output:
+                start_and_end.warn_of_new_checkpoint(options, entries)
+            start_and_end.log_committed_start(options, continued, commits=self._policy.keeps)
+        self._log_moves(start, case.decisions)
+        # Other clients do not read the note, and would continue at these offsets.
+        ignored = {tp: at for tp, at in continued.items() if tp in case.ignored}
+        self._offsets.remember(ignored | begun)
+        self._starts_later |= {tp for tp, one in case.begins.items() if one is Start.LATER}
+        self._start_at_latest |= {tp for tp in begun if _is_latest(tp, case)}
 
     def are_durable(self, start: StreamOffset, starts: Mapping[TopicPartition, int]) -> bool:
         """Return whether a query that restarts before its next micro-batch would resolve the same positions.
@@ -294,32 +397,6 @@ class PositionTracker:
         by_time = options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None
         return options.starting_offsets == "earliest" and not by_time
 
-    def _decide_by_group(
-        self,
-        start: StreamOffset,
-        owned: OwnedPartitions,
-        partitions: Collection[TopicPartition],
-        lost_topics: Collection[str],
-    ) -> dict[TopicPartition, Decision]:
-        """Decide where partitions continue, by the checkpoint and the group's committed offsets."""
-        committed: Mapping[TopicPartition, CommitOffset] = {}
-        self._ignored = frozenset()
-        # Where all copies of a partition emit rows, the committed offset is that of one copy only.
-        if not owned.copies:
-            committed = {
-                tp: entry
-                for tp, entry in self._owner.offsets.committed([*partitions]).items()
-                if tp.topic not in lost_topics or self._positions.is_of_new_topic(tp, entry)
-            }
-            self._ignored = self._positions.ignored(partitions)
-            if self._ignored and self._are_replaced({tp.topic for tp in self._ignored}):
-                raise RefreshRetriableError("Topics were created again since they were last described.")
-        if self._resolved_join is None and not start.partitions and self._policy.signs and not self._policy.is_output:
-            start_and_end.warn_of_new_checkpoint(self._options, committed.values())
-        rules = replace(self._rules, counts=self._policy.counts(start))
-        facts = {tp: GroupFacts(committed.get(tp), self._own_ahead.get(tp)) for tp in partitions}
-        return {tp: decide(tp, self._positions.known(tp), one, rules) for tp, one in facts.items()}
-
     def _log_moves(self, start: StreamOffset, decisions: Mapping[TopicPartition, Decision]) -> None:
         """Log the rewinds that the query follows, and where it continues behind its position: its group is ahead."""
         moves: dict[TopicPartition, tuple[int, int]] = {}
@@ -338,44 +415,6 @@ class PositionTracker:
         if others:
             log.info("group=%s has read on: %s", self._options.group_id, format_moves(others))
 
-    def _first(
-        self,
-        start: StreamOffset,
-        partitions: Sequence[TopicPartition],
-        lost_topics: Collection[str],
-        leaderless: Collection[TopicPartition],
-    ) -> dict[TopicPartition, int]:
-        """Return the positions of partitions that neither this query nor its group has read."""
-        # A partition that was added while the query runs is read from its first offset, so that no record is missed.
-        # A query that has not read anything yet has no partitions in `start`, hence the other two conditions.
-        # A topic that the query subscribes to for the first time may have a start of its own, though.
-        by_word = self._start_by_word(start)
-        added = [
-            tp
-            for tp in partitions
-            if (start.partitions and tp.topic not in by_word)
-            or tp.topic in lost_topics
-            or tp in self._ignored
-            or tp not in self._subscribed
-        ]
-        others = [tp for tp in partitions if tp not in added]
-        # `latest` and a time have to be looked up before records come. The first offset is the same one later.
-        later = {tp for tp in others if tp in leaderless and start_and_end.starts_at_earliest(self._options, tp)}
-        self._starts_later |= later
-        others = [tp for tp in others if tp not in later]
-        added = [tp for tp in added if tp not in leaderless]
-        self._start_at_latest |= {tp for tp in others if by_word.get(tp.topic) == "latest"}
-        starts = start_and_end.starting_offsets(
-            self._cluster, self._options, others, {}, subscribed=self._subscribed, default="latest"
-        )
-        # In a group a partition can be new to this query and old to the group. A topic that was created again is
-        # reported as such.
-        new = {tp for tp in added if tp.topic not in lost_topics and tp not in self._ignored and self._is_new(tp)}
-        starts |= start_and_end.earliest_of_added(self._cluster, self._options, new)
-        starts |= self._cluster.earliest([tp for tp in added if tp not in new])
-        self._owner.offsets.remember(starts)
-        return starts
-
     def _start_by_word(self, start: StreamOffset) -> dict[str, TopicWord]:
         """Return the topics that start at a word of `startingOffsets`, when the query starts and has not read them."""
         options = self._options
@@ -385,10 +424,6 @@ class PositionTracker:
         read = {tp.topic for tp in start.partitions}
         return {topic: word for topic, word in wanted.items() if isinstance(word, str) and topic not in read}
 
-    def _is_new(self, tp: TopicPartition) -> bool:
-        """Return whether nobody else can have read a partition before this query."""
-        return (not self._options.in_group or tp not in self._subscribed) and tp not in self._starts_later
 
-
-def _needing(need: Need, decisions: Mapping[TopicPartition, Decision]) -> list[TopicPartition]:
-    return [tp for tp, one in decisions.items() if one.need is need]
+def _is_latest(tp: TopicPartition, case: _Case) -> bool:
+    return case.begins[tp] is Start.BY_OPTIONS and case.words.get(tp.topic) == "latest"

@@ -116,10 +116,10 @@ class Positions:
             self._partitions[tp].known = replace(self.known(tp), next=end, is_replaced=False)
         self._start = start
 
-    def replace(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Continue at these offsets, and nowhere else: what another query owns now is resolved when it comes back."""
-        for tp in self._partitions.keys() | positions.keys():
-            self._partitions[tp].known = replace(self.known(tp), next=positions.get(tp))
+    def keep(self, partitions: Collection[TopicPartition]) -> None:
+        """Continue in these partitions only: what another query owns now is resolved when it comes back."""
+        for tp in self._partitions.keys() - set(partitions):
+            self._partitions[tp].known = replace(self.known(tp), next=None)
 
     def step_back(self, offsets: Mapping[TopicPartition, int], *, rewinds: bool) -> None:
         """Continue at earlier offsets.

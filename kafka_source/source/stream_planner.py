@@ -37,7 +37,7 @@ from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.owners import PartitionOwner, Standalone, StaticPartitions
 from kafka_source.source.plan import Admission, spans
-from kafka_source.source.position_tracker import PositionTracker
+from kafka_source.source.position_tracker import PositionTracker, Scope
 from kafka_source.source.positions import Positions
 from kafka_source.source.start_and_end import raise_or_warn
 from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
@@ -178,18 +178,15 @@ class StreamPlanner:
         leaderless = self._leaderless.partitions & set(partitions)
         self._leaderless.check(leaderless)
         self._policy.keep_record(self._positions.stream, partitions)
-        starts = self._resolver.resolve(known, owned, partitions, self._topics.lost_topics, leaderless)
+        settled = self._resolver.settle(Scope(known, owned, partitions, self._topics.lost_topics, leaderless))
+        starts, latest = settled.starts, settled.latest
         if not start.partitions:
             self._topics.note_unread(starts)
-        listed = self._listed_latest(starts.keys() - leaderless)
-        latest = {tp: one.offset for tp, one in listed.items()}
-        leaders = {tp: one.leader_epoch for tp, one in listed.items()}
         self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
-        before, starts = starts, self._resolver.keep_within_logs(starts, listed)
         if not self._resolver.marks_steps_back:
             # The checkpoint must have a step back before more is read: a plan leaves out what is before its start.
-            latest |= {tp: to for tp, to in starts.items() if to < before[tp]}
+            latest = latest | {tp: starts[tp] for tp in settled.stepped}
         if is_first:
             # The last commit before a restart may have failed. Nothing is committed before the checkpoint is checked.
             self._owner.finish(self._positions.current_ends(known))
@@ -222,7 +219,7 @@ class StreamPlanner:
             self._owner.offsets.remember(self._positions.missing(starts))
         if ends != starts:
             self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
-        self._planned = self._end_offset(starts, ends, owned, self._positions.end_epochs(starts, ends, leaders))
+        self._planned = self._end_offset(starts, ends, owned, self._positions.end_epochs(starts, ends, settled.leaders))
         self._owner.batch_planned(starts, ends, {**starts, **latest})
         failpoint("batch-planned")
         return self._planned

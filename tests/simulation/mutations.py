@@ -34,7 +34,7 @@ from kafka_source.produce.sender import Sender
 from kafka_source.sink.two_phase import open_transactions, prepare
 from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Ledger, LedgerState
-from kafka_source.source import batch, decision, group_member_owner, position_tracker, positions, topic_tracker
+from kafka_source.source import batch, decision, facts, group_member_owner, position_tracker, positions, topic_tracker
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -169,10 +169,10 @@ def _two_owners(right: Any) -> Any:
 
 
 def _first_at_the_end(right: Any) -> Any:
-    def first(self: Any, start: Any, added: Any, lost_topics: Any, leaderless: Any) -> Any:
-        return self._cluster.latest(added, read_committed=False) if added else {}
+    def starts(self: Any, wanted: Any) -> Any:
+        return self._cluster.latest(wanted, read_committed=False) if wanted else {}
 
-    return first
+    return starts
 
 
 def _stay_when_stopped(right: Any) -> Any:
@@ -428,7 +428,7 @@ MUTATIONS = (
     ),
     Mutation("send heartbeats too seldom", (background.Heartbeats, "beat"), _seldom_heartbeats),
     Mutation("give a partition to two members", (leader, "assign"), _two_owners),
-    Mutation("begin new partitions at their end", (position_tracker.PositionTracker, "_first"), _first_at_the_end),
+    Mutation("begin new partitions at their end", (facts.Look, "starts"), _first_at_the_end),
     Mutation("stop without leaving", (membership.ClassicMembership, "_leave"), _stay_when_stopped),
     Mutation("commit partitions of other members", (as_members.AsMembers, "_not_committed"), _commit_all),
     Mutation(

@@ -20,9 +20,9 @@ from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
-from kafka_source.source.decision import GroupFacts, LogFacts, Rules, decide
+from kafka_source.source.decision import Facts, GroupFacts, LogFacts, Rules, decide
 from kafka_source.source.owners import PartitionOwner
-from kafka_source.source.position_tracker import PositionTracker, ShortLogs
+from kafka_source.source.position_tracker import PositionTracker, Scope, ShortLogs
 from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query
 
@@ -111,8 +111,7 @@ class Start:
         self.positions.learn(checkpoint)
         self.tracker.compare_with_group(checkpoint)
         owned = OwnedPartitions({TP: 0}, 1, 1)
-        starts = self.tracker.resolve(checkpoint, owned, [TP], lost_topics)
-        self.starts = self.tracker.keep_within_logs(starts, {TP: ListedOffset(self.log.end, self.log.epoch)})
+        self.starts = self.tracker.settle(Scope(checkpoint, owned, [TP], lost_topics)).starts
         return self.starts[TP]
 
     def planned(self, checkpoint: StreamOffset) -> StreamOffset:
@@ -306,9 +305,8 @@ def test_topics_of_another_incarnation_lose_their_epochs():
     positions = Positions()
     positions.begin(at(150, 3))
     positions.forget_topics({"t"})
-    positions.follow({TP: decide(TP, positions.known(TP), GroupFacts(), Rules(max_offset))})
-    positions.replace({TP: 0})
-    assert decide(TP, positions.known(TP), LogFacts(9, 9), Rules(max_offset)).need is None
+    found = decide(TP, positions.known(TP), Facts(GroupFacts(), 0, LogFacts(9, 9)), Rules(max_offset))
+    assert (found.need, found.known.next) == (None, 0)
 
 
 @given(offsets, offsets, epochs_read, commits)

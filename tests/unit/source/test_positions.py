@@ -12,7 +12,7 @@ from kafka_source.commits.offsets import not_below
 from kafka_source.commits.policy import max_offset
 from kafka_source.model.commits import CommitOffset, OffsetNote, with_notes, without_topic
 from kafka_source.model.stream_offset import PlannedInput, Range, Span, StreamOffset
-from kafka_source.source.decision import Decision, GroupFacts, Known, Rules, decide
+from kafka_source.source.decision import Decision, Facts, GroupFacts, Known, Rules, decide
 from kafka_source.source.plan import plan
 from kafka_source.source.positions import Positions
 
@@ -186,10 +186,10 @@ def test_a_group_is_set_back_and_never_forward(
 def test_a_partition_that_comes_back_before_the_next_batch_has_been_read_to_the_end_of_the_last_one() -> None:
     positions, last = Positions(), StreamOffset({A: Span(54, 154, 0)}, stream="mine")
     positions.begin(last)
-    positions.replace({})  # Another member owns it.
+    positions.keep([])  # Another member owns it.
     positions.begin(last)
     assert positions.next_of([A]) == {A: 154}
-    positions.replace({})
+    positions.keep([])
     positions.follow({A: Decision(Known(rewind="rewound"))})
     positions.begin(last)
     assert positions.next_of([A]) == {}
@@ -217,9 +217,8 @@ class OnePartition(RuleBasedStateMachine):
     def resolve(self) -> None:
         """As after a rebalance: nothing is skipped that nobody has read."""
         self.positions.begin(self.checkpoint)
-        one = decide(A, self.positions.known(A), GroupFacts(self.group), Rules(max_offset))
+        one = decide(A, self.positions.known(A), Facts(GroupFacts(self.group), 0), Rules(max_offset))
         self.positions.follow({A: one})
-        self.positions.replace({A: one.known.next or 0})
         assert set(range(self.position)) <= self.read
         self.is_compared = False
 

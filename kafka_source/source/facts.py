@@ -1,0 +1,95 @@
+"""Look up the facts that decisions need. All I/O of a trigger is here, but for the group's rebalances and commits.
+
+| need | request | in which trigger |
+| --- | --- | --- |
+| `GROUP` | OffsetFetch | at a start, after a rebalance, for a new partition |
+| `START` | ListOffsets | where neither the query nor its group has read a partition |
+| `LATEST` | ListOffsets | in each |
+| `EPOCH_END` | OffsetForLeaderEpoch | where a leader has changed (KIP-320) |
+| `BOUNDS` | ListOffsets, twice | where a log ends before what was read of it |
+
+A decision names one need at a time, in this order, so a trigger looks once for each: five times at most, and once in a
+trigger without a rebalance and without a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from assignors.model import TopicPartition
+from kafka_source.cluster.list_offsets import ListedOffset
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.commits.offsets import Offsets
+from kafka_source.model.commits import CommitOffset
+from kafka_source.options import ReadOptions
+from kafka_source.source import start_and_end
+from kafka_source.source.decision import Start
+from kafka_source.source.positions import Positions
+
+
+class Look:
+    """Look up what a stream's group and the logs of its partitions say.
+
+    Args:
+        options: Of the stream.
+        cluster: Its cluster.
+        offsets: The offsets of its group.
+        positions: What is known of its partitions and topics.
+        subscribed: The partitions of the subscription when the query started.
+    """
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        cluster: Cluster,
+        offsets: Offsets,
+        positions: Positions,
+        subscribed: Collection[TopicPartition],
+    ) -> None:
+        self._options, self._cluster, self._subscribed = options, cluster, subscribed
+        self._offsets, self._positions = offsets, positions
+
+    def committed(
+        self, partitions: Collection[TopicPartition], lost_topics: Collection[str]
+    ) -> dict[TopicPartition, CommitOffset]:
+        """Return what the group has committed that counts.
+
+        Args:
+            partitions: The partitions.
+            lost_topics: The topics that were created again: an offset may still be of the deleted topic.
+        """
+        return {
+            tp: entry
+            for tp, entry in self._offsets.committed([*partitions]).items()
+            if tp.topic not in lost_topics or self._positions.is_of_new_topic(tp, entry)
+        }
+
+    def starts(self, wanted: Mapping[TopicPartition, Start | None]) -> dict[TopicPartition, int]:
+        """Return where partitions begin; without those that no broker leads.
+
+        Raises:
+            DataLossError: A partition that was added does not begin at offset 0, and `failOnDataLoss` is set.
+            NoLeaderError: A partition begins at `latest` or at a time, and has no leader.
+            OptionError: The starting options do not name exactly the partitions of the subscription.
+        """
+        by_options = [tp for tp, start in wanted.items() if start is Start.BY_OPTIONS]
+        found = start_and_end.starting_offsets(
+            self._cluster, self._options, by_options, {}, subscribed=self._subscribed, default="latest"
+        )
+        added = [tp for tp, start in wanted.items() if start is Start.ADDED]
+        found |= start_and_end.earliest_of_added(self._cluster, self._options, added)
+        return found | self._cluster.earliest([tp for tp, start in wanted.items() if start is Start.FIRST])
+
+    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
+        """Return the latest offsets; with `read_committed` the last stable ones."""
+        return self._cluster.latest_with_epochs(partitions, read_committed=self._options.read_committed)
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return where the logs of the current leaders end these epochs; -1: unknown."""
+        return dict.fromkeys(epochs, -1) | self._cluster.epoch_ends(epochs)
+
+    def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the first offset and the end of logs, open transactions included."""
+        earliest = self._cluster.earliest(partitions)
+        ends = self._cluster.latest_with_epochs(partitions, read_committed=False)
+        return {tp: (earliest[tp], ends[tp].offset) for tp in partitions}
