@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -16,13 +17,14 @@ from pyspark.sql.types import (
 from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import OptionError
 from kafka_source.model.record_columns import Column
+from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import DecodedColumn
 from kafka_source.options.values import ColumnOptions
 from kafka_source.schema import columns_of, schema_of
 from kafka_source.spark_types import spark_type
 from kafka_source.values.decoding import ColumnDecoding, Decoding
-from kafka_source.values.reader_schema import ReaderSchema, reader_schema
+from kafka_source.values.reader_schema import ReaderSchema, reader_schema, registered
 
 Readers = Mapping[DecodedColumn, ReaderSchema]
 """The schemas of the columns that are decoded."""
@@ -144,3 +146,25 @@ def relabelled(kind: pa.DataType, wanted: DataType) -> pa.DataType | None:
 def _child(field: pa.Field, name: str, wanted: DataType, nullable: bool) -> pa.Field | None:
     kind = relabelled(field.type, wanted)
     return None if kind is None or (field.nullable and not nullable) else pa.field(name, kind, nullable)
+
+
+def readers_of_batch(decodings: Collection[ColumnDecoding], end: StreamOffset, options: ReadOptions) -> Readers:
+    """Return the schemas to which a batch's columns are resolved: in a replay those of its first run.
+
+    Args:
+        decodings: How the columns are decoded now.
+        end: The batch's end offset, which has the ids of its schemas.
+        options: The query's options.
+    """
+    return {one.reader.column: _reader_of_batch(one, end.schemas.get(one.reader.column), options) for one in decodings}
+
+
+def _reader_of_batch(decoding: ColumnDecoding, then: int | None, options: ReadOptions) -> ReaderSchema:
+    # A schema that the user gives as text has no id, and counts for replays too. So does a new one of Protobuf or
+    # JSON: a field has the same number or name in both, and the value that the record has. And a query that ends at a
+    # newer schema has no rows that were written with it.
+    now = decoding.reader
+    if now.id is None or then is None or then == now.id or now.format != "avro" or decoding.ends_at_newer:
+        return now
+    found = registered(options.registry, then, column=now.column)
+    return replace(found, recursive_depth=now.recursive_depth)

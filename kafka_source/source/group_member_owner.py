@@ -11,8 +11,10 @@ from dataclasses import replace
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import end_offsets
+from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.as_members import AsMembers
 from kafka_source.commits.policy import CommitPolicy
+from kafka_source.commits.without_members import WithoutMembers
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError
 from kafka_source.group.classic.balance import Pace
@@ -20,14 +22,14 @@ from kafka_source.group.classic.member import RebalanceTimeout
 from kafka_source.group.classic.membership import ClassicMembership
 from kafka_source.group.consumer.membership import ConsumerMembership
 from kafka_source.group.membership import Membership
-from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings, OwnedPartitions
+from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings, OwnedPartitions, group_settings
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.options.assignment_strategies import REDUNDANT, strategies_of
 from kafka_source.runtime.deadline import Deadline
-from kafka_source.source.owners import OwnerEvents, PartitionOwner
+from kafka_source.source.owners import OwnerEvents, PartitionOwner, Standalone, StaticPartitions
 from kafka_source.source.positions import Positions
 
 log = logging.getLogger(__name__)
@@ -264,3 +266,43 @@ def owned_by(assignment: GroupAssignment, *, all_copies: bool) -> OwnedPartition
     slots = {tp: of_it[0][0] for tp, of_it in copies.items()}
     kept = copies if all_emit else {}
     return OwnedPartitions(slots, len(assignment.slots), assignment.generation, kept, topic_ids=ids)
+
+
+def owner_of(
+    options: ReadOptions,
+    policy: CommitPolicy,
+    cluster: Cluster,
+    selection: TopicSelection,
+    partitions: int,
+    siblings: Siblings | None,
+    positions: Positions,
+    *,
+    static: bool,
+) -> PartitionOwner:
+    """Return the owner of a stream's partitions.
+
+    Args:
+        options: Of the stream.
+        policy: Its commit policy.
+        cluster: Its cluster.
+        selection: What it selects.
+        partitions: How many partitions that is now.
+        siblings: Where to meet the other reads of this driver and group; None: nowhere.
+        positions: Its positions.
+        static: Whether its members are static, also without an instance id of the user's.
+    """
+    if not options.in_group:
+        return Standalone(cluster, selection)
+    if not options.is_member:
+        return StaticPartitions(WithoutMembers(options, policy, positions), cluster, selection)
+    # In the consumer protocol a slot that a new process takes over is refused until the old one's session ends.
+    static = static and options.group_protocol == "classic"
+    group = group_settings(options, partitions=partitions, stream=True, static=static)
+    return GroupMemberOwner(
+        options,
+        policy,
+        selection,
+        group,
+        siblings=siblings,
+        positions=positions,
+    )

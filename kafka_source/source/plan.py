@@ -29,6 +29,9 @@ from kafka_source.quota.server import StreamQuota
 from kafka_source.quota.trigger_size import Measured, TriggerSize
 from kafka_source.source.start_and_end import BatchBounds
 
+# Spark starts one task in the time in which a task reads many more records than this.
+_DEFAULT_MIN_RECORDS_PER_TASK = 1000
+
 log = logging.getLogger(__name__)
 
 
@@ -335,6 +338,14 @@ def bundles(inputs: Sequence[PlannedInput], min_offsets: int) -> list[list[Plann
 
 def _joined(bundle: list[PlannedInput]) -> list[PlannedInput]:
     return [PlannedInput(-1, tuple(r for one in bundle for r in one.ranges))]
+
+
+def min_records_per_task(options: ReadOptions) -> int:
+    """Return `min.records.per.task`; its default shares tasks only if no option cuts them."""
+    if options.min_records_per_task is not None:
+        return options.min_records_per_task
+    cuts = options.min_partitions is not None or options.max_records_per_partition is not None
+    return 1 if cuts else _DEFAULT_MIN_RECORDS_PER_TASK
 
 
 # ---- bounds that each action of a batch looks up

@@ -10,6 +10,7 @@ offsets again, imported by a command.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 
 from assignors.model import TopicPartition
@@ -23,6 +24,8 @@ from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import StartingValues
 from kafka_source.source.start_and_end import earliest_of_added, raise_or_warn, starting_offsets
 
+log = logging.getLogger(__name__)
+
 # ---- a batch that Spark has finished without reading it
 
 _UNWRITTEN = "unwritten-"
@@ -33,12 +36,55 @@ def new_unwritten_mark() -> str:
     return _UNWRITTEN + new_id()
 
 
+class UnreadBatches:
+    """The batches of a checkpoint that Spark finishes without reading them.
+
+    Args:
+        options: Of the query.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        # The last planned batch, if it has records of which Spark has not asked for the tasks yet.
+        self._unread: StreamOffset | None = None
+        # Whether Spark has not read any batch with records of this checkpoint, as far as this process knows.
+        self._is_unproven = False
+        self._is_told = False
+
+    def planned(self, start: StreamOffset, end: StreamOffset) -> None:
+        """Note a planned batch."""
+        self._unread = end if records_of(end) else None
+        self._is_unproven |= _begins_unwritten(start, end)
+
+    def read(self) -> None:
+        """Note that Spark asks for the tasks of the planned batch."""
+        if self._unread is not None:
+            self._unread, self._is_unproven = None, False
+
+    def check(self, start: StreamOffset) -> InvalidConfigurationError | None:
+        """Return the refusal of a batch that Spark has finished without reading it, if `start` is its end; or warn.
+
+        Its sink has a batch of this number already. That ends the query if it is the first one of a checkpoint.
+        """
+        if start != self._unread:
+            return None
+        self._unread = None
+        refused = self._is_unproven and self._options.strict
+        message = _describe_skipped(self._options, start, refused=refused)
+        if refused:
+            return InvalidConfigurationError(message)
+        if not self._is_told:
+            log.warning("%s", message)
+        self._is_told = True
+        return None
+
+
 def records_of(batch: StreamOffset) -> dict[TopicPartition, Span]:
     """Return the partitions of which a batch has records."""
     return {tp: span for tp, span in batch.partitions.items() if span.end > span.start}
 
 
-def begins_unwritten(start: StreamOffset, end: StreamOffset) -> bool:
+def _begins_unwritten(start: StreamOffset, end: StreamOffset) -> bool:
     """Return whether no batch before this one was written: the checkpoint is new, or its batches were skipped.
 
     Args:
@@ -49,7 +95,7 @@ def begins_unwritten(start: StreamOffset, end: StreamOffset) -> bool:
     return not start.partitions or any(start.rewinds.get(tp) != end.rewinds[tp] for tp in followed)
 
 
-def describe_skipped(options: ReadOptions, batch: StreamOffset, *, refused: bool) -> str:
+def _describe_skipped(options: ReadOptions, batch: StreamOffset, *, refused: bool) -> str:
     """Return the error, or the warning, for a batch that Spark has finished without reading it.
 
     Args:

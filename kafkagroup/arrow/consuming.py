@@ -32,7 +32,7 @@ from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.retry import RetryPolicy
 from kafka_source.source.plan import plan
 from kafka_source.source.start_and_end import commit_existing, without_lost_topics
-from kafka_source.source.stream_planner import StreamPlanner
+from kafka_source.source.trigger import Trigger
 from kafka_source.transactions.offset_committer import transactional_id_of
 from kafka_source.transactions.offset_transaction import GroupOffsets
 from kafkagroup.arrow.progress import Bar, Progress
@@ -129,8 +129,8 @@ def consume(
             # Its members give partitions up between two calls, also while the caller still holds records of them.
             raise OptionError("group.protocol", "consumer", "classic; other members of the group may use consumer")
         mapping = mapping_of(function, schema, wanted, options)
-        planner = StreamPlanner(options, policy_of(options, Caller.PROGRAM), static=False)
-    return GroupStream(options, wanted, planner, max_wait, bar, settings, mapping)
+        trigger = Trigger(options, policy_of(options, Caller.PROGRAM), static=False)
+    return GroupStream(options, wanted, trigger, max_wait, bar, settings, mapping)
 
 
 class GroupStream(Stream):
@@ -142,7 +142,7 @@ class GroupStream(Stream):
     Args:
         options: Of the read.
         columns: The columns of the batches.
-        planner: Plans what the member reads, and holds the membership.
+        trigger: Plans what the member reads, and holds the membership.
         max_wait: See `consume`.
         bar: See `read`.
         settings: As the caller has given them, for the producer of `transaction`.
@@ -153,7 +153,7 @@ class GroupStream(Stream):
         self,
         options: ReadOptions,
         columns: tuple[Column, ...],
-        planner: StreamPlanner,
+        trigger: Trigger,
         max_wait: float | None,
         bar: bool | None,
         settings: Mapping[str, SettingValue],
@@ -163,7 +163,7 @@ class GroupStream(Stream):
         super().__init__(schema, Bar(str(subscription_of(options)), bar))
         self._mapping = mapping
         self._settings = dict(settings)
-        self._options, self._planner, self._max_wait = options, planner, max_wait
+        self._options, self._trigger, self._max_wait = options, trigger, max_wait
         self._cluster = Cluster.of(options, cached_client(options.settings))
         self._names = [column.name for column in columns]
         self._columns = with_place(columns)
@@ -220,7 +220,7 @@ class GroupStream(Stream):
         if handed.partitions:
             try:
                 with without_prefix():
-                    commit_existing(self._options, self._cluster, handed, self._planner.commit)
+                    commit_existing(self._options, self._cluster, handed, self._trigger.commit)
             except FencedError:
                 self._goes_back = True
                 raise
@@ -257,7 +257,7 @@ class GroupStream(Stream):
         self._committed()
 
     def _transactional_id(self) -> str:
-        owned = self._planner.owned.slots
+        owned = self._trigger.owned.slots
         if not owned:
             raise ValueError("a transaction is for batches that were handed out, and there are none")
         return transactional_id_of(self._options.group_id or "", owned)
@@ -273,7 +273,7 @@ class GroupStream(Stream):
         if self._goes_back and self._committed_ahead(self._handed.partitions):
             # The outcome of the block before was not known, and now it is.
             raise self._refusal("the group has committed further")
-        return (self._planner.offsets_of_member(handed),)
+        return (self._trigger.offsets_of_member(handed),)
 
     def _refusal(self, why: str) -> FencedError:
         return FencedError(
@@ -300,7 +300,7 @@ class GroupStream(Stream):
             if self._reading is not None:
                 self._reading.close()
         finally:
-            self._planner.close()
+            self._trigger.close()
             self._bar.close()
 
     def _read(self) -> _Batches:
@@ -315,7 +315,7 @@ class GroupStream(Stream):
                 with closing(self._batches(planned)) as batches:
                     for batch in batches:
                         yield batch
-                        if self._goes_back or self._planner.rebalance_due():
+                        if self._goes_back or self._trigger.rebalance_due():
                             break
                 pauses, quiet = _PAUSES.pauses(), self._patience()
                 continue
@@ -332,7 +332,7 @@ class GroupStream(Stream):
         if self._goes_back:
             self._find_way_back()
         start = self._handed
-        planned = self._planner.next(start, limited=False)
+        planned = self._trigger.next(start, limited=False)
         self._follow_rebalance()
         if planned is start:
             return None
@@ -348,14 +348,14 @@ class GroupStream(Stream):
     def _follow_rebalance(self) -> None:
         """Forget the partitions that others got, and count as done what others have committed meanwhile.
 
-        The planner may have rejoined the group and failed afterwards, so a commit looks for this, too.
+        The trigger may have rejoined the group and failed afterwards, so a commit looks for this, too.
         """
-        owned = self._planner.owned
+        owned = self._trigger.owned
         if owned.joins == self._followed_join:
             return
         waiting = self._uncommitted().partitions
         kept = {tp: span for tp, span in self._handed.partitions.items() if tp in owned.slots}
-        # Also where all is committed: the planner goes on at the group's offsets, and would go back to ours.
+        # Also where all is committed: the trigger goes on at the group's offsets, and would go back to ours.
         ahead = self._committed_ahead(kept)
         if gone := sorted(waiting.keys() - kept.keys()):
             log.info(
@@ -380,7 +380,7 @@ class GroupStream(Stream):
 
     def _committed_ahead(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the group's offsets beyond what is done: a commit of unknown outcome, or of another member."""
-        committed = self._planner.committed_after_failure(partitions) if partitions else {}
+        committed = self._trigger.committed_after_failure(partitions) if partitions else {}
         return {tp: offset for tp, offset in committed.items() if offset > self._done.get(tp, offset)}
 
     def _batches(self, planned: StreamOffset) -> _Batches:
@@ -418,7 +418,7 @@ class GroupStream(Stream):
             return
         try:
             without_records = replace(self._handed, partitions=passed)
-            commit_existing(self._options, self._cluster, without_records, self._planner.commit)
+            commit_existing(self._options, self._cluster, without_records, self._trigger.commit)
         except KafkaGroupError as error:
             # They are part of the caller's next commit.
             log.info("group=%s: offsets without records are not committed yet: %s", self._options.group_id, error)

@@ -1,4 +1,4 @@
-"""Plan one trigger of a stream, in its steps, and what is retried; how far it reads: `plan`. It needs no Spark.
+"""Plan one trigger of a stream: look, decide (`decision`, `plan`), act. It needs no Spark.
 
 Spark's streams plan micro-batches with it (`micro_batches`), and `kafkagroup.arrow.consume` plans what a program reads.
 """
@@ -8,62 +8,44 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 from assignors.model import TopicPartition
-from kafka_source.cluster.list_offsets import ListedOffset
-from kafka_source.cluster.lookup import Cluster, NoLeaderError
+from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
-from kafka_source.commits.as_members import SlotsRemovedError, lost_place
+from kafka_source.commits.as_members import lost_place
 from kafka_source.commits.policy import CommitPolicy
-from kafka_source.commits.without_members import WithoutMembers
 from kafka_source.engine_selection import check_engine
-from kafka_source.errors import DataLossError, RefreshRetriableError
-from kafka_source.group.model import OwnedPartitions, group_settings, subscription_of
+from kafka_source.errors import DataLossError
+from kafka_source.group.model import OwnedPartitions, subscription_of
 from kafka_source.group.siblings import Siblings
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.driver_figures import DriverFigures
 from kafka_source.model.identity import check_same_cluster
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.produce.dead_letters import check_dead_letter_topic
+from kafka_source.quota.bad_records import BadRecords
 from kafka_source.quota.bounds import QuotaSettings
 from kafka_source.quota.server import StreamQuota
-from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.failpoints import failpoint
-from kafka_source.runtime.retry import RetryPolicy, retry
-from kafka_source.source.group_member_owner import GroupMemberOwner
-from kafka_source.source.owners import PartitionOwner, Standalone, StaticPartitions
-from kafka_source.source.plan import Admission, spans
+from kafka_source.source.attempts import Again, removed, repeat, unfinished
+from kafka_source.source.group_member_owner import owner_of
+from kafka_source.source.plan import Admission, min_records_per_task, spans
 from kafka_source.source.position_tracker import PositionTracker, Scope
 from kafka_source.source.positions import Positions
 from kafka_source.source.start_and_end import raise_or_warn
 from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
 from kafka_source.transactions.offset_transaction import GroupOffsets
 
-# Spark starts one task in the time in which a task reads many more records than this.
-_DEFAULT_MIN_RECORDS_PER_TASK = 1000
-
 log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
 
-# How long a trigger waits until every broker knows a change of topics.
-_TRIGGER_RETRY_SECONDS = 30.0
-_RETRY_PAUSES = RetryPolicy(0.2, 0.2)
-
-
-class _LeaderBehindError(RefreshRetriableError):
-    """A run that must read everything has to wait for a leader that may be behind."""
-
-
-class StreamPlanner:
-    """Plan the batches of one stream.
-
-    `next` first commits what the last batch has read, if the options say that the driver commits; rejoins the group if
-    a rebalance is due; and then plans the records that are new.
+class Trigger:
+    """Plan the micro-batches of one stream.
 
     Args:
         options: Of the stream.
@@ -93,15 +75,8 @@ class StreamPlanner:
         check_dead_letter_topic(options, self._cluster, subscribed)
         self._positions = positions = Positions()
         positions.note_topics({}, self._cluster.cluster_id())
-        self._owner = _partition_owner(
-            options,
-            policy,
-            self._cluster,
-            self._selection,
-            len(subscribed),
-            siblings,
-            positions,
-            static=static,
+        self._owner = owner_of(
+            options, policy, self._cluster, self._selection, len(subscribed), siblings, positions, static=static
         )
         self._topics = TopicTracker(
             TopicIds(self._cluster.topics, options.metadata_max_age_ms),
@@ -122,9 +97,7 @@ class StreamPlanner:
         measures = options.goes_on_after_bad_values or any(limit is not None for limit in limits)
         quota = QuotaSettings.measuring(options) if measures else QuotaSettings.of(options)
         self._quota = None if quota is None else StreamQuota(quota, options.settings)
-        self._told_bad_records = 0
-        # How many tasks have reported when all those of the last batch have; None: no batch of this process has ended.
-        self._reports_expected: int | None = None
+        self._bad_records = BadRecords(self._quota, counts=options.goes_on_after_bad_values)
         self._admission = Admission(options, self._quota)
         self._owned = OwnedPartitions({})
         self._latest: dict[TopicPartition, int] = {}
@@ -157,28 +130,21 @@ class StreamPlanner:
         if self._policy.signs:
             self._positions.stream = self._positions.stream or uuid.uuid4().hex
         with self._owner.rebalance_paused():
-            return self._retry(lambda: self._next_attempt(start, limited=limited))
+            return repeat(lambda: self._attempt(start, limited=limited), self._leaderless, self._topics)
 
-    def _next_attempt(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
+    def _attempt(self, start: StreamOffset, *, limited: bool) -> StreamOffset | Again:
         # Members may wait for a rebalance in between.
         with nullcontext() if self._options.is_member else self._cluster.metadata_snapshot():
             self._leaderless.update(self._cluster.without_leader)
-            return self._next(start, limited=limited)
+            return self._plan(start, limited=limited)
 
-    def _next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
+    def _plan(self, start: StreamOffset, *, limited: bool) -> StreamOffset | Again:
         """Plan one trigger: what the query owns, where it continues, how far it may read."""
         is_first = not self._resolver.is_resolved
-        known, owned = self._commit_and_rejoin(start, commits=not is_first)
-        self._positions.note_topics(self._topics.ids({tp.topic for tp in owned.slots}), self._cluster.cluster_id())
-        self._check_selection(known)
-        self._resolver.compare_with_group(known)
-        existing = self._topics.existing(owned.slots)
-        assigned = self._current_slots(owned)
-        partitions = [tp for tp in existing if tp in assigned]
-        leaderless = self._leaderless.partitions & set(partitions)
-        self._leaderless.check(leaderless)
-        self._policy.keep_record(self._positions.stream, partitions)
-        settled = self._resolver.settle(Scope(known, owned, partitions, self._topics.lost_topics, leaderless))
+        scope, unassigned = self._scope(start, commits=not is_first)
+        known, owned, leaderless = scope.start, scope.owned, scope.leaderless
+        self._policy.keep_record(self._positions.stream, scope.partitions)
+        settled = self._resolver.settle(scope)
         starts, latest = settled.starts, settled.latest
         if not start.partitions:
             self._topics.note_unread(starts)
@@ -192,41 +158,95 @@ class StreamPlanner:
             self._owner.finish(self._positions.current_ends(known))
             if self._owner.commit_and_rejoin({}).joins != owned.joins:
                 # If that commit was refused, the slots have rejoined, and others may have read on in between.
-                raise SlotsRemovedError("The slots have joined the group again since the positions were looked up.")
+                return removed("The slots have joined the group again since the positions were looked up.")
         ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
-        if ends == starts and leaderless and self._admission.runs_to_an_end:
-            raise NoLeaderError(leaderless)
-        if ends == starts and len(partitions) < len(existing) and self._admission.runs_to_an_end:
-            raise RefreshRetriableError("The group has not assigned the topics that were created again yet.")
-        if ends == starts and self._resolver.awaits_longer_logs and self._admission.runs_to_an_end:
-            raise _LeaderBehindError("Logs end before what was read of them; their leaders may be behind.")
+        has_new = ends != starts
+        if not has_new and self._admission.runs_to_an_end:
+            short = self._resolver.awaits_longer_logs
+            again = unfinished(leaderless=leaderless, unassigned=unassigned, short_logs=short)
+            if again is not None:
+                return again
         has_records = any(span.end > span.start for span in start.partitions.values())
         if start == self._planned and has_records and known.partitions.keys() == start.partitions.keys():
             # Nothing is committed for topics that were deleted or created again since the batch was planned.
-            self._policy.check_finished(start, self._owner.offsets.committed, has_new=ends != starts)
+            self._policy.check_finished(start, self._owner.offsets.committed, has_new=has_new)
         is_durable = self._resolver.are_durable(known, starts) and not start.of_spark
-        if ends == starts and is_durable and not self._has_untold_bad_records():
+        if not has_new and is_durable and not (self._policy.may_plan_empty and self._bad_records.has_new):
             # An empty batch is planned only where a restart would resolve other positions, to replace an offset of
             # Spark's own source, which has no ids of cluster and topics, and to show the bad records of the last batch.
             return start
         if not self._owner.still_owned():
             # The driver was suspended while it planned, and other members may have read these records. To plan nothing
             # would end a run with Trigger.AvailableNow.
-            raise SlotsRemovedError("The group has removed the slots since the positions were looked up.")
+            return removed("The group has removed the slots since the positions were looked up.")
         if self._policy.is_output and not start.by_sink:
             # From the sink's first batch on the group's offsets say what the output has, and the batch may run again
             # without partitions that others own then. Other settings have committed before, perhaps not the last batch.
             self._owner.offsets.remember(self._positions.missing(starts))
-        if ends != starts:
+        if has_new:
             self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
         self._planned = self._end_offset(starts, ends, owned, self._positions.end_epochs(starts, ends, settled.leaders))
         self._owner.batch_planned(starts, ends, {**starts, **latest})
         failpoint("batch-planned")
         return self._planned
 
+    def _scope(self, start: StreamOffset, *, commits: bool) -> tuple[Scope, list[TopicPartition]]:
+        """Commit what is before `start`, if `commits`, rejoin if a rebalance is due, and return what may be read.
+
+        Returns:
+            The scope, and the partitions of topics that were created again, which the group has not assigned yet.
+        """
+        known, owned = self._commit_and_rejoin(start, commits=commits)
+        self._positions.note_topics(self._topics.ids({tp.topic for tp in owned.slots}), self._cluster.cluster_id())
+        self._check_selection(known)
+        self._resolver.compare_with_group(known)
+        existing = self._topics.existing(owned.slots)
+        assigned = self._current_slots(owned)
+        partitions = [tp for tp in existing if tp in assigned]
+        leaderless = self._leaderless.partitions & set(partitions)
+        self._leaderless.check(leaderless)
+        scope = Scope(known, owned, partitions, self._topics.lost_topics, leaderless)
+        return scope, [tp for tp in existing if tp not in assigned]
+
     def _current_slots(self, owned: OwnedPartitions) -> Mapping[TopicPartition, int]:
         """Return the slots of the partitions that the group has assigned of the topics as they are now."""
         return owned.slots_of(self._topics.ids({tp.topic for tp in owned.slots}))
+
+    def _end_offset(
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        owned: OwnedPartitions,
+        epochs: Mapping[TopicPartition, int],
+    ) -> StreamOffset:
+        return StreamOffset(
+            spans(starts, ends, owned.slots, owned.copies),
+            cluster=self._cluster.cluster_id(),
+            generation=owned.generation,
+            slots=owned.count,
+            min_partitions=self._options.min_partitions,
+            max_records=self._options.max_records_per_partition,
+            task_records=min_records_per_task(self._options),
+            topics=self._topics.ids({tp.topic for tp in starts}),
+            stream=self._positions.stream,
+            rewinds=self._positions.rewinds(starts),
+            by_sink=self._policy.is_output,
+            schemas=self._schemas,
+            epochs=epochs,
+        )
+
+    def rejoined(self) -> OwnedPartitions:
+        """Rejoin if a rebalance is due, and return what the stream owns of the topics as they are now."""
+        owned = self._owner.commit_and_rejoin({})
+        return replace(owned, slots=self._current_slots(owned))
+
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        """Return what the group has committed; see `PartitionOwner.committed`."""
+        return self._owner.offsets.committed(partitions)
+
+    def rewound(self, committed: Mapping[TopicPartition, CommitOffset]) -> Collection[TopicPartition]:
+        """Return the partitions whose rewind the stream does not follow yet."""
+        return self._positions.unfollowed_rewinds(committed)
 
     def commit(self, end: StreamOffset, *, has_looked: bool) -> None:
         """Commit everything before `end` now, whatever the options say who commits; arguments as in `PartitionOwner`.
@@ -292,15 +312,15 @@ class StreamPlanner:
 
     def stop_at_latest(self) -> None:
         """Let an AvailableNow run end at the current latest offsets, in every partition of the subscription."""
-        self._retry(self._stop_at_latest)
+        repeat(self._stop_at_latest, self._leaderless, self._topics)
 
     def _stop_at_latest(self) -> None:
         with self._cluster.metadata_snapshot():
             self._leaderless.update(self._cluster.without_leader)
             partitions = set(self._cluster.partitions(self._selection))
             leaderless = self._leaderless.partitions & partitions
-            listed = self._listed_latest(partitions - leaderless)
-            self._admission.stop_at({tp: one.offset for tp, one in listed.items()}, leaderless)
+            latest = self._cluster.latest(partitions - leaderless, read_committed=self._options.read_committed)
+            self._admission.stop_at(latest, leaderless)
 
     def latest(self) -> dict[str, dict[str, int]]:
         """Return the latest offsets as last looked up, by topic and partition, for the query's progress."""
@@ -324,27 +344,8 @@ class StreamPlanner:
             events.rebalances,
             self._latest if with_latest else {},
             None if self._options.target_trigger_duration is None else self._admission.max_offsets,
-            self._new_bad_records() if self._options.goes_on_after_bad_values else None,
+            self._bad_records.take(),
         )
-
-    def _has_untold_bad_records(self) -> bool:
-        if self._quota is None or not self._options.goes_on_after_bad_values:
-            return False
-        return self._policy.may_plan_empty and self._quota.bad_records() > self._told_bad_records
-
-    def _new_bad_records(self) -> int | None:
-        """Return the bad records that tasks have reported since the last call; None: not all tasks have reported."""
-        if self._quota is None or self._reports_expected is None:
-            return None
-        has_all = self._quota.tasks_done() >= self._reports_expected
-        before, self._told_bad_records = self._told_bad_records, self._quota.bad_records()
-        new = self._told_bad_records - before
-        return new if new or has_all else None
-
-    def _note_tasks(self, number: int) -> None:
-        """Note that so many tasks are made, which report how many records are bad."""
-        if self._quota is not None:
-            self._reports_expected = self._quota.tasks_done() + number
 
     def quota(self) -> dict[str, Any] | None:
         """Return how much of the quota is used, with rates and delays; None without a quota."""
@@ -367,34 +368,6 @@ class StreamPlanner:
     def _learn(self, offset: StreamOffset, *, newest: bool = False) -> None:
         """Note what an offset says besides its ends; see `Positions.learn`."""
         self._positions.learn(offset.in_cluster(self._cluster.cluster_id()), newest=newest)
-
-    def _retry(self, trigger: Callable[[], _T]) -> _T:
-        """Retry while a topic was just deleted or is not known to every broker yet, or a partition has no leader.
-
-        The next attempt leaves out partitions without a leader, or, where it cannot, looks for one again.
-        """
-
-        # Counted from the first failure: a trigger may wait long for its group before it looks at the partitions.
-        deadline: Deadline | None = None
-
-        def again(error: Exception, _: int, __: float) -> bool:
-            nonlocal deadline
-            if isinstance(error, NoLeaderError):
-                self._leaderless.add(error.partitions)
-                self._leaderless.check(error.partitions)
-                return True
-            if isinstance(error, _LeaderBehindError):
-                # For as long as the resolver believes it.
-                return True
-            if isinstance(error, SlotsRemovedError):
-                # A rejoin takes as long as the other members take.
-                deadline = None
-                return True
-            deadline = deadline or Deadline(_TRIGGER_RETRY_SECONDS)
-            self._topics.refresh()
-            return not deadline.over
-
-        return retry(trigger, _RETRY_PAUSES, on=RefreshRetriableError, again=again)
 
     def _commit_and_rejoin(self, start: StreamOffset, *, commits: bool) -> tuple[StreamOffset, OwnedPartitions]:
         """Commit what is before `start`, if `commits`, and rejoin the group if a rebalance is due.
@@ -435,65 +408,3 @@ class StreamPlanner:
             if tp not in selected:
                 raise_or_warn(self._options, DataLossError.of_unsubscribed(tp, planned=position))
         self._selects_all_of_checkpoint = True
-
-    def _listed_latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
-        return self._cluster.latest_with_epochs(partitions, read_committed=self._options.read_committed)
-
-    def _end_offset(
-        self,
-        starts: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int],
-        owned: OwnedPartitions,
-        epochs: Mapping[TopicPartition, int],
-    ) -> StreamOffset:
-        return StreamOffset(
-            spans(starts, ends, owned.slots, owned.copies),
-            cluster=self._cluster.cluster_id(),
-            generation=owned.generation,
-            slots=owned.count,
-            min_partitions=self._options.min_partitions,
-            max_records=self._options.max_records_per_partition,
-            task_records=_min_records_per_task(self._options),
-            topics=self._topics.ids({tp.topic for tp in starts}),
-            stream=self._positions.stream,
-            rewinds=self._positions.rewinds(starts),
-            by_sink=self._policy.is_output,
-            schemas=self._schemas,
-            epochs=epochs,
-        )
-
-
-def _partition_owner(
-    options: ReadOptions,
-    policy: CommitPolicy,
-    cluster: Cluster,
-    selection: TopicSelection,
-    partitions: int,
-    siblings: Siblings | None,
-    positions: Positions,
-    *,
-    static: bool,
-) -> PartitionOwner:
-    if not options.in_group:
-        return Standalone(cluster, selection)
-    if not options.is_member:
-        return StaticPartitions(WithoutMembers(options, policy, positions), cluster, selection)
-    # In the consumer protocol a slot that a new process takes over is refused until the old one's session ends.
-    static = static and options.group_protocol == "classic"
-    group = group_settings(options, partitions=partitions, stream=True, static=static)
-    return GroupMemberOwner(
-        options,
-        policy,
-        selection,
-        group,
-        siblings=siblings,
-        positions=positions,
-    )
-
-
-def _min_records_per_task(options: ReadOptions) -> int:
-    """Return `min.records.per.task`; its default shares tasks only if no option cuts them."""
-    if options.min_records_per_task is not None:
-        return options.min_records_per_task
-    cuts = options.min_partitions is not None or options.max_records_per_partition is not None
-    return 1 if cuts else _DEFAULT_MIN_RECORDS_PER_TASK

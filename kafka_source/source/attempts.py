@@ -1,0 +1,113 @@
+"""The attempts of a trigger: why one has to be made again, and for how long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from assignors.model import TopicPartition
+from kafka_source.cluster.lookup import NoLeaderError
+from kafka_source.commits.as_members import SlotsRemovedError
+from kafka_source.errors import RefreshRetriableError
+from kafka_source.runtime.deadline import Deadline
+from kafka_source.runtime.retry import RetryPolicy
+from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
+
+_T = TypeVar("_T")
+
+_TOPICS_SECONDS = 30.0
+_PAUSES = RetryPolicy(0.2, 0.2)
+
+
+class Patience(Enum):
+    """For how long a trigger begins again."""
+
+    TOPICS = "until every broker knows a change of topics, for 30 s"
+    LEADERS = "until a broker leads the partitions, for coordinator.timeout.ms"
+    LOGS = "as long as a leader may be behind (data.loss.patience.ms)"
+    MEMBERS = "as long as the other members of the group take to rejoin"
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """An attempt of a trigger that has to be made again.
+
+    Attributes:
+        error: Why, and what the query ends with when the patience is over.
+        patience: For how long.
+    """
+
+    error: RefreshRetriableError
+    patience: Patience
+
+    @classmethod
+    def after(cls, error: RefreshRetriableError) -> Again:
+        """Return what follows from the error of a look."""
+        if isinstance(error, NoLeaderError):
+            return cls(error, Patience.LEADERS)
+        return cls(error, Patience.MEMBERS if isinstance(error, SlotsRemovedError) else Patience.TOPICS)
+
+
+def unfinished(
+    *, leaderless: Collection[TopicPartition], unassigned: Collection[TopicPartition], short_logs: bool
+) -> Again | None:
+    """Return why a run that must read everything may not end yet, though nothing is to be read; None: it may.
+
+    Args:
+        leaderless: The partitions of the query that have no leader.
+        unassigned: Those of topics that were created again, which the group has not assigned yet.
+        short_logs: Whether logs end before what was read of them.
+    """
+    if leaderless:
+        return Again(NoLeaderError(leaderless), Patience.LEADERS)
+    if unassigned:
+        error = RefreshRetriableError("The group has not assigned the topics that were created again yet.")
+        return Again(error, Patience.TOPICS)
+    if short_logs:
+        error = RefreshRetriableError("Logs end before what was read of them; their leaders may be behind.")
+        return Again(error, Patience.LOGS)
+    return None
+
+
+def removed(message: str) -> Again:
+    """Return the attempt that follows when the group has removed the slots."""
+    return Again(SlotsRemovedError(message), Patience.MEMBERS)
+
+
+def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeader, topics: TopicTracker) -> _T:
+    """Make attempts until one succeeds, or the patience with what has failed is over.
+
+    The next attempt leaves out partitions without a leader, or, where it cannot, looks for one again.
+
+    Args:
+        attempt: One attempt.
+        leaderless: Learns which partitions have no leader, and says when they have had none for too long.
+        topics: Describes the topics again before the next attempt.
+
+    Raises:
+        RefreshRetriableError: That of the last attempt.
+    """
+    # Counted from the first failure: a trigger may wait long for its group before it looks at the partitions.
+    deadline: Deadline | None = None
+    for pause in _PAUSES.pauses():
+        try:
+            found = attempt()
+        except RefreshRetriableError as error:
+            found = Again.after(error)
+        if not isinstance(found, Again):
+            return found
+        if isinstance(found.error, NoLeaderError):
+            leaderless.add(found.error.partitions)
+            leaderless.check(found.error.partitions)
+        elif found.patience is Patience.MEMBERS:
+            deadline = None
+        elif found.patience is Patience.TOPICS:
+            deadline = deadline or Deadline(_TOPICS_SECONDS)
+            topics.refresh()
+            if deadline.over:
+                raise found.error
+        time.sleep(pause)
+    raise AssertionError("the pauses have no end")
