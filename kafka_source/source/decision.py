@@ -29,7 +29,7 @@ Between two rebalances it continues at the end of the last micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -294,7 +294,6 @@ class Start(Enum):
     BY_OPTIONS = "where the starting options say"
     FIRST = "at its first offset"
     ADDED = "at its first offset, and records before it are lost: it is younger than the query"
-    LATER = "at its first offset, which is looked up when a broker leads it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,35 +305,29 @@ class Beginning:
         words: The topics for which `startingOffsets` has a word, and which the starting query has not read.
         subscribed: The partitions of the subscription when the query started.
         replaced: The partitions of topics that were created again.
-        leaderless: The partitions that no broker leads.
         later: Those that had no leader when the query started, and begin at their first offset.
-        at_first: Returns whether the starting options say the first offset.
         shares: Whether others of a group may have read a partition of the subscription before.
     """
 
     has_read: bool
-    words: Mapping[str, str]
+    words: Collection[str]
     subscribed: Collection[TopicPartition]
     replaced: Collection[TopicPartition]
-    leaderless: Collection[TopicPartition]
     later: Collection[TopicPartition]
-    at_first: Callable[[TopicPartition], bool]
     shares: bool
 
 
-def begin(tp: TopicPartition, given: Beginning) -> Start | None:
-    """Decide where a partition begins; None: that is decided when a broker leads it.
+def begin(tp: TopicPartition, given: Beginning) -> Start:
+    """Decide where a partition begins.
 
     One that was added while the query runs begins at its first offset, so that no record is missed; but a topic that
     the query subscribes to for the first time may have a start of its own.
     """
-    is_added = (given.has_read and tp.topic not in given.words) or tp not in given.subscribed
-    if is_added or tp in given.replaced:
-        if tp in given.leaderless:
-            return None
-        # In a group a partition can be new to this query and old to the group. A topic that was created again is
-        # reported as such.
-        may_be_read = (given.shares and tp in given.subscribed) or tp in given.later
-        return Start.FIRST if may_be_read or tp in given.replaced else Start.ADDED
-    # `latest` and a time have to be looked up before records come. The first offset is the same one later.
-    return Start.LATER if tp in given.leaderless and given.at_first(tp) else Start.BY_OPTIONS
+    if tp in given.replaced:
+        # It is reported as such.
+        return Start.FIRST
+    if tp in given.subscribed and (not given.has_read or tp.topic in given.words):
+        return Start.BY_OPTIONS
+    # In a group a partition can be new to this query and old to the group.
+    may_be_read = (given.shares and tp in given.subscribed) or tp in given.later
+    return Start.FIRST if may_be_read else Start.ADDED

@@ -24,6 +24,7 @@ from kafka_source.model.commits import CommitOffset
 from kafka_source.options import ReadOptions
 from kafka_source.source import start_and_end
 from kafka_source.source.decision import Start
+from kafka_source.source.option_bounds import Bound
 from kafka_source.source.positions import Positions
 
 
@@ -35,18 +36,10 @@ class Look:
         cluster: Its cluster.
         offsets: The offsets of its group.
         positions: What is known of its partitions and topics.
-        subscribed: The partitions of the subscription when the query started.
     """
 
-    def __init__(
-        self,
-        options: ReadOptions,
-        cluster: Cluster,
-        offsets: Offsets,
-        positions: Positions,
-        subscribed: Collection[TopicPartition],
-    ) -> None:
-        self._options, self._cluster, self._subscribed = options, cluster, subscribed
+    def __init__(self, options: ReadOptions, cluster: Cluster, offsets: Offsets, positions: Positions) -> None:
+        self._options, self._cluster = options, cluster
         self._offsets, self._positions = offsets, positions
 
     def committed(
@@ -64,21 +57,25 @@ class Look:
             if tp.topic not in lost_topics or self._positions.is_of_new_topic(tp, entry)
         }
 
-    def starts(self, wanted: Mapping[TopicPartition, Start | None]) -> dict[TopicPartition, int]:
-        """Return where partitions begin; without those that no broker leads.
+    def starts(
+        self, bounds: Mapping[TopicPartition, Bound], begins: Mapping[TopicPartition, Start]
+    ) -> dict[TopicPartition, int]:
+        """Return where partitions begin.
+
+        Args:
+            bounds: Where the options let partitions begin.
+            begins: The partitions that begin at their first offset.
 
         Raises:
             DataLossError: A partition that was added does not begin at offset 0, and `failOnDataLoss` is set.
+            InvalidConfigurationError: A partition has no record of the time at which it begins, or of a later one.
             NoLeaderError: A partition begins at `latest` or at a time, and has no leader.
-            OptionError: The starting options do not name exactly the partitions of the subscription.
         """
-        by_options = [tp for tp, start in wanted.items() if start is Start.BY_OPTIONS]
-        found = start_and_end.starting_offsets(
-            self._cluster, self._options, by_options, {}, subscribed=self._subscribed, default="latest"
-        )
-        added = [tp for tp, start in wanted.items() if start is Start.ADDED]
+        looked_up = start_and_end.look_up(self._cluster, self._options, bounds, matches=True)
+        found = {tp: one.offset for tp, one in looked_up.items()}
+        added = [tp for tp, one in begins.items() if one is Start.ADDED]
         found |= start_and_end.earliest_of_added(self._cluster, self._options, added)
-        return found | self._cluster.earliest([tp for tp, start in wanted.items() if start is Start.FIRST])
+        return found | self._cluster.earliest([tp for tp, one in begins.items() if one is Start.FIRST])
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
         """Return the latest offsets; with `read_committed` the last stable ones."""

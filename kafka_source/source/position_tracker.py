@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from assignors.model import TopicPartition
+from kafka_source.cluster.list_offsets import EARLIEST
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.policy import CommitPolicy, max_offset
 from kafka_source.errors import InvalidConfigurationError, RefreshRetriableError
@@ -32,6 +32,7 @@ from kafka_source.source.decision import (
     decide,
 )
 from kafka_source.source.facts import Look
+from kafka_source.source.option_bounds import starting_bounds, starting_words, starts_by_time
 from kafka_source.source.owners import PartitionOwner
 from kafka_source.source.positions import Positions
 
@@ -121,8 +122,9 @@ class _Case:
         facts: What was looked up.
         words: The topics that start at a word of `startingOffsets`.
         decisions: What is decided by it.
-        begins: How the partitions begin that neither the query nor its group has read.
         ignored: The partitions where the group has an offset of another topic of the same name.
+        later: The partitions that begin at their first offset when a broker leads them.
+        at_latest: The partitions that begin at `latest` because `startingOffsets` says so for their topic.
     """
 
     scope: Scope
@@ -130,8 +132,9 @@ class _Case:
     facts: dict[TopicPartition, Facts]
     words: Mapping[str, TopicWord]
     decisions: dict[TopicPartition, Decision] = field(default_factory=dict)
-    begins: Mapping[TopicPartition, Start | None] = field(default_factory=dict)
     ignored: frozenset[TopicPartition] = frozenset()
+    later: frozenset[TopicPartition] = frozenset()
+    at_latest: frozenset[TopicPartition] = frozenset()
 
 
 class PositionTracker:
@@ -158,7 +161,7 @@ class PositionTracker:
         are_replaced: Callable[[Collection[str]], bool] = lambda _: False,
     ) -> None:
         self._options, self._policy, self._offsets = options, policy, owner.offsets
-        self._look = Look(options, cluster, owner.offsets, positions, subscribed)
+        self._look = Look(options, cluster, owner.offsets, positions)
         self._positions = positions
         self._are_replaced = are_replaced
         self._subscribed = frozenset(subscribed)
@@ -284,9 +287,7 @@ class PositionTracker:
             committed = self._committed(partitions, case)
             facts |= {tp: Facts(GroupFacts(committed.get(tp), self._own_ahead.get(tp))) for tp in partitions}
         elif need is Need.START:
-            given = self._beginning(case)
-            case.begins = {tp: begin(tp, given) for tp in partitions}
-            starts = look.starts(case.begins)
+            starts = self._begin(partitions, case)
             facts |= {tp: Facts(facts[tp].group, start) for tp, start in starts.items()}
         elif need is Need.LATEST:
             listed = look.latest([tp for tp in partitions if tp not in leaderless])
@@ -317,18 +318,26 @@ class PositionTracker:
             # Their records are not lost, but those of other topics: the trigger begins again and reads all of them.
             raise RefreshRetriableError(f"Topics were deleted or created again: {', '.join(sorted(doubtful))}.")
 
-    def _beginning(self, case: _Case) -> Beginning:
+    def _begin(self, partitions: Collection[TopicPartition], case: _Case) -> dict[TopicPartition, int]:
+        """Return where partitions begin that neither the query nor its group has read, as far as that is known now."""
         scope, options = case.scope, self._options
-        lost = [tp for tp in scope.partitions if tp.topic in scope.lost_topics]
-        return Beginning(
+        given = Beginning(
             has_read=bool(scope.start.partitions),
             words=case.words,
             subscribed=self._subscribed,
-            replaced=case.ignored.union(lost),
-            leaderless=scope.leaderless,
+            replaced=case.ignored.union(tp for tp in partitions if tp.topic in scope.lost_topics),
             later=self._starts_later,
-            at_first=functools.partial(start_and_end.starts_at_earliest, options),
             shares=options.in_group,
+        )
+        begins = {tp: begin(tp, given) for tp in partitions}
+        by_options = [tp for tp, one in begins.items() if one is Start.BY_OPTIONS]
+        bounds = starting_bounds(options, by_options, subscribed=self._subscribed, default="latest")
+        # `latest` and a time have to be looked up before records come. The first offset is the same one later.
+        case.later = frozenset(tp for tp, bound in bounds.items() if tp in scope.leaderless and bound == EARLIEST)
+        case.at_latest = frozenset(tp for tp in by_options if case.words.get(tp.topic) == "latest")
+        return self._look.starts(
+            {tp: bound for tp, bound in bounds.items() if tp not in case.later},
+            {tp: one for tp, one in begins.items() if tp not in scope.leaderless},
         )
 
     def _act(self, case: _Case) -> None:
@@ -343,7 +352,7 @@ class PositionTracker:
             if one.waits:
                 self._short_logs.wait_for(tp)
         if any(one.group is not None for one in case.facts.values()):
-            self._begin(case)
+            self._report_start(case)
         self._positions.follow(decisions)
         back = {
             tp: to
@@ -360,7 +369,7 @@ class PositionTracker:
             self._own_ahead = {tp: offset for tp, offset in self._own_ahead.items() if tp not in decisions}
             self._resolved_join = scope.owned.joins
 
-    def _begin(self, case: _Case) -> None:
+    def _report_start(self, case: _Case) -> None:
         """Log where partitions continue that the query has not read before, and commit where the others begin."""
         facts, start, options = case.facts, case.scope.start, self._options
         entries = [one.group.entry for one in facts.values() if one.group is not None and one.group.entry is not None]
@@ -376,8 +385,8 @@ class PositionTracker:
         # Other clients do not read the note, and would continue at these offsets.
         ignored = {tp: at for tp, at in continued.items() if tp in case.ignored}
         self._offsets.remember(ignored | begun)
-        self._starts_later |= {tp for tp, one in case.begins.items() if one is Start.LATER}
-        self._start_at_latest |= {tp for tp in begun if _is_latest(tp, case)}
+        self._starts_later |= case.later
+        self._start_at_latest |= case.at_latest
 
     def are_durable(self, start: StreamOffset, starts: Mapping[TopicPartition, int]) -> bool:
         """Return whether a query that restarts before its next micro-batch would resolve the same positions.
@@ -393,9 +402,7 @@ class PositionTracker:
             return self._policy.is_output and (start.by_sink or not start.partitions)
         if start.partitions:
             return self._start_at_latest & starts.keys() <= start.partitions.keys()
-        options = self._options
-        by_time = options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None
-        return options.starting_offsets == "earliest" and not by_time
+        return self._options.starting_offsets == "earliest" and not starts_by_time(self._options)
 
     def _log_moves(self, start: StreamOffset, decisions: Mapping[TopicPartition, Decision]) -> None:
         """Log the rewinds that the query follows, and where it continues behind its position: its group is ahead."""
@@ -417,13 +424,7 @@ class PositionTracker:
 
     def _start_by_word(self, start: StreamOffset) -> dict[str, TopicWord]:
         """Return the topics that start at a word of `startingOffsets`, when the query starts and has not read them."""
-        options = self._options
-        wanted, by_time = options.starting_offsets, (options.starting_timestamp, options.starting_offsets_by_timestamp)
-        if self._resolved_join is not None or not isinstance(wanted, dict) or by_time != (None, None):
+        if self._resolved_join is not None:
             return {}
         read = {tp.topic for tp in start.partitions}
-        return {topic: word for topic, word in wanted.items() if isinstance(word, str) and topic not in read}
-
-
-def _is_latest(tp: TopicPartition, case: _Case) -> bool:
-    return case.begins[tp] is Start.BY_OPTIONS and case.words.get(tp.topic) == "latest"
+        return {topic: word for topic, word in starting_words(self._options).items() if topic not in read}

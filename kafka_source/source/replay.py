@@ -21,8 +21,8 @@ from kafka_source.group.classic.strategies import new_id
 from kafka_source.model.partition_runs import format_moves
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.options import ReadOptions
-from kafka_source.options.kinds import StartingValues
-from kafka_source.source.start_and_end import earliest_of_added, raise_or_warn, starting_offsets
+from kafka_source.source.option_bounds import AtTime, starting_bounds
+from kafka_source.source.start_and_end import earliest_of_added, look_up, raise_or_warn
 
 log = logging.getLogger(__name__)
 
@@ -164,25 +164,13 @@ def _first_starts(
     subscribed: Collection[TopicPartition],
 ) -> Mapping[TopicPartition, int]:
     """Return where a query's first batch starts, if the options give the same offsets whenever they are resolved."""
-    by_time = options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None
-    wanted = "latest" if options.starting_offsets is None else options.starting_offsets
-    if by_time:
-        is_stable = options.starting_offsets_by_timestamp_strategy == "error"
-    elif isinstance(wanted, dict):
-        is_stable = all(_is_stable(wanted, topic) for topic in wanted.keys() | {tp.topic for tp in partitions})
-    else:
-        is_stable = wanted == "earliest"
-    if not is_stable:
+    known = [tp for tp in partitions if tp in subscribed]
+    bounds = starting_bounds(options, known, subscribed=subscribed, default="latest")
+    has_time = options.starting_offsets_by_timestamp_strategy == "error"
+    if any(bound == LATEST or (isinstance(bound, AtTime) and not has_time) for bound in bounds.values()):
         raise InvalidConfigurationError(
             "Spark's own Kafka source has planned the first batch of this query and not finished it. Where the batch "
             "starts is only in the directory sources of the checkpoint, which Spark does not show to this source. Run "
             "`kafkagroup import-checkpoint CHECKPOINT --yes`, then start the query again."
         )
-    known = [tp for tp in partitions if tp in subscribed]
-    return starting_offsets(cluster, options, known, {}, subscribed=subscribed, default="latest")
-
-
-def _is_stable(wanted: StartingValues, topic: str) -> bool:
-    """Return whether no partition of a topic starts at latest, which is another offset at each look."""
-    of_topic = wanted.get(topic, "latest")
-    return LATEST not in of_topic.values() if isinstance(of_topic, dict) else of_topic == "earliest"
+    return {tp: one.offset for tp, one in look_up(cluster, options, bounds, matches=True).items()}

@@ -10,16 +10,16 @@ from typing import NamedTuple, Protocol
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST, ListedOffset
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import NEW_OUTPUT, DataLossError, InvalidConfigurationError, OptionError, UnknownTopicError
+from kafka_source.errors import NEW_OUTPUT, DataLossError, InvalidConfigurationError, UnknownTopicError
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.identity import is_recreated, lost_topic
 from kafka_source.model.partition_runs import format_moves
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
-from kafka_source.options.kinds import PartitionValues, StartingValues, TopicWord
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.logs import once
 from kafka_source.runtime.retry import RetryPolicy, retry
+from kafka_source.source.option_bounds import AtTime, Bound, ending_bounds, starting_bounds
 from kafka_source.source.owners import PartitionOwner
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,12 @@ def resolve_batch(
     """
     # One may have been added while the members joined.
     subscribed = {*subscribed, *partitions}
-    leaderless = frozenset() if options.in_group else _left_to_tasks(cluster, options, partitions)
+    first = starting_bounds(options, partitions, subscribed=subscribed, default="earliest")
+    last = ending_bounds(options, partitions, subscribed=subscribed)
+    late_starts = frozenset(tp for tp in partitions if first[tp] == EARLIEST)
+    late_ends = frozenset(tp for tp in partitions if last[tp] == LATEST)
+    # Without a leader the offsets of some partitions are left to their tasks.
+    leaderless = frozenset() if options.in_group else cluster.without_leader(partitions) & late_starts & late_ends
     partitions = [tp for tp in partitions if tp not in leaderless]
     entries = owner.offsets.committed(sorted(partitions))
     committed = {tp: entry.offset for tp, entry in entries.items()}
@@ -96,7 +101,8 @@ def resolve_batch(
     # Other clients do not read the note of the offsets there, and would continue at these.
     owner.offsets.remember(again)
     known = committed | again
-    starts = starting_offsets(cluster, options, partitions, known, subscribed=subscribed, default="earliest")
+    unread = {tp: first[tp] for tp in partitions if tp not in known}
+    starts = known | {tp: one.offset for tp, one in look_up(cluster, options, unread, matches=True).items()}
     checked = {tp: start for tp, start in starts.items() if check_all or tp in committed}
     epochs = {tp: entry.leader_epoch for tp, entry in entries.items()}
     starts |= check_data_loss(cluster, options, checked, epochs=epochs)
@@ -104,117 +110,50 @@ def resolve_batch(
     for tp, to in lost.items():
         log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, committed[tp], to)
     owner.offsets.rewind(lost)
-    listed = ending_offsets(cluster, options, partitions, subscribed=subscribed)
+    listed = look_up(cluster, options, {tp: last[tp] for tp in partitions})
     ends = {tp: one.offset for tp, one in listed.items()}
-    late_starts = frozenset(tp for tp in partitions if starts_at_earliest(options, tp, default="earliest"))
-    late_ends = frozenset(tp for tp in partitions if _ends_at_latest(options, tp))
     for tp in partitions:
         # A committed offset may be beyond the end: the group has read on. Without a group a late end is checked by the
         # task, as in Spark: Spark keeps the error of a plan, and the DataFrame could never be used again.
         is_checked = tp not in committed and (options.in_group or tp not in late_ends)
         if is_checked and starts[tp] > ends[tp]:
             raise start_after_end(tp, starts[tp], ends[tp])
-    _check_given_ends(cluster, options, starts, ends)
+    _check_given_ends(cluster, options, starts, {tp: end for tp, end in ends.items() if last[tp] == end})
     unknown = dict.fromkeys(leaderless, 0)
     # In a group no end is late: what was planned is committed.
     told = {tp: one.leader_epoch for tp, one in listed.items() if options.in_group and one.leader_epoch >= 0}
-    return BatchBounds(
-        starts | unknown, ends | unknown, late_starts | leaderless, late_ends | leaderless, leaderless, told
-    )
+    return BatchBounds(starts | unknown, ends | unknown, late_starts, late_ends, leaderless, told)
 
 
-def _left_to_tasks(
-    cluster: Cluster, options: ReadOptions, partitions: Collection[TopicPartition]
-) -> frozenset[TopicPartition]:
-    """Return the partitions without a leader whose offsets only their tasks have to know."""
-    return frozenset(
-        tp
-        for tp in cluster.without_leader(partitions)
-        if starts_at_earliest(options, tp, default="earliest") and _ends_at_latest(options, tp)
-    )
-
-
-def starting_offsets(
-    cluster: Cluster,
-    options: ReadOptions,
-    partitions: Iterable[TopicPartition],
-    committed: Mapping[TopicPartition, int],
-    *,
-    subscribed: Collection[TopicPartition],
-    default: TopicWord,
-) -> dict[TopicPartition, int]:
-    """Return where each partition starts: at its committed offset, else where the starting options say.
-
-    `startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and that over `startingOffsets`.
+def look_up(
+    cluster: Cluster, options: ReadOptions, bounds: Mapping[TopicPartition, Bound], *, matches: bool = False
+) -> dict[TopicPartition, ListedOffset]:
+    """Return the offsets of bounds; the latest ones have the epoch of their leader.
 
     Args:
-        cluster: Where to look up offsets.
+        cluster: Where to look them up.
         options: The query's options.
-        partitions: The partitions to resolve.
-        committed: The group's committed offsets. A stream passes none: it has compared them with its own positions.
-        subscribed: All partitions of the query's subscription; JSON options must name exactly these.
-        default: The value of `startingOffsets` where it is not set.
+        bounds: The bounds. The latest offset stands for a time without a record of it or later.
+        matches: Whether there has to be such a record, where `startingOffsetsByTimestampStrategy` says so.
 
     Raises:
-        OptionError: The starting JSON does not name the partitions of the subscription; see `_starts_of_json`.
-        InvalidConfigurationError: No record matches a timestamp.
+        InvalidConfigurationError: There is none.
     """
-    partitions = sorted(partitions)
-    known = {tp: committed[tp] for tp in partitions if tp in committed}
-    rest = [tp for tp in partitions if tp not in known]
-    if not rest:
-        return known
-    by_timestamp = options.starting_offsets_by_timestamp
-    timestamps = _timestamps("startingOffsetsByTimestamp", options.starting_timestamp, by_timestamp, subscribed)
-    if timestamps is not None:
-        found = cluster.at_times({tp: timestamps[tp] for tp in rest})
-        unmatched = [tp for tp, offset in found.items() if offset is None]
-        if unmatched and options.starting_offsets_by_timestamp_strategy == "error":
-            tp = unmatched[0]
-            raise InvalidConfigurationError(
-                f"No record of {tp.topic}-{tp.partition} is of time {timestamps[tp]} (ms since 1970) or later. "
-                "Choose an earlier time, or set startingOffsetsByTimestampStrategy to latest."
-            )
-        return known | _or_latest(cluster, options, found)
-    wanted = default if options.starting_offsets is None else options.starting_offsets
-    if isinstance(wanted, dict):
-        may_come = options.subscribe_pattern is not None
-        starts = _starts_of_json(wanted, rest, subscribed, default=default, may_come=may_come)
-        return known | _replace_sentinels(cluster, options, starts)
-    return known | (_latest(cluster, options, rest) if wanted == "latest" else cluster.earliest(rest))
-
-
-def ending_offsets(
-    cluster: Cluster,
-    options: ReadOptions,
-    partitions: Iterable[TopicPartition],
-    *,
-    subscribed: Collection[TopicPartition],
-) -> dict[TopicPartition, ListedOffset]:
-    """Return where each partition of a batch read ends: where the ending options say, by default at the latest offset.
-
-    Only the latest offsets have the epoch of their leader.
-
-    The precedence is that of `starting_offsets`. A partition without a record of the timestamp or a later one ends at
-    its latest offset.
-
-    Raises:
-        OptionError: The ending JSON does not name exactly the partitions of the subscription.
-    """
-    partitions = sorted(partitions)
-    by_timestamp = options.ending_offsets_by_timestamp
-    timestamps = _timestamps("endingOffsetsByTimestamp", options.ending_timestamp, by_timestamp, subscribed)
-    if timestamps is not None:
-        return _given(_or_latest(cluster, options, cluster.at_times({tp: timestamps[tp] for tp in partitions})))
-    wanted = options.ending_offsets
-    if isinstance(wanted, dict):
-        by_partition = _exactly("endingOffsets", wanted, subscribed)
-        return _given(_replace_sentinels(cluster, options, {tp: by_partition[tp] for tp in partitions}))
-    return cluster.latest_with_epochs(partitions, read_committed=options.read_committed)
-
-
-def _given(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
-    return {tp: ListedOffset(offset) for tp, offset in offsets.items()}
+    found = {tp: ListedOffset(bound) for tp, bound in bounds.items() if isinstance(bound, int) and bound >= 0}
+    at_times = cluster.at_times({tp: bound.ms for tp, bound in bounds.items() if isinstance(bound, AtTime)})
+    late = [tp for tp, offset in at_times.items() if offset is None]
+    if matches and late and options.starting_offsets_by_timestamp_strategy == "error":
+        tp, bound = late[0], bounds[late[0]]
+        assert isinstance(bound, AtTime)
+        raise InvalidConfigurationError(
+            f"No record of {tp.topic}-{tp.partition} is of time {bound.ms} (ms since 1970) or later. "
+            "Choose an earlier time, or set startingOffsetsByTimestampStrategy to latest."
+        )
+    found |= {tp: ListedOffset(offset) for tp, offset in at_times.items() if offset is not None}
+    earliest = cluster.earliest([tp for tp, bound in bounds.items() if bound == EARLIEST])
+    found |= {tp: ListedOffset(offset) for tp, offset in earliest.items()}
+    latest = [tp for tp, bound in bounds.items() if bound == LATEST]
+    return found | cluster.latest_with_epochs([*latest, *late], read_committed=options.read_committed)
 
 
 # How long a plan looks at a log that ends before the ending offset of the options, and how often.
@@ -234,7 +173,7 @@ def _check_given_ends(
     Raises:
         DataLossError: `failOnDataLoss` is set, and a log ends before its ending offset.
     """
-    given = [tp for tp in ends if _has_ending_offset(options, tp) and starts[tp] < ends[tp]]
+    given = [tp for tp in ends if starts[tp] < ends[tp]]
     if not given or not options.fail_on_data_loss:
         return
 
@@ -259,13 +198,6 @@ def _check_given_ends(
     except DataLossError:
         with cluster.without_snapshot():
             retry(look, _GIVEN_END_PAUSES, on=DataLossError, deadline=deadline, again=again)
-
-
-def _has_ending_offset(options: ReadOptions, tp: TopicPartition) -> bool:
-    """Return whether the options give a partition's end as a number."""
-    wanted = options.ending_offsets
-    by_time = options.ending_timestamp is not None or options.ending_offsets_by_timestamp is not None
-    return isinstance(wanted, dict) and not by_time and wanted[tp.topic][tp.partition] >= 0
 
 
 def start_after_end(tp: TopicPartition, start: int, end: int) -> InvalidConfigurationError:
@@ -415,142 +347,6 @@ def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffs
     for name, now in sorted(lost.items()):
         raise_or_warn(options, lost_topic(read, name, now))
     return read.without(lost)
-
-
-def starts_at_earliest(options: ReadOptions, tp: TopicPartition, *, default: TopicWord = "latest") -> bool:
-    """Return whether a partition starts at its first offset by a word, or by -2.
-
-    Args:
-        options: The query's options.
-        tp: The partition.
-        default: The value of `startingOffsets` where it is not set.
-    """
-    if options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None:
-        return False
-    wanted = default if options.starting_offsets is None else options.starting_offsets
-    of_topic = wanted.get(tp.topic, default) if isinstance(wanted, dict) else wanted
-    return of_topic.get(tp.partition) == EARLIEST if isinstance(of_topic, dict) else of_topic == "earliest"
-
-
-def _ends_at_latest(options: ReadOptions, tp: TopicPartition) -> bool:
-    if options.ending_timestamp is not None or options.ending_offsets_by_timestamp is not None:
-        # As in Spark: a partition without a record of the timestamp ends at the latest offset of the plan.
-        return False
-    wanted = options.ending_offsets
-    return wanted[tp.topic][tp.partition] == LATEST if isinstance(wanted, dict) else wanted == "latest"
-
-
-def _latest(cluster: Cluster, options: ReadOptions, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    return cluster.latest(partitions, read_committed=options.read_committed)
-
-
-def _or_latest(
-    cluster: Cluster, options: ReadOptions, found: Mapping[TopicPartition, int | None]
-) -> dict[TopicPartition, int]:
-    """Replace missing offsets by the latest ones."""
-    latest = _latest(cluster, options, [tp for tp, offset in found.items() if offset is None])
-    return {tp: latest[tp] if offset is None else offset for tp, offset in found.items()}
-
-
-def _replace_sentinels(
-    cluster: Cluster, options: ReadOptions, wanted: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    """Replace -2 and -1 by the earliest and the latest offset."""
-    found = cluster.earliest([tp for tp, offset in wanted.items() if offset == EARLIEST])
-    found |= _latest(cluster, options, [tp for tp, offset in wanted.items() if offset == LATEST])
-    return {tp: found.get(tp, offset) for tp, offset in wanted.items()}
-
-
-def _timestamps(
-    option: str, for_all: int | None, by_partition: PartitionValues | None, subscribed: Collection[TopicPartition]
-) -> dict[TopicPartition, int] | None:
-    """Return the timestamp of each partition (ms since 1970); None if the options give none.
-
-    Args:
-        option: The name of the option with the value `by_partition`, for the error.
-        for_all: One timestamp for all partitions; takes precedence.
-        by_partition: A timestamp for each partition.
-        subscribed: The partitions of the query's subscription.
-
-    Raises:
-        OptionError: `by_partition` does not name exactly these partitions.
-    """
-    if for_all is not None:
-        return dict.fromkeys(subscribed, for_all)
-    return None if by_partition is None else _exactly(option, by_partition, subscribed)
-
-
-# ---- options in JSON: a number for each partition, and topics that start at a word
-
-_SENTINELS: Mapping[str, int] = {"earliest": EARLIEST, "latest": LATEST}
-
-
-def _exactly(
-    option: str, values: Mapping[str, Mapping[int, int]], subscribed: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """Return the value of each partition of an option that must name exactly the partitions of the subscription.
-
-    Raises:
-        OptionError: It names others.
-    """
-    expected = set(subscribed)
-    flat = {TopicPartition(topic, p): value for topic, parts in values.items() for p, value in parts.items()}
-    if set(flat) != expected:
-        missing = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(expected - set(flat)))
-        unknown = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(set(flat) - expected))
-        difference = "; ".join(
-            part for part in (missing and f"not named: {missing}", unknown and f"not of this query: {unknown}") if part
-        )
-        raise OptionError(
-            option,
-            values,
-            f"a value for exactly the partitions that are read ({difference})",
-            condition="KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED"
-            if "ByTimestamp" in option
-            else "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
-        )
-    return flat
-
-
-def _starts_of_json(
-    wanted: StartingValues,
-    partitions: Collection[TopicPartition],
-    subscribed: Collection[TopicPartition],
-    *,
-    default: TopicWord,
-    may_come: bool,
-) -> dict[TopicPartition, int]:
-    """Return the offset at which each partition starts; -2 is earliest and -1 is latest.
-
-    JSON of offsets only must name exactly the partitions of the subscription, as in Spark. With a word for a topic,
-    topics that are not named start at the default, and a topic that is named by its partitions must name all of its
-    own.
-
-    Args:
-        wanted: The value of `startingOffsets`.
-        partitions: The partitions to resolve.
-        subscribed: All partitions of the query's subscription.
-        default: Where topics start that are not named.
-        may_come: Whether a named topic need not exist yet, as with `subscribePattern`.
-
-    Raises:
-        OptionError: The JSON names partitions or topics that are not those of the subscription.
-    """
-    offsets = {topic: of_it for topic, of_it in wanted.items() if isinstance(of_it, dict)}
-    words = {topic: of_it for topic, of_it in wanted.items() if isinstance(of_it, str)}
-    if not words:
-        flat = _exactly("startingOffsets", offsets, subscribed)
-        return {tp: flat[tp] for tp in partitions}
-    known = {tp.topic for tp in subscribed}
-    if not may_come and (unknown := sorted(wanted.keys() - known)):
-        raise OptionError("startingOffsets", wanted, f"only topics that this query reads, which {unknown[0]} is not")
-    named = {tp.topic for tp in partitions} & offsets.keys()
-    flat = _exactly(
-        "startingOffsets",
-        {topic: offsets[topic] for topic in named},
-        [tp for tp in subscribed if tp.topic in named],
-    )
-    return {tp: flat.get(tp, _SENTINELS[words.get(tp.topic, default)]) for tp in partitions}
 
 
 # ---- log lines about offsets that others have committed

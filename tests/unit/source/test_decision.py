@@ -97,26 +97,15 @@ def test_a_decision_asks_for_one_fact_after_the_other_and_rests_on_all_of_them(
 sets = st.sets(st.just(TP))
 
 
-@given(
-    st.builds(
-        Beginning,
-        st.booleans(),
-        st.dictionaries(st.just("t"), st.just("latest")),
-        *[sets] * 4,
-        st.sampled_from([lambda _: True, lambda _: False]),
-        st.booleans(),
-    )
-)
+@given(st.builds(Beginning, st.booleans(), st.sets(st.just("t")), sets, sets, sets, st.booleans()))
 def test_a_partition_that_was_added_begins_at_its_first_offset(given: Beginning) -> None:
     found = begin(TP, given)
-    may_come_later = TP in given.leaderless
-    if TP in given.replaced or TP not in given.subscribed or (given.has_read and not given.words):
-        assert found in ({None} if may_come_later else {Start.FIRST, Start.ADDED})
+    is_new = TP not in given.subscribed or (given.has_read and not given.words)
+    assert (found is Start.BY_OPTIONS) == (not is_new and TP not in given.replaced)
+    if found is not Start.BY_OPTIONS:
         # Records before the first offset of a younger partition are lost, unless others may have read them.
         others = TP in given.replaced or TP in given.later or (given.shares and TP in given.subscribed)
-        assert may_come_later or (found is Start.ADDED) == (not others)
-    else:
-        assert found is (Start.LATER if may_come_later and given.at_first(TP) else Start.BY_OPTIONS)
+        assert (found is Start.ADDED) == (not others)
 
 
 @given(knowns(st.none() | offsets), groups, rules)

@@ -55,6 +55,10 @@ class Log:
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        assert not times, "no option of these tests is a time"
+        return {}
+
     def latest_with_epochs(
         self, partitions: Iterable[TopicPartition], *, read_committed: bool
     ) -> dict[TopicPartition, ListedOffset]:
