@@ -164,18 +164,24 @@ class AsMembers(KeptOffsets):
                 if not self._members.ask_for_newer_credentials(used):
                     raise
 
-    def repair_set_back(self, finished: Mapping[TopicPartition, int], *, now: bool) -> None:
+    def expect_late(self, finished: Mapping[TopicPartition, int]) -> None:
+        """Note which commits of what is finished may be handled late, after later ones."""
+        if not self._transactional and finished != self._finished and (late := self._policy.may_come_late(finished)):
+            self._late.add(self._known.with_notes(late), time.monotonic())
+        self._finished = finished
+
+    def repair_set_back(self, *, now: bool) -> None:
         """Commit again where a commit without a transaction was handled late, and has set the group back.
 
         The members' generation is still that of both, and commits of other members stay.
+
+        Args:
+            now: Look also if the last look was a moment ago.
         """
         if self._transactional:
             return
         self._owned()
         at = time.monotonic()
-        if finished != self._finished and (late := self._policy.may_come_late(finished)):
-            self._late.add(self._known.with_notes(late), at)
-        self._finished = finished
         partitions = [tp for tp in self._late.due(math.inf if now else at) if self._commits_of(tp)]
         if not partitions:
             return

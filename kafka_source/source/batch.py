@@ -157,7 +157,7 @@ class BatchReader(DataSourceReader):
         self, cluster: Cluster, policy: CommitPolicy, owner: PartitionOwner, subscribed: list[TopicPartition]
     ) -> list[ReadTask]:
         options = self._query.options
-        owned = owner.commit_and_rejoin({})
+        owned = owner.rejoin_if_due()
         # Look up the topic ids before the offsets. Spark plans a DataFrame once, and a topic may be deleted and created
         # again before an action reads it: then the task finds a different id and fails, if it has a planned offset.
         with cluster.metadata_snapshot():

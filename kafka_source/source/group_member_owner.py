@@ -83,7 +83,7 @@ class GroupMemberOwner(PartitionOwner):
         ends: Mapping[TopicPartition, int],
         latest: Mapping[TopicPartition, int],
     ) -> None:
-        """Measure how fast the query reads, from this micro-batch to the next call of `commit_and_rejoin`.
+        """Measure how fast the query reads, from this micro-batch to the next call of `commit`.
 
         The slots claim the partitions that it reads, should they have to rejoin before it is finished.
         """
@@ -100,33 +100,48 @@ class GroupMemberOwner(PartitionOwner):
         self._positions.clear_in_flight()
         self._membership.set_batch_in_flight(BatchInFlight())
 
-    def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
-        """Commit `finished`, rejoin the group if a rebalance is due, and return what the slots own now.
+    def commit(self, finished: Mapping[TopicPartition, int]) -> None:
+        """Commit `finished`; while a rebalance is due, for half of its timeout.
+
+        Raises:
+            FencedError: As `rejoin_if_due`.
+        """
+        self._join_again()
+        committed = self._commit_finished(finished)
+        if not committed and self._membership.rebalance_needed() is not None:
+            self._retry_commit_before_rejoin(finished)
+        self.offsets.expect_late(finished)
+        self.offsets.repair_set_back(now=False)
+        if committed:
+            self._nothing_in_flight()
+
+    def rejoin_if_due(self) -> OwnedPartitions:
+        """Rejoin the group if a rebalance is due, and return what the slots own now.
 
         Members rejoin in the calls of the readers between two micro-batches. If another read of this driver waits for
-        them, they have rejoined before, and have claimed the partitions of the micro-batch that is committed here.
+        them, they have rejoined before, and have claimed the partitions of the micro-batch that is committed next.
 
         Raises:
             FencedError: Another process uses a slot's instance id, or the group has removed the slots and
                 `group.on.lost` is `stop`.
         """
+        self._join_again()
+        reason = self._membership.rebalance_needed()
+        if reason is not None:
+            self.offsets.repair_set_back(now=True)
+            self._nothing_in_flight()
+            log.info("rejoin group=%s reason=%r", self._group.group, reason)
+            self._wait_in(self._membership.rejoin)
+        return self.owned()
+
+    def _join_again(self) -> None:
+        """Join, if the slots have not yet, or if the group has removed them; tell it how fast the query reads."""
         self._pace = self._pace.finished(time.monotonic())
         self._membership.record_throughput(self._pace.speed, self._pace.growth.rates)
         self.join()
         lost = self._membership.lost()
         if lost is not None:
             self._rejoin_after(lost)
-        committed = self._commit_finished(finished)
-        if not committed and self._membership.rebalance_needed() is not None:
-            self._retry_commit_before_rejoin(finished)
-        reason = self._membership.rebalance_needed()
-        self._repair_set_back(finished, now=reason is not None)
-        if committed or reason is not None:
-            self._nothing_in_flight()
-        if reason is not None:
-            log.info("rejoin group=%s reason=%r", self._group.group, reason)
-            self._wait_in(self._membership.rejoin)
-        return self.owned()
 
     def still_owned(self) -> bool:
         """Return whether the slots are still members, as far as this process knows."""
@@ -137,7 +152,7 @@ class GroupMemberOwner(PartitionOwner):
         self._membership.ask()
 
     def rebalance_due(self) -> bool:
-        """Return whether the slots have to rejoin; raises as `commit_and_rejoin`."""
+        """Return whether the slots have to rejoin; raises as `rejoin_if_due`."""
         return self._membership.lost() is not None or self._membership.rebalance_needed() is not None
 
     def join(self) -> None:
@@ -182,11 +197,9 @@ class GroupMemberOwner(PartitionOwner):
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
         """Commit what the group does not have yet; see `AsMembers.finish`."""
         self._commit_finished(finished)
-        self._repair_set_back(finished, now=True)
-
-    def _repair_set_back(self, finished: Mapping[TopicPartition, int], *, now: bool) -> None:
         if self._joined:
-            self.offsets.repair_set_back(finished, now=now)
+            self.offsets.expect_late(finished)
+            self.offsets.repair_set_back(now=True)
 
     def _commit_finished(self, finished: Mapping[TopicPartition, int]) -> bool:
         """Commit what the group does not have yet; return False if another try may commit it."""

@@ -49,16 +49,19 @@ class PartitionOwner:
     def join(self) -> None:
         """Join the group, if there is one and the query has not joined yet."""
 
-    def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
-        """Commit `finished`, rejoin the group if a rebalance is due, and return what the query owns now.
+    def commit(self, finished: Mapping[TopicPartition, int]) -> None:
+        """Commit `finished` before a rebalance gives partitions away; a commit that fails is tried again until then.
 
         Args:
             finished: The next offset to read; everything before it is durable.
         """
+
+    def rejoin_if_due(self) -> OwnedPartitions:
+        """Rejoin the group if a rebalance is due, and return what the query owns now."""
         raise NotImplementedError
 
     def still_owned(self) -> bool:
-        """Return whether the query still owns what `commit_and_rejoin` returned, as far as this process knows."""
+        """Return whether the query still owns what `rejoin_if_due` returned, as far as this process knows."""
         return True
 
     def batch_planned(
@@ -76,7 +79,7 @@ class PartitionOwner:
         """Ask whether the query still owns its partitions, because a commit in its name has failed."""
 
     def rebalance_due(self) -> bool:
-        """Return whether `commit_and_rejoin` would rejoin the group now."""
+        """Return whether `rejoin_if_due` would rejoin the group now."""
         return False
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
@@ -106,7 +109,7 @@ class Standalone(PartitionOwner):
         self._cluster = cluster
         self._subscription = subscription
 
-    def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
+    def rejoin_if_due(self) -> OwnedPartitions:
         """Return all partitions that exist."""
         return OwnedPartitions(dict.fromkeys(self._cluster.partitions(self._subscription), -1))
 
@@ -127,8 +130,8 @@ class StaticPartitions(PartitionOwner):
         self.offsets: WithoutMembers = offsets
         self._all = Standalone(cluster, subscription)
 
-    def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
-        """Commit `finished`, and return the partitions of `assign` that exist.
+    def commit(self, finished: Mapping[TopicPartition, int]) -> None:
+        """Commit `finished`, and again what is old.
 
         Raises:
             InvalidConfigurationError: The group has members when the query starts.
@@ -137,8 +140,12 @@ class StaticPartitions(PartitionOwner):
         self.offsets.check_has_no_members()
         self.finish(finished)
         self.offsets.repeat_old()
-        return self._all.commit_and_rejoin(finished)
+
+    def rejoin_if_due(self) -> OwnedPartitions:
+        """Return the partitions of `assign` that exist; raises as `commit`."""
+        self.offsets.check_has_no_members()
+        return self._all.rejoin_if_due()
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit what the group does not have yet; raises as `commit_and_rejoin`."""
+        """Commit what the group does not have yet; raises as `commit`."""
         self.offsets.finish(finished)

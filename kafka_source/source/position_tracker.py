@@ -191,6 +191,11 @@ class PositionTracker:
         return self._resolved_join is not None
 
     @property
+    def is_compared(self) -> bool:
+        """Whether the checkpoint was compared with the query's own commits; before that nothing is committed."""
+        return self._is_compared
+
+    @property
     def awaits_longer_logs(self) -> bool:
         """Whether a leader may be behind what was read of its partition."""
         return bool(self._short_logs)

@@ -141,7 +141,7 @@ class Trigger:
     def _plan(self, start: StreamOffset, *, limited: bool) -> StreamOffset | Again:
         """Plan one trigger: what the query owns, where it continues, how far it may read."""
         is_first = not self._resolver.is_resolved
-        scope, unassigned = self._scope(start, commits=not is_first)
+        scope, unassigned = self._scope(start)
         known, owned, leaderless = scope.start, scope.owned, scope.leaderless
         self._policy.keep_record(self._positions.stream, scope.partitions)
         settled = self._resolver.settle(scope)
@@ -156,7 +156,7 @@ class Trigger:
         if is_first:
             # The last commit before a restart may have failed. Nothing is committed before the checkpoint is checked.
             self._owner.finish(self._positions.current_ends(known))
-            if self._owner.commit_and_rejoin({}).joins != owned.joins:
+            if self._owner.rejoin_if_due().joins != owned.joins:
                 # If that commit was refused, the slots have rejoined, and others may have read on in between.
                 return removed("The slots have joined the group again since the positions were looked up.")
         ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
@@ -190,13 +190,21 @@ class Trigger:
         failpoint("batch-planned")
         return self._planned
 
-    def _scope(self, start: StreamOffset, *, commits: bool) -> tuple[Scope, list[TopicPartition]]:
-        """Commit what is before `start`, if `commits`, rejoin if a rebalance is due, and return what may be read.
+    def _scope(self, start: StreamOffset) -> tuple[Scope, list[TopicPartition]]:
+        """Commit what is before `start`, rejoin if a rebalance is due, and return what may be read.
 
         Returns:
             The scope, and the partitions of topics that were created again, which the group has not assigned yet.
         """
-        known, owned = self._commit_and_rejoin(start, commits=commits)
+        known = self._without_lost_topics(start)
+        if self._resolver.is_compared:
+            # A rebalance gives partitions to members that start at the committed offsets.
+            self._owner.commit(self._positions.current_ends(known))
+        owned = self._owned = self._owner.rejoin_if_due()
+        if not self._resolver.is_resolved_after(owned.joins):
+            # The leader may have started the rebalance because topics have changed.
+            self._topics.refresh()
+            known = self._without_lost_topics(start)
         self._positions.note_topics(self._topics.ids({tp.topic for tp in owned.slots}), self._cluster.cluster_id())
         self._check_selection(known)
         self._resolver.compare_with_group(known)
@@ -237,7 +245,7 @@ class Trigger:
 
     def rejoined(self) -> OwnedPartitions:
         """Rejoin if a rebalance is due, and return what the stream owns of the topics as they are now."""
-        owned = self._owner.commit_and_rejoin({})
+        owned = self._owner.rejoin_if_due()
         return replace(owned, slots=self._current_slots(owned))
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
@@ -368,21 +376,6 @@ class Trigger:
     def _learn(self, offset: StreamOffset, *, newest: bool = False) -> None:
         """Note what an offset says besides its ends; see `Positions.learn`."""
         self._positions.learn(offset.in_cluster(self._cluster.cluster_id()), newest=newest)
-
-    def _commit_and_rejoin(self, start: StreamOffset, *, commits: bool) -> tuple[StreamOffset, OwnedPartitions]:
-        """Commit what is before `start`, if `commits`, and rejoin the group if a rebalance is due.
-
-        Returns:
-            `start` without lost topics, and the partitions that the query owns.
-        """
-        known = self._without_lost_topics(start)
-        finished = self._positions.current_ends(known) if commits else {}
-        owned = self._owned = self._owner.commit_and_rejoin(finished)
-        if not self._resolver.is_resolved_after(owned.joins):
-            # The leader may have started the rebalance because topics have changed.
-            self._topics.refresh()
-            known = self._without_lost_topics(start)
-        return known, owned
 
     def _without_lost_topics(self, offset: StreamOffset) -> StreamOffset:
         """Remove lost topics from an offset, and their offsets from all that this query knows."""

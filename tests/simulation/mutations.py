@@ -434,7 +434,7 @@ MUTATIONS = (
     Mutation(
         "leave a group that a late commit has set back",
         (as_members.AsMembers, "repair_set_back"),
-        lambda _: lambda self, finished, *, now: None,
+        lambda _: lambda self, *, now: None,
     ),
     Mutation(
         "follow no mark of a rewind",

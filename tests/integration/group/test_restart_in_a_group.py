@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
+from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.confluent_consumer import ConfluentConsumer
+from tests.support.queries import Job
 from tests.support.records import produce, stream, written
 from tests.support.waiting import wait_until
 
@@ -65,3 +68,24 @@ def test_it_comes_back_to_the_same_partitions_without_a_rebalance(spark, kafka, 
         if other is not None:
             other.close()
     assert sorted([*written(tmp_path / "out"), *(value for _, _, value in other.records)]) == list(range(120))
+
+
+def test_a_replayed_batch_is_committed_before_its_partitions_are_given_away(kafka, topic, group):
+    name = topic("replayed", partitions=2)
+    produce(kafka.bootstrap_servers, name, 20)
+    job = Job(kafka, group, subscribe=name, group_members=1, kafka_group_instance_id=group)
+    with closing(job.planner()) as died:
+        # It dies before Spark asks for the next micro-batch, so its batch is not committed.
+        end = died.next(StreamOffset(), limited=True)
+    with closing(job.planner()) as restarted:
+        assert len(job.read(restarted, StreamOffset(), end)) == 20
+        other = ConfluentConsumer(kafka.bootstrap_servers, group, name)
+        try:
+            wait_until(restarted.rebalance_due, "the rebalance")
+            assert restarted.next(end, limited=True) is end
+            wait_until(lambda: bool(other.assigned), "partitions for the other consumer")
+            produce(kafka.bootstrap_servers, name, 20, first=20)
+            wait_until(lambda: bool(other.records), "the other consumer to read")
+        finally:
+            other.close()
+    assert min(value for _, _, value in other.records) >= 20

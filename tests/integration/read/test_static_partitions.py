@@ -152,8 +152,8 @@ def test_offsets_of_idle_partitions_are_committed_again_before_the_brokers_forge
     owner.offsets.remember(dict.fromkeys(tps, 7))
     groups.delete_offsets(group, tps[:2])
     groups.rewind(group, {tps[2]: 3})
-    owner.commit_and_rejoin({})
+    owner.commit({})
     assert groups.committed(group) == {tps[2]: 3}
     now = 3600.0
-    owner.commit_and_rejoin({})
+    owner.commit({})
     assert groups.committed(group) == {tps[0]: 7, tps[1]: 7, tps[2]: 3}

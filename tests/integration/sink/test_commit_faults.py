@@ -392,7 +392,7 @@ def test_a_deleted_topic_does_not_keep_the_others_from_being_committed(
     settings = group_settings(options, partitions=4, stream=True)
     owner = GroupMemberOwner(options, policy_of(options, Caller.STREAM), subscription_of(options), settings)
     with closing(owner):
-        owner.commit_and_rejoin({})
+        owner.rejoin_if_due()
         owner.finish(dict.fromkeys([*everything(kept, 2), *everything(gone, 2)], 1))
         kafka.delete_topic(gone)
         began = time.monotonic()
@@ -423,7 +423,7 @@ def test_a_commit_of_where_reading_starts_that_is_handled_late_sets_nothing_back
     with closing(
         GroupMemberOwner(options, policy_of(options, Caller.STREAM), subscription_of(options), settings)
     ) as owner:
-        owner.commit_and_rejoin({})
+        owner.rejoin_if_due()
         behind.proxy.on_request = hook
         owner.offsets.remember(dict.fromkeys(partitions, 0))
         member = owner.credentials(0)
@@ -469,26 +469,30 @@ def test_a_commit_without_a_transaction_that_is_handled_late_is_undone_and_nothi
         def finish(offset: int) -> OwnedPartitions:
             if commit == "task":
                 owner.offsets.commit(dict.fromkeys(partitions, offset))  # as a task does
-            return owner.commit_and_rejoin(dict.fromkeys(partitions, offset))
+            return committed(offset)
+
+        def committed(offset: int) -> OwnedPartitions:
+            owner.commit(dict.fromkeys(partitions, offset))
+            return owner.rejoin_if_due()
 
         def has() -> set[int]:
             return {entry.offset for entry in owner.offsets.committed(partitions).values()}
 
-        owner.commit_and_rejoin({})
+        owner.rejoin_if_due()
         behind.proxy.on_request = hook
         finish(5)
         assert late
         finish(9)
         handle_late()
         assert 5 in has()
-        wait_until(lambda: owner.commit_and_rejoin(dict.fromkeys(partitions, 9)) and has() == {9}, "the repair")
+        wait_until(lambda: committed(9) and has() == {9}, "the repair")
         # What a tool or another application commits has another note.
         member = owner.credentials(0)
         assert member is not None
         client = cached_client(options.settings)
         client.run(commit_offsets(client, member, dict.fromkeys(partitions, 5), Deadline(30)))
         time.sleep(1.1)  # the pause between two looks
-        owner.commit_and_rejoin(dict.fromkeys(partitions, 9))
+        committed(9)
         assert has() == {5}
 
 
@@ -510,7 +514,7 @@ def test_a_topic_that_was_created_again_does_not_keep_the_others_from_being_comm
             options, policy_of(options, Caller.STREAM), subscription_of(options), settings, positions=positions
         )
         with closing(owner):
-            owner.commit_and_rejoin({})
+            owner.rejoin_if_due()
             owner.finish(dict.fromkeys(of_both, 1))
             kafka.delete_topic(again)
             create_again(kafka, again, 2)

@@ -166,17 +166,18 @@ def offsets(membership: Membership) -> dict[TopicPartition, int]:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_only_the_driver_commits_before_a_plan(membership: Membership, policy: type[CommitPolicy]) -> None:
     owner = owner_of(policy)
-    assert owner.commit_and_rejoin({}).slots == {A: 0, B: 0}
-    owner.commit_and_rejoin({A: 5, B: 7})
+    assert owner.rejoin_if_due().slots == {A: 0, B: 0}
+    owner.commit({A: 5, B: 7})
     owner.finish({A: 6, B: 7})
     assert offsets(membership) == ({A: 6, B: 7} if policy is ByDriver else {})
 
 
 def test_the_driver_commits_before_it_gives_partitions_away(membership: Membership) -> None:
     owner = owner_of(ByDriver)
-    owner.commit_and_rejoin({})
+    owner.rejoin_if_due()
     membership.rebalance = "a member has joined"
-    assert owner.commit_and_rejoin({A: 5, B: 7}).slots == {A: 0}
+    owner.commit({A: 5, B: 7})
+    assert owner.rejoin_if_due().slots == {A: 0}
     assert offsets(membership) == {A: 5, B: 7}
     # It commits nothing for the next owner.
     owner.finish({A: 6, B: 9})
@@ -188,7 +189,7 @@ def test_starts_and_rewinds_are_committed_where_the_groups_offsets_are_kept(
     membership: Membership, policy: type[CommitPolicy]
 ) -> None:
     owner = owner_of(policy)
-    owner.commit_and_rejoin({})
+    owner.rejoin_if_due()
     owner.offsets.remember({A: 5, B: 7})
     owner.offsets.rewind({A: 3, B: 9})
     assert offsets(membership) == ({A: 3, B: 7} if policy(options_of()).keeps else {})
@@ -211,7 +212,7 @@ def test_slots_rejoin_inside_a_batch_only_as_its_right_allows(
     membership: Membership, policy: type[CommitPolicy], more: dict[str, str], in_credentials: bool, renewed: bool
 ) -> None:
     owner = owner_of(policy, **more)
-    owner.commit_and_rejoin({})
+    owner.rejoin_if_due()
     owner.batch_planned({A: 0}, {A: 5}, {A: 5})
     assert membership.batches[-1] == BatchInFlight({A: 5})
     owner.tasks_made({A: 5})
@@ -232,15 +233,15 @@ def policy_right(owner: GroupMemberOwner, given: SlotCredentials) -> object:
 
 def test_a_commit_that_fails_is_tried_again_with_the_next_batch(membership: Membership) -> None:
     owner = owner_of(ByDriver)
-    owner.commit_and_rejoin({})
+    owner.rejoin_if_due()
     owner.batch_planned({A: 0}, {A: 5}, {A: 5})
     membership.problem = RetriableError("the coordinator is away")
-    owner.commit_and_rejoin({A: 5})
+    owner.commit({A: 5})
     # Until then the slots claim its partitions.
     assert membership.batches[-1] == BatchInFlight({A: 5})
     membership.problem = None
     owner.batch_planned({A: 5}, {A: 6}, {A: 6})
-    owner.commit_and_rejoin({A: 6})
+    owner.commit({A: 6})
     assert offsets(membership) == {A: 6}
     assert membership.batches[-1] == BatchInFlight()
     events = owner.take_events()
@@ -251,46 +252,47 @@ def test_a_deleted_topic_is_left_out_of_a_commit(membership: Membership) -> None
     gone = TopicPartition("gone", 0)
     membership.owns(MEMBER, (A, gone))
     owner = owner_of(ByDriver)
-    owner.commit_and_rejoin({})
+    owner.rejoin_if_due()
     membership.deleted = "gone"
-    owner.commit_and_rejoin({A: 5, gone: 7})
+    owner.commit({A: 5, gone: 7})
     assert offsets(membership) == {A: 5}
 
 
 def test_members_that_the_group_has_replaced_commit_nothing_and_join_again(membership: Membership) -> None:
     owner = owner_of(ByDriver)
-    owner.commit_and_rejoin({})
+    owner.rejoin_if_due()
     membership.problem = FencedError("another generation", code=ErrorCode.ILLEGAL_GENERATION)
-    assert owner.commit_and_rejoin({A: 5, B: 7}).slots == {A: 0}
+    owner.commit({A: 5, B: 7})
+    assert owner.rejoin_if_due().slots == {A: 0}
     assert offsets(membership) == {}
 
 
 def test_a_query_that_stops_when_it_is_lost_does_not_join_again(membership: Membership) -> None:
     owner = owner_of(ByDriver, group_on_lost="stop")
-    owner.commit_and_rejoin({})
+    owner.rejoin_if_due()
     membership.problem = FencedError("another generation", code=ErrorCode.ILLEGAL_GENERATION)
     with pytest.raises(FencedError, match=r"group\.on\.lost is stop"):
-        owner.commit_and_rejoin({A: 5})
+        owner.commit({A: 5})
 
 
 def test_the_group_is_not_set_back_after_a_rebalance(membership: Membership) -> None:
     owner = owner_of(ByDriver)
-    owner.commit_and_rejoin({})
+    owner.rejoin_if_due()
     # Another application has read on in A, and the group was rewound in B, before this query's first commit.
     rewound = OffsetNote(rewound="mark").metadata
     membership.committed |= {A: CommitOffset(9), B: CommitOffset(1, metadata=rewound)}
-    owner.commit_and_rejoin({A: 5, B: 7})
+    owner.commit({A: 5, B: 7})
     assert offsets(membership) == {A: 9, B: 1}
 
 
 def test_a_commit_of_a_task_that_comes_late_is_repaired(membership: Membership) -> None:
     owner = owner_of(ByTasks)
-    owner.commit_and_rejoin({})
+    owner.rejoin_if_due()
     # Tasks have committed both batches; an attempt of the first one outlives its job.
     late = {A: CommitOffset(5, metadata="me")}
     for offset in (5, 9):
         membership.committed |= {A: CommitOffset(offset, metadata="me")}
-        owner.commit_and_rejoin({A: offset})
+        owner.commit({A: offset})
     membership.committed |= late
     owner.finish({A: 9})
     assert offsets(membership) == {A: 9}
