@@ -25,8 +25,8 @@ from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group.classic.generic_member import GenericMember, MemberState
 from kafka_source.group.classic.member import MemberSettings
 from kafka_source.group.requests import commit_offsets, fetch_entries
-from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commits import CommitOffset
+from kafka_source.kafka_client import Deadline, KafkaClient, topic_id_of
+from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from tests.simulation.brokers.cluster import Cluster
 from tests.simulation.clients.spark import Output
@@ -163,13 +163,17 @@ class OtherClient:
         owned = decode_assignment(state.state).partitions if state.state else ()
         topic_id = self._cluster.topics[self._topic].id
         found = client.run(fetch_entries(client, self._member.group, owned, Deadline(_PATIENCE)))
-        return _Reading(state, topic_id, {tp: self._in_log(tp, found[tp]) if tp in found else 0 for tp in owned})
+        # A Java consumer takes an offset of the topic before for one of the new topic. Here whoever runs it resets it.
+        kept = {
+            tp: one
+            for tp, one in found.items()
+            if topic_id_of(OffsetNote.parse(one.metadata).topic) in (None, topic_id)
+        }
+        positions = {tp: self._in_log(tp, kept[tp]) if tp in kept else 0 for tp in owned}
+        return _Reading(state, topic_id, positions, read={tp: one for tp, one in kept.items() if one.leader_epoch >= 0})
 
     def _in_log(self, tp: TopicPartition, entry: CommitOffset) -> int:
-        """Return where it continues after an offset: no further than the log is the one that it was committed of.
-
-        A Java consumer takes an offset of the topic before for one of the new topic. Here whoever runs it resets it.
-        """
+        """Return where it continues after an offset: no further than the log is the one that it was committed of."""
         log = self._cluster.log(tp)
         if entry.leader_epoch < 0:
             return min(entry.offset, self._output.durable().get(tp, 0))
@@ -178,8 +182,9 @@ class OtherClient:
     def _look(self, client: KafkaClient, reading: _Reading) -> None:
         new = {}
         for tp, at in reading.positions.items():
-            if tp in reading.read:
-                at = self._in_log(tp, reading.read[tp])
+            if (last := reading.read.get(tp)) is not None and (at := self._in_log(tp, last)) < last.offset:
+                # The log was truncated. A Java consumer commits the position to which it steps back, too.
+                reading.read[tp] = reading.uncommitted[tp] = CommitOffset(at, self._cluster.log(tp).epoch)
             if (end := self._cluster.end(tp)) > at:
                 new[tp] = at, end
         if new:
