@@ -25,7 +25,6 @@ from tests.simulation.brokers.cluster import Range
 from tests.simulation.brokers.group_coordinator import Committed, Group, Key, Watch
 from tests.simulation.brokers.transaction_coordinator import COMPLETE_ABORT, ONGOING, PREPARE_ABORT
 from tests.simulation.clients.jobs import OUTPUT
-from tests.simulation.clients.spark import Query
 from tests.simulation.parts import GROUP_ID, TOPIC, Parts
 from tests.simulation.scenario import LONG_POLL_MS, LOSES_MEMBERS, LOSES_RECORDS, Scenario
 from tests.simulation.world import Process
@@ -152,6 +151,8 @@ class Checks(Watch):
                     [
                         0 if before is None else before.offset,
                         *(r[4] for r, *_ in self._output.rewound if r[:2] == known),
+                        # A batch that is under way is read again as well.
+                        *(r[4] for _, r in self._output.plans if r[:2] == known),
                     ]
                 )
                 since = self._world.now, len(self._output.plans)
@@ -204,15 +205,12 @@ class Checks(Watch):
     def _is_of_now(self, tp: Key, entry: Committed) -> bool:
         return entry.is_of(self._cluster.topics[tp[0]].id)
 
-    def planned(self, query: Query, offset: StreamOffset) -> None:
-        """Look at what a query has planned: nothing before what its group has committed, and what its log has.
+    def planned(self, process: Process, offset: StreamOffset) -> None:
+        """Look at what a driver has planned: nothing before what its group has committed, and what its log has.
 
-        A query that was removed while it stood still finds that out with its next request to the group.
+        A driver that was removed while it stood still finds that out with its next request to the group.
         """
-        process = query.process
-        if process is None or any(
-            process.froze_at <= at < self._world.now < at + _STANDS_STILL for at in self._lost_at
-        ):
+        if any(process.froze_at <= at < self._world.now < at + _STANDS_STILL for at in self._lost_at):
             return
         for tp, span in offset.partitions.items():
             key = tp.topic, tp.partition
@@ -223,9 +221,9 @@ class Checks(Watch):
             if entry is None or not span.start < min(span.end, entry.offset) or not self._is_of_now(key, entry):
                 continue
             if self._output.durable().get(key, 0) > span.start and not self._steps_back(
-                query.name, key, span.start, "plan"
+                process.name, key, span.start, "plan"
             ):
-                self._note(f"{query.name} plans {tp} from {span.start}, and the group has {entry.offset}")
+                self._note(f"{process.name} plans {tp} from {span.start}, and the group has {entry.offset}")
 
     def _outlives_its_job(self, client: Process | None) -> bool:
         return client is not None and client.task is not None and not client.task.awaited
@@ -268,6 +266,8 @@ class Checks(Watch):
 
     def is_done(self) -> bool:
         """Return whether everything is committed, and nothing is open."""
+        if any(one.alive for one in self._parts.operators):
+            return False
         partitions = self._cluster.topics[TOPIC].partitions
         for number in (self._behind, *range(len(partitions))):
             if (self._committed_up_to((TOPIC, number)) or 0) < partitions[number].end:

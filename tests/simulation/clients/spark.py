@@ -96,8 +96,8 @@ class Output:
             if when < newest[one[:2]]:
                 continue
             topic_id, number, epoch, at, end = one
-            logs = [topic.partitions[number] for topic in self.cluster.topics.values() if str(topic.id) == topic_id]
-            end = logs[0].of_epoch(epoch, at, end)[1] if logs else at
+            log = self.cluster.log_of(topic_id, number)
+            at, end = (end, end) if log is None else (log.read.skip(at), log.of_epoch(epoch, at, end)[1])
             for start, stop in sorted(r[3:] for _, r in self.plans[since:] if r[:3] == one[:3]):
                 at = max(at, stop) if start <= at else at
             if at < end:
@@ -242,7 +242,7 @@ class Query:
         self.world, self.name, self.options, self.output, self.load = world, name, dict(options), output, load
         self.runs_tasks, self.sink = runs_tasks, sink
         self.watch = JobsWatch()
-        self.watch_plan: Callable[[Query, StreamOffset], None] = lambda *_: None
+        self.watch_plan: Callable[[Process, StreamOffset], None] = lambda *_: None
         self.siblings: Callable[[Process], Siblings | None] = lambda _: None
         self.armed: list[Callable[[Process, int], bool]] = []
         self.jobs: Jobs | None = None
@@ -358,7 +358,7 @@ class Query:
             if end is start:
                 self.world.sleep(1.0)
                 continue
-            self.watch_plan(self, end)
+            self.watch_plan(batch.process, end)
             self.pause()
             batch.check_not_replaced()
             log.offsets.append(end.to_json())
@@ -385,11 +385,11 @@ class _Batch:
     """How one driver of a query runs a batch."""
 
     def __init__(self, query: Query, process: Process, jobs: Jobs | None, read: ReadQuery) -> None:
-        self._query, self._process, self._jobs, self._read = query, process, jobs, read
+        self._query, self.process, self._jobs, self._read = query, process, jobs, read
 
     def check_not_replaced(self) -> None:
-        if self._query.process is not self._process:
-            raise Replaced(f"{self._process}")
+        if self._query.process is not self.process:
+            raise Replaced(f"{self.process}")
 
     def run(self, planner: MicroBatches, start: StreamOffset, end: StreamOffset) -> None:
         query, world, load = self._query, self._query.world, self._query.load
