@@ -90,7 +90,6 @@ class AsMembers(KeptOffsets):
 
     def begin_generation(self) -> None:
         """Commit in a new generation from now on."""
-        self._late.forget()
         # Again in each generation: another member may have owned the id in between. The id is taken in the background.
         commits = [tp for tp in (*self._owned().slots, *self._members.assignment.held) if self._commits_of(tp)]
         self.close()
@@ -173,7 +172,7 @@ class AsMembers(KeptOffsets):
     def repair_set_back(self, *, now: bool) -> None:
         """Commit again where a commit without a transaction was handled late, and has set the group back.
 
-        The members' generation is still that of both, and commits of other members stay.
+        Commits of other members stay.
 
         Args:
             now: Look also if the last look was a moment ago.

@@ -17,7 +17,7 @@ _PAUSE_SECONDS = 1.0
 
 
 class LateCommits:
-    """The entries that may still come to the group, in one generation of its members.
+    """The entries that may still come to the group.
 
     Args:
         patience: For how many seconds a request may be on its way: `request.timeout.ms`.
@@ -33,11 +33,6 @@ class LateCommits:
         """Note a commit at this time, in seconds."""
         self._commits.append((at + self._patience, entries))
         self._done |= {tp: entry.offset for tp, entry in entries.items()}
-
-    def forget(self) -> None:
-        """Forget all: a coordinator refuses them in the next generation."""
-        self._commits.clear()
-        self._done.clear()
 
     def due(self, at: float) -> set[TopicPartition]:
         """Return the partitions to look at, at this time."""

@@ -328,6 +328,15 @@ def _only_the_first_aborted(right: Any) -> Any:
     return record_set
 
 
+def _forget_late_commits(right: Any) -> Any:
+    def begin(self: Any) -> None:
+        self._late._commits.clear()
+        self._late._done.clear()
+        right(self)
+
+    return begin
+
+
 def _no_preferred_replica(right: Any) -> Any:
     def parse(*args: Any) -> Any:
         found = right(*args)
@@ -435,6 +444,11 @@ MUTATIONS = (
         "leave a group that a late commit has set back",
         (as_members.AsMembers, "repair_set_back"),
         lambda _: lambda self, *, now: None,
+    ),
+    Mutation(
+        "take a new assignment for the end of late commits",
+        (as_members.AsMembers, "begin_generation"),
+        _forget_late_commits,
     ),
     Mutation(
         "follow no mark of a rewind",

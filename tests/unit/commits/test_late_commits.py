@@ -32,11 +32,3 @@ def test_partitions_are_looked_at_until_no_request_is_on_its_way_and_once_more_t
             looks.append(at / 2)
             commits.looked(at / 2)
     assert looks == list(range(31))
-
-
-def test_a_new_generation_forgets_the_commits_of_the_one_before() -> None:
-    commits = LateCommits(30)
-    commits.add({TP: CommitOffset(5, metadata="a")}, 0)
-    assert commits.due(1)
-    commits.forget()
-    assert not commits.due(1)
