@@ -135,18 +135,16 @@ def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, Commi
     """Return whether the sink has committed a batch that is done, or whether the group's offsets do not tell that.
 
     Without a sink that commits them the group has the offsets with which the batch began. A group that was set back
-    since, by a rewind or by this query itself where a log was truncated, may have them again.
+    since, by a rewind or by this query itself where a log was truncated, may have them again; that of a topic that was
+    created again has none.
     """
 
     def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:
         rewound = OffsetNote.parse(entry.metadata).rewound
         return entry.offset != batch.partitions[tp].start or rewound not in (None, batch.rewinds.get(tp))
 
-    return any(
-        is_moved(tp, committed[tp])
-        for tp, span in batch.partitions.items()
-        if span.end > span.start and tp in committed
-    )
+    read = [tp for tp, span in batch.partitions.items() if span.end > span.start and tp in committed]
+    return not read or any(is_moved(tp, committed[tp]) for tp in read)
 
 
 def _describe_idle_sink(group: str | None) -> str:
