@@ -67,6 +67,10 @@ class BySink(CommitPolicy):
         """Keep the record of the last decision."""
         self._record.keep(stream or "", partitions)
 
+    def renew_record(self) -> None:
+        """Write the record again with the next batch."""
+        self._record.renew()
+
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """Say that the sink has committed nothing, and refuse to plan a second micro-batch for it.
 

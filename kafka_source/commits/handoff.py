@@ -324,6 +324,10 @@ class DecisionRecord:
             if self._client.run(self._renew(stream, partitions, Deadline(self._seconds))):
                 self._kept_at = self._clock()
 
+    def renew(self) -> None:
+        """Let the next `keep` write again."""
+        self._kept_at = None
+
     async def _renew(self, stream: str, partitions: Collection[TopicPartition], deadline: Deadline) -> bool:
         no_member = SlotCredentials.without_membership(self.name(stream))
         entries = await fetch_all_committed(self._client, no_member.group, deadline)

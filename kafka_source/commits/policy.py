@@ -136,6 +136,9 @@ class CommitPolicy:
     def keep_record(self, stream: str | None, partitions: Collection[TopicPartition]) -> None:
         """Keep what a replay of the stream's next batch has to know, which reads these partitions."""
 
+    def renew_record(self) -> None:
+        """Let the next `keep_record` write again: a topic was deleted, and has taken its part of the record along."""
+
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """Check that a finished batch of this process was committed.
 

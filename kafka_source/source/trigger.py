@@ -382,6 +382,7 @@ class Trigger:
         checked = self._topics.check(offset, self._cluster.cluster_id())
         if checked.newly_lost:
             self._positions.forget_topics(checked.newly_lost)
+            self._policy.renew_record()
         self._positions.learn(checked.start)
         return checked.start
 

@@ -516,6 +516,9 @@ def test_the_record_is_renewed_once_it_is_old(kafka, topics, group):
     Groups(settings).delete(record.name(stream))
     record.keep(stream, [partition])
     assert entries() == {}
+    record.renew()
+    record.keep(stream, [partition])
+    assert record.decided(stream, "a plan", [partition]) == {}
     now[0] += RENEW_SECONDS
     client.run(commit_offsets(client, decided.member, decided.offsets, Deadline(30)))
     record.keep(stream, [partition])
