@@ -330,7 +330,7 @@ class NativeReader:
             elif fetched.begin < fetched.end:
                 records.append((part, self._records(part, fetched)))
             elif fetched.preferred >= 0 and fetched.preferred != node and not part.leader_only:
-                part.node, part.epoch, part.follower = fetched.preferred, -1, True
+                part.node, part.follower = fetched.preferred, True
             else:
                 self._check_end(part, fetched, alone=not records)
         # The next request leaves before the records of this response are decoded.

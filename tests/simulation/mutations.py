@@ -345,6 +345,15 @@ def _no_preferred_replica(right: Any) -> Any:
     return parse
 
 
+def _no_epoch_for_followers(right: Any) -> Any:
+    def send(self: Any, node: int, parts: Any) -> None:
+        for part in parts:
+            part.epoch = -1 if part.follower else part.epoch
+        right(self, node, parts)
+
+    return send
+
+
 def _leave_the_range(right: Any) -> Any:
     def leave(self: Any, part: Any, *_: Any, **__: Any) -> None:
         part.asked = part.whole.end
@@ -506,6 +515,7 @@ MUTATIONS = (
         of_sink=True,
     ),
     Mutation("stay at a leader that refers to a follower", (protocol, "parse"), _no_preferred_replica, of_sink=True),
+    Mutation("tell followers no leader epoch", (NativeReader, "_send"), _no_epoch_for_followers),
     Mutation(
         "take a batch that is cut off for the end", (NativeReader, "_ask_for_whole"), _leave_the_range, of_sink=True
     ),
