@@ -138,6 +138,8 @@ class NativeReader:
             max_unpacked_bytes=request.max_unpacked_bytes,
         )
         self._problem = ""
+        # Whether a broker has sent records by the names of topics, which does not tell of which one they are.
+        self._by_name = False
         self._paced_until = 0.0
         self._given_at = time.monotonic()
 
@@ -184,8 +186,26 @@ class NativeReader:
                 and time.monotonic() > self._given_at + PACED_BATCH_SECONDS
             ):
                 yield self._batch()
+        self._check_ids()
         if self._builder.num_rows:
             yield self._batch()
+
+    def _check_ids(self) -> None:
+        """Check that the topics are still those of the plan, where brokers send records by the names of topics.
+
+        Raises:
+            RetriableError: One was created again. The next attempt finds it lost.
+        """
+        if not self._by_name:
+            return
+        self._engine.refresh(self._topics, another=False, seconds=self._request.timeout_ms / 1000)
+        cluster = self._engine.cluster
+        for name in sorted(self._topics & cluster.topics.keys()):
+            if self._is_another(topic := cluster.topics[name], cluster.cluster_id):
+                raise RetriableError(
+                    f"{describe_recreated(topic.id_text)}, while {name} was read by its name. The rows of this attempt "
+                    "do not count; the next one finds that the topic is lost."
+                )
 
     def give_back(self) -> None:
         """Return connections and buffer to the engine."""
@@ -236,6 +256,7 @@ class NativeReader:
             self._connections[node] = connection
         if connection.busy:
             return
+        self._by_name |= not connection.knows_ids and bool(self._request.topics)
         # A batch that was truncated is fetched alone, so that it gets all bytes of the response.
         parts = [part for part in parts if part.least_bytes][:1] or parts
         most = self._engine.fetch_size(node).bytes

@@ -283,6 +283,9 @@ class FetchConnection(RequestConnection):
         min_bytes: How many bytes the broker waits for (`fetch.min.bytes`).
         max_wait_ms: How long it waits for them at most (`fetch.max.wait.ms`); at most half of the timeout is used.
 
+    Attributes:
+        knows_ids: Whether the broker knows topics by their ids.
+
     Raises:
         InvalidConfigurationError: The broker does not support the version of Fetch that is used here.
     """
@@ -303,7 +306,7 @@ class FetchConnection(RequestConnection):
         self._read_committed = read_committed
         self._min_bytes = min_bytes
         self._max_wait_ms = min(max_wait_ms, int(timeout * 500))
-        self._knows_ids = raw.versions.has(API_KEY, BY_ID)
+        self.knows_ids = raw.versions.has(API_KEY, BY_ID)
         # The names of the topics of the last request by their ids; None: it has names.
         self._names: dict[UUID, str] | None = None
         # The total pause of throttled responses since the last one with records.
@@ -321,7 +324,7 @@ class FetchConnection(RequestConnection):
             ConnectionLost: The connection was lost.
         """
         names = {each.topic_id: each.topic for each in wanted if each.topic_id is not None}
-        by_id = self._knows_ids and all(each.topic_id is not None for each in wanted)
+        by_id = self.knows_ids and all(each.topic_id is not None for each in wanted)
         self._names = names if by_id else None
         self.send_request(
             partial(

@@ -515,6 +515,9 @@ MUTATIONS = (
         of_sink=True,
     ),
     Mutation("stay at a leader that refers to a follower", (protocol, "parse"), _no_preferred_replica, of_sink=True),
+    Mutation(
+        "take what is fetched by name for what was planned", (NativeReader, "_check_ids"), lambda _: lambda self: None
+    ),
     Mutation("tell followers no leader epoch", (NativeReader, "_send"), _no_epoch_for_followers),
     Mutation(
         "take a batch that is cut off for the end", (NativeReader, "_ask_for_whole"), _leave_the_range, of_sink=True
