@@ -181,11 +181,21 @@ class Checks(Watch):
                 self._set_back_at.append(self._world.now)
                 if self._cluster.client in self._parts.plain:
                     self._set_back[tp] = reached
+            elif self._begins_again(tp, before, entry):
+                self._set_back_at.append(self._world.now)
             elif written >= before.offset and not self._steps_back(
                 str(self._cluster.client), tp, entry.offset, "commit"
             ):
                 # Else the group follows a query that has found records lost.
                 self._note(f"the offset of {name} goes back from {before.offset} to {entry.offset}")
+
+    def _begins_again(self, tp: Key, before: Committed, entry: Committed) -> bool:
+        """Return whether a query begins a topic that was created again, though another application has read on there.
+
+        Its offset has no note, and brokers that know topics of offsets by name only do not tell of which topic it is.
+        """
+        log, created_at = self._cluster.log(tp), self._cluster.topics[tp[0]].created_at
+        return self._cluster.names_only and created_at > 0 and not before.metadata and entry.offset == log.read.start
 
     def _steps_back(self, name: str, tp: Key, offset: int, how: str) -> bool:
         """Return whether a query steps back to where its log lost records, which it may once after each loss.
@@ -331,7 +341,7 @@ class Checks(Watch):
         still; or a commit without a transaction that came late has set the group back.
         """
         if self._scenario.commit == "sink":
-            return False
+            return self._went_with_its_topic(part)
         happened = [*self._lost_at, *self._set_back_at]
         for query in self._parts.queries:
             happened += query.ended_at
@@ -339,6 +349,11 @@ class Checks(Watch):
             happened += other.repeats_at
         plans = self._output.planned_at(part)
         return any(min(plans) - _STANDS_STILL <= at <= max(plans) for at in happened)
+
+    def _went_with_its_topic(self, part: Range) -> bool:
+        """Return whether a topic was deleted while a batch read these records, with the offsets that fence its sink."""
+        at = self._cluster.deleted_at.get(part[0])
+        return at is not None and any(at - _STANDS_STILL <= plan <= at for plan in self._output.planned_at(part))
 
     def _follows_fault(self, at: float, kinds: Container[str] | None) -> bool:
         """Return whether a fault of these kinds may explain what has happened at a point of time; None: any fault."""

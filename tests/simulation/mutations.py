@@ -38,6 +38,7 @@ from kafka_source.source import batch, decision, facts, group_member_owner, posi
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
 from kafka_source.transactions.offset_transaction import GroupOffsets
+from tests.simulation.checks import Checks
 
 
 @dataclass(frozen=True)
@@ -483,6 +484,14 @@ MUTATIONS = (
     Mutation("keep no slots for the tasks of a batch", (batch, "start_keeper"), lambda _: lambda *_: None),
     Mutation("join again with another instance id", (model.GroupSettings, "instance_id"), _fresh_instance_ids),
     *(Mutation(*one, of_sink=True) for one in _OF_SINK),
+    # ---- what the checks allow, and what needs it
+    Mutation("allow no topic to be begun again", (Checks, "_begins_again"), lambda _: lambda *_: False),
+    Mutation(
+        "allow no record of a deleted topic twice",
+        (Checks, "_went_with_its_topic"),
+        lambda _: lambda *_: False,
+        of_sink=True,
+    ),
     # ---- what tasks read
     Mutation(
         "read what a batch has before the offset that was asked for",

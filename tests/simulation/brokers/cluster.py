@@ -354,6 +354,7 @@ class Cluster:
         requests: How many requests of each kind have come.
         decoded: The requests so far, by API key, version and bytes.
         names: The names of all topics, also of those that do not exist any more.
+        deleted_at: When topics were deleted, by their ids.
         handles_late: Whether the connection of the request that is handled now has ended.
         client: Who has sent that request.
         version: Its version.
@@ -370,6 +371,7 @@ class Cluster:
         self.brokers = {node: Broker(self, node) for node in range(1, brokers + 1)}
         self.topics: dict[str, Topic] = {}
         self.names: dict[uuid.UUID, str] = {}
+        self.deleted_at: dict[str, float] = {}
         self.requests: Counter[str] = Counter()
         self.decoded: dict[tuple[int, int, bytes], Any] = {}
         self.handles_late = False
@@ -402,6 +404,8 @@ class Cluster:
     # ---- topics
 
     def create_topic(self, name: str, partitions: int) -> None:
+        if name in self.topics:
+            self.deleted_at[str(self.topics[name].id)] = self.world.now
         topic = self.topics[name] = Topic(uuid.UUID(int=self.world.random.getrandbits(128), version=4), self.world.now)
         self.names[topic.id] = name
         self.add_partitions(name, partitions)
