@@ -26,7 +26,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from itertools import islice
+from typing import NamedTuple, Protocol, TypeVar
 
 from assignors.model import TopicPartition
 from kafka_source.commits.side_groups import READ_BY, beyond, within
@@ -136,6 +137,14 @@ class Published:
 
 _TAKEN = "taken"
 """The metadata of an offset that a sink has taken."""
+
+
+_T = TypeVar("_T", "_Record", "_Entry")
+
+
+def _parse(kind: type[_T], metadata: str) -> _T:
+    """Return a record or an entry; what a later version has appended is ignored."""
+    return kind(*islice(json.loads(metadata), len(kind._fields)))
 
 
 class _Record(NamedTuple):
@@ -250,7 +259,7 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
         if offset.metadata == _TAKEN:
             continue
         try:
-            entry = _Entry(*json.loads(offset.metadata))
+            entry = _parse(_Entry, offset.metadata)
         except (TypeError, ValueError, RecursionError):
             raise InvalidConfigurationError(
                 f"Group {no_member.group} has offset {offset.offset} of {tp.topic}-{tp.partition} with metadata that "
@@ -358,7 +367,7 @@ class DecisionRecord:
         """
         with self._rights(stream):
             entries = self._client.run(self._entries(stream, partitions, Deadline(self._seconds)))
-        found = {tp: _Record(*json.loads(entry.metadata)) for tp, entry in entries.items()}
+        found = {tp: _parse(_Record, entry.metadata) for tp, entry in entries.items()}
         of_plan = {tp: one for tp, one in found.items() if one.plan == plan}
         counts = Counter(map(_topic, of_plan))
         if any(counts[tp.topic] < one.partitions for tp, one in of_plan.items()):

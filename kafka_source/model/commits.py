@@ -44,7 +44,8 @@ Brokers keep the offsets of a group without members for `offsets.retention.minut
 default, one day before Kafka 2.0.
 """
 
-_REWOUND, _TOPIC = "kafkagroup:rewound:", "kafkagroup:topic:"
+_OURS = "kafkagroup:"
+_REWOUND, _TOPIC = f"{_OURS}rewound:", f"{_OURS}topic:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +66,15 @@ class OffsetNote:
 
     @staticmethod
     def parse(metadata: str) -> OffsetNote:
-        """Return the note in an offset's metadata."""
+        """Return the note in an offset's metadata, without the words that a later version has added."""
         marks: dict[str, str] = {}
         others = []
         for part in metadata.split(" "):
             mark = next((mark for mark in (_REWOUND, _TOPIC) if part.startswith(mark)), None)
-            if mark is None:
-                others.append(part)
-            else:
+            if mark is not None:
                 marks[mark] = part.removeprefix(mark)
+            elif not part.startswith(_OURS):
+                others.append(part)
         topic, _, cluster = marks.get(_TOPIC, "").partition("@")
         return OffsetNote(" ".join(others) or None, marks.get(_REWOUND), topic or None, cluster or None)
 

@@ -226,6 +226,7 @@ def test_notes_of_others_are_read():
     assert OffsetNote.parse("6f1e") == OffsetNote(stream="6f1e")
     assert OffsetNote.parse("kafkagroup:rewound:6f1e") == OffsetNote(rewound="6f1e")
     assert OffsetNote.parse("consumer of Mr. X") == OffsetNote(stream="consumer of Mr. X")
+    assert OffsetNote.parse("6f1e kafkagroup:of-a-later-version:1") == OffsetNote(stream="6f1e")
 
 
 epochs_read = st.integers(0, 5)
