@@ -16,9 +16,10 @@ from tests.simulation.campaign import find, run_seeds
 from tests.simulation.checks import Verdict
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.run import Run, run, shortened
-from tests.simulation.scenario import Scenario, scenario_of
+from tests.simulation.scenario import Scenario
 from tests.simulation.sink_trace import trace_of
 from tests.simulation.stories import read_stories, write_stories
+from tests.simulation.versions import BREAKS, FOLLOWS, Change, with_versions
 
 _ALL_LINES = 1_000_000
 _TRIES = 20
@@ -42,6 +43,7 @@ def main() -> int:
     seeds.add_argument("last", type=int)
     seeds.add_argument("--state", type=Path, help="where to keep the totals, and to go on from")
     seeds.add_argument("--with-tasks", action="store_true", help="leave out the seeds whose tasks do not run")
+    seeds.add_argument("--versions", action="store_true", help="let queries change to a later version and back")
     story = commands.add_parser("story", help="tell what happens in a seed, with no more faults than it needs to fail")
     story.add_argument("seed", type=int)
     trace = commands.add_parser("trace", help="print everything that happens in some seeds")
@@ -56,7 +58,11 @@ def main() -> int:
     search.add_argument("--only", default="", help="try the mutations with these words in their names")
     given = parser.parse_args()
     if given.command == "seeds":
-        totals = run_seeds(given.first, given.last, given.state, with_tasks=given.with_tasks)
+        with contextlib.ExitStack() as later:
+            for change in FOLLOWS if given.versions else ():
+                later.enter_context(change.applied())
+            drawn = with_versions if given.versions else None
+            totals = run_seeds(given.first, given.last, given.state, with_tasks=given.with_tasks, drawn=drawn)
         print(totals.table())
         return 1 if totals.failed else 0
     if given.command == "story":
@@ -80,13 +86,13 @@ def main() -> int:
 
 def _mutations(seeds: range, only: str, *, keep: bool) -> int:
     stories, missed = read_stories(), 0
-    for mutation in MUTATIONS:
+    for mutation in (*MUTATIONS, *BREAKS):
         if only not in mutation.name:
             continue
         story = stories.pop(mutation.name, None)
         # Other delays and choices, if a change of the requests has ended the story with its own.
         known = [] if story is None else [replace(story, seed=story.seed + 100_000 * n) for n in range(_TRIES)]
-        drawn = (one for seed in seeds if (one := scenario_of(seed)).sink or not mutation.of_sink)
+        drawn = (one for seed in seeds if (one := mutation.scenario_of(seed)).sink or not mutation.of_sink)
         found = _find_only_with(mutation, known) or _find_only_with(mutation, drawn)
         if found is not None:
             with mutation.applied():
@@ -99,7 +105,7 @@ def _mutations(seeds: range, only: str, *, keep: bool) -> int:
     return 1 if missed else 0
 
 
-def _find_only_with(mutation: Mutation, scenarios: Iterable[Scenario]) -> Verdict | None:
+def _find_only_with(mutation: Mutation | Change, scenarios: Iterable[Scenario]) -> Verdict | None:
     """Return the first of these runs in which something does not hold, though it does without the defect."""
     for scenario in scenarios:
         with mutation.applied():

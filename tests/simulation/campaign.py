@@ -6,13 +6,13 @@ import gc
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_source.error_codes import ErrorCode
 from tests.simulation.checks import Verdict
-from tests.simulation.run import Run, run, shortened
+from tests.simulation.run import Run, shortened
 from tests.simulation.scenario import Scenario, scenario_of
 
 SEEDS_IN_CI = 300
@@ -90,7 +90,14 @@ class Totals:
         return Totals(**kept)
 
 
-def run_seeds(first: int, last: int, state: Path | None = None, *, with_tasks: bool = False) -> Totals:
+def run_seeds(
+    first: int,
+    last: int,
+    state: Path | None = None,
+    *,
+    with_tasks: bool = False,
+    drawn: Callable[[Scenario], Scenario] | None = None,
+) -> Totals:
     """Run the seeds from `first` to before `last`, and print the story of those that fail.
 
     Args:
@@ -98,14 +105,16 @@ def run_seeds(first: int, last: int, state: Path | None = None, *, with_tasks: b
         last: The seed after the last one.
         state: Where to keep the totals, and to go on from; None: nowhere.
         with_tasks: Leave out the seeds whose tasks do not run.
+        drawn: Makes another scenario of that of a seed.
     """
     totals = Totals.load(state) if state is not None and state.exists() else Totals(first)
     with _few_collections():
         for seed in range(totals.next, last):
-            if with_tasks and not scenario_of(seed).runs_tasks:
+            scenario = scenario_of(seed) if drawn is None else drawn(scenario_of(seed))
+            if with_tasks and not scenario.runs_tasks:
                 continue
             began = time.process_time()
-            verdict = run(seed)
+            verdict = Run(scenario).run()
             totals.add(verdict, time.process_time() - began)
             if verdict.problems and len(totals.failed) <= _MAX_STORIES:
                 print(Run(shortened(verdict.scenario)).run().tell())

@@ -234,6 +234,8 @@ class Faults(Watch):
                 if name in _SPLIT:
                     self._parts.output.unordered.add(query.name)
                 query.kill(1.0)
+            case "change version":
+                query.change_version(how)
             case "stop query":
                 query.stop()
             case "start query":

@@ -39,6 +39,7 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
 from kafka_source.transactions.offset_transaction import GroupOffsets
 from tests.simulation.checks import Checks
+from tests.simulation.scenario import Scenario, scenario_of
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,10 @@ class Mutation:
     where: tuple[Any, str]
     make: Callable[[Any], Any]
     of_sink: bool = False
+
+    def scenario_of(self, seed: int) -> Scenario:
+        """Return a scenario that may find it."""
+        return scenario_of(seed)
 
     def applied(self) -> Any:
         """Return a context in which the defect is in place.

@@ -41,6 +41,7 @@ LOSES_MEMBERS = {
     "rewind",
     "create again",
     "change options",
+    "change version",
 }
 """The faults that may cost a member its place."""
 _CHANGES_VERSION = "change transactions"

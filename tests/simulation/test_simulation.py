@@ -32,12 +32,17 @@ from tests.simulation.mutations import MUTATIONS, Mutation  # noqa: E402
 from tests.simulation.run import Run  # noqa: E402
 from tests.simulation.scenario import CONSUMER, Fault, Scenario  # noqa: E402
 from tests.simulation.stories import read_stories  # noqa: E402
+from tests.simulation.versions import BREAKS  # noqa: E402
 from tests.simulation.world import World  # noqa: E402
 
 
 @pytest.mark.parametrize("first", range(0, campaign.SEEDS_IN_CI, 100))
 def test_nothing_is_lost_and_every_query_ends_its_work_whatever_the_seed(first: int) -> None:
     assert f"{100} seeds, 0 with problems" in run_simulator("seeds", str(first), str(first + 100))
+
+
+def test_a_later_version_that_follows_the_rules_of_each_format_does_no_harm_beside_this_one() -> None:
+    assert "40 seeds, 0 with problems" in run_simulator("seeds", "20", "60", "--versions")
 
 
 def test_a_seed_determines_everything() -> None:
@@ -142,9 +147,9 @@ def test_a_partition_of_a_lost_assignment_is_read_again(strategy: str, others: i
 
 
 def test_kept_stories_find_the_defects_that_are_put_back_and_nothing_without_them() -> None:
-    assert set(read_stories()) == {one.name for one in MUTATIONS}
-    told = run_simulator("mutations")
-    assert told.count("found: ") == len(MUTATIONS)
+    defects = {one.name for one in (*MUTATIONS, *BREAKS)}
+    assert set(read_stories()) == defects
+    assert run_simulator("mutations").count("found: ") == len(defects)
 
 
 @pytest.mark.long

@@ -29,7 +29,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from unittest import mock
 
 import greenlet
@@ -178,9 +178,12 @@ class World:
         network: How processes reach brokers.
         hub: The greenlet of the scheduler.
         side_processes: What our code has started beside the processes of Spark.
+        later: The starts of queries, such as `query-0.2`, that run a later version of the package (`versions.py`).
     """
 
     network: Network
+    active: ClassVar[World]
+    """The world in which our code runs."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -195,6 +198,7 @@ class World:
         self._numbers = itertools.count()
         self._processes: list[Process] = []
         self.side_processes: list[Process] = []
+        self.later: set[str] = set()
         self.hub: greenlet.greenlet | None = None
         self._at_once = 0
         self.sockets: dict[int, Socket] = {}
@@ -296,6 +300,7 @@ class World:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Let our code run in this world inside the block."""
+        World.active = self
         mine = threading.get_ident()
         real_monotonic, real_time, real_sleep, real_urandom = time.monotonic, time.time, time.sleep, os.urandom
 

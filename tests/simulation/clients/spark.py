@@ -226,6 +226,7 @@ class Query:
         armed: What happens to the next attempts of its tasks; see `Jobs`.
         errors: The errors with which drivers have ended, and when.
         ended_at: When drivers have ended, or their places were taken.
+        is_later: Whether the next driver has a later version of the package.
     """
 
     def __init__(
@@ -251,7 +252,7 @@ class Query:
         self.errors: list[tuple[float, KafkaGroupError]] = []
         self.starts = self.stops = 0
         self.ended_at: list[float] = []
-        self.wanted = False
+        self.wanted = self.is_later = False
         self._restart: Event | None = None
 
     def start(self) -> None:
@@ -261,6 +262,8 @@ class Query:
             return
         self.starts += 1
         self.process = self.world.process(f"{self.name}.{self.starts}")
+        if self.is_later:
+            self.world.later.add(self.process.name)
         self.jobs = None
         if self.runs_tasks:
             self.jobs = Jobs(self.world, self.output.cluster, self.name, self.starts, self.sink, self.watch, self.armed)
@@ -298,6 +301,15 @@ class Query:
     def stop(self) -> None:
         """Stop the query for good, between two triggers, as `query.stop()` does."""
         self.wanted = False
+
+    def change_version(self, how: float) -> None:
+        """Go on with the other version of the package, after a kill or a stop."""
+        self.is_later = not self.is_later
+        if how < 0.5:
+            self.kill(how * 10)
+        else:
+            self.stop()
+            self.world.after(how * 5, self.start)
 
     # ---- in the driver
 
