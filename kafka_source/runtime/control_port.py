@@ -23,6 +23,8 @@ from kafka_source.runtime.event_loop import EventLoop
 # For a task to connect, and for the server to wait for the proof of its secret.
 _CONNECT_SECONDS = 5.0
 _MAX_LINE = 1 << 20
+# A firewall lets each task of a query wait for the whole time to connect: the next tasks of a worker do not try.
+_UNREACHABLE_SECONDS = 60.0
 # The maximum number of connections that have not proved yet that they know the secret.
 _MAX_UNAUTHENTICATED = 64
 
@@ -103,6 +105,10 @@ class ControlPort:
             self._strangers -= 1
 
 
+_unreachable: dict[Address, float] = {}
+"""The ports that this process could not reach, each with the time from which it tries again (`time.monotonic`)."""
+
+
 class ControlClient:
     """A task's connection to a control port, which is opened at the first request.
 
@@ -119,16 +125,25 @@ class ControlClient:
         """Return the connection; open it first if necessary, and prove that this task knows the secret.
 
         Raises:
-            OSError: The port cannot be reached.
+            OSError: The port cannot be reached, or could not a moment ago.
         """
         if self._stream is None:
-            address = (self._address.host, self._address.port)
-            peer = self._resources.enter_context(socket.create_connection(address, _CONNECT_SECONDS))
-            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            lines = self._resources.enter_context(peer.makefile("rb"))
-            peer.sendall(_proof(self._address.secret, lines.readline().strip()) + b"\n")
-            self._stream = peer, lines
+            if time.monotonic() < _unreachable.get(self._address, 0.0):
+                raise TimeoutError(f"not reached within the last {_UNREACHABLE_SECONDS:g} s")
+            try:
+                self._stream = self._open()
+            except OSError:
+                _unreachable[self._address] = time.monotonic() + _UNREACHABLE_SECONDS
+                raise
         return self._stream
+
+    def _open(self) -> tuple[socket.socket, BufferedReader]:
+        address = (self._address.host, self._address.port)
+        peer = self._resources.enter_context(socket.create_connection(address, _CONNECT_SECONDS))
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        lines = self._resources.enter_context(peer.makefile("rb"))
+        peer.sendall(_proof(self._address.secret, lines.readline().strip()) + b"\n")
+        return peer, lines
 
     def ask(self, question: Any) -> Any:
         """Send a request and return the response, both as JSON values.

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kafka_source.runtime.control_port import Address, ControlClient, ControlPort, listen_towards
+from tests.support.waiting import wait_until
 
 
 class Echo:
@@ -44,6 +45,25 @@ def test_it_answers_one_question_after_another(echo: Echo) -> None:
     with closing(ControlClient(echo.address)) as client:
         for question in ([1, 2.5, "three"], {"four": None}, "x" * 100_000):
             assert client.ask(question) == question
+
+
+def test_a_port_that_cannot_be_reached_is_not_asked_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_source.runtime.control_port._CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("kafka_source.runtime.control_port._UNREACHABLE_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        address = Address.of(silent)
+
+        def tries() -> bool:
+            with closing(ControlClient(address)) as client, pytest.raises(TimeoutError):
+                client.ask(1)
+            with suppress(BlockingIOError):
+                silent.accept()[0].close()
+                return True
+            return False
+
+        assert [tries(), tries()] == [True, False]
+        wait_until(tries, "it to be asked again", 30)
 
 
 def test_a_server_that_has_ended_is_named_so(echo: Echo) -> None:
