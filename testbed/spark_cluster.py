@@ -9,12 +9,13 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
 import pyspark
 
+from testbed.hosts import Place
 from testbed.processes import command_of, kill, session_of
 from testbed.quick_spark import jvm_options
 
@@ -22,7 +23,6 @@ SPARK = Path(pyspark.__file__).parent
 LOOPBACK = "127.0.0.1"
 
 _DAEMONS = {
-    "SPARK_LOCAL_IP": LOOPBACK,
     "SPARK_DAEMON_MEMORY": "256m",
     "SPARK_DAEMON_JAVA_OPTS": jvm_options(),
     # Executors are killed here more often than an application may lose them by default.
@@ -81,6 +81,7 @@ class SparkCluster:
         cores: The number of cores of each worker.
         memory: Memory that each worker offers to executors, in Spark's notation.
         environment: The environment of master, workers and executors; None: that of this process.
+        places: Where the master and then each worker run; None: here, at addresses of their own where that is possible.
     """
 
     def __init__(
@@ -91,8 +92,11 @@ class SparkCluster:
         cores: int = 1,
         memory: str = "1g",
         environment: Mapping[str, str] | None = None,
+        places: Sequence[Place] | None = None,
     ) -> None:
         self._folder = folder
+        here = [Place(folder), *(Place(folder, _host_of(number)) for number in range(workers))]
+        self._master, *self._places = here if places is None else places
         self._count, self._cores, self._memory = workers, cores, memory
         self._environment = {**(os.environ if environment is None else environment), **_DAEMONS}
         self._resources = ExitStack()
@@ -104,10 +108,9 @@ class SparkCluster:
         port = free_port()
         try:
             log = self._folder / "master.log"
-            command = [*_server("master.Master"), "--port", str(port)]
-            self._resources.enter_context(server_process(command, log, self._environment))
+            self._resources.enter_context(self._run(self._master, "master.Master", log, {}, "--port", str(port)))
             until_log(log, "Starting Spark master at")
-            self.master = f"spark://{LOOPBACK}:{port}"
+            self.master = f"spark://{self._master.address}:{port}"
             for number in range(self._count):
                 self._spawn(number)
             for number in range(self._count):
@@ -169,12 +172,19 @@ class SparkCluster:
         resources = ExitStack()
         # What a killed executor has left behind.
         resources.callback(shutil.rmtree, local, ignore_errors=True)
-        host = _host_of(number)
-        command = [*_server("worker.Worker", host), "--port", "0", "-c", str(self._cores), "-m", self._memory]
-        command += ["-d", str(self._folder / f"work-{number}"), self.master]
-        environment = {**self._environment, "SPARK_LOCAL_DIRS": str(local), "SPARK_LOCAL_IP": host}
-        server = resources.enter_context(server_process(command, self._log(number), environment))
-        self._workers[number] = server, resources
+        arguments = ["--port", "0", "-c", str(self._cores), "-m", self._memory]
+        arguments += ["-d", str(self._folder / f"work-{number}"), self.master]
+        folders = {"SPARK_LOCAL_DIRS": str(local)}
+        running = self._run(self._places[number], "worker.Worker", self._log(number), folders, *arguments)
+        self._workers[number] = resources.enter_context(running), resources
+
+    def _run(
+        self, place: Place, server: str, log: Path, environment: Mapping[str, str], *arguments: str
+    ) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        spark_class = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{server}"]
+        command = [*spark_class, "--host", place.address, "--webui-port", "0", *arguments]
+        variables = {**self._environment, **environment, "SPARK_LOCAL_IP": place.address}
+        return server_process(place.command(command), log, variables)
 
     def _wait_registered(self, number: int) -> None:
         until_log(self._log(number), "Successfully registered with master")
@@ -199,8 +209,3 @@ def _host_of(worker: int) -> str:
     except OSError:
         return LOOPBACK
     return own
-
-
-def _server(name: str, host: str = LOOPBACK) -> list[str]:
-    spark_class = str(SPARK / "bin" / "spark-class")
-    return [spark_class, f"org.apache.spark.deploy.{name}", "--host", host, "--webui-port", "0"]

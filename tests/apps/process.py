@@ -12,9 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.hosts import Place
 from testbed.processes import kill, session_of
 
 ROOT = Path(__file__).parents[2]
@@ -132,23 +132,7 @@ class App:
         self.kill()
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a driver runs: its working directory, its host name (None: this machine's), and its address."""
-
-    folder: Path = ROOT
-    host_name: str | None = None
-    address: str = "127.0.0.1"
-
-    def command(self, command: Sequence[str]) -> list[str]:
-        """Return the command with which a program runs there."""
-        if self.host_name is None:
-            return list(command)
-        # A host name belongs to a UTS namespace; a new one needs root, or the right to make one.
-        return ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.host_name, *command]
-
-
-HERE = Place()
+HERE = Place(ROOT)
 
 
 def spark_app(

@@ -1,8 +1,9 @@
-"""A Spark application that streams a topic into Parquet files until it is stopped or killed.
+"""A Spark application that streams topics into Parquet files until it is stopped or killed.
 
-    python -m tests.apps.streaming_app FOLDER MASTER '{"kafka.bootstrap.servers": …, "subscribe": …}'
+    python -m tests.apps.streaming_app FOLDER MASTER '{"kafka.bootstrap.servers": …, "subscribe": …}' …
 
-It prints `started`, then a line for each micro-batch that wrote rows, and stops cleanly when its input closes.
+Each set of options is a query of its own, which writes to `out`, `out-2` and so on. It prints `started`, then a line
+for each micro-batch that wrote rows, and stops cleanly when its input closes.
 """
 
 from __future__ import annotations
@@ -35,20 +36,21 @@ def session(master: str) -> SparkSession:
     return spark
 
 
-def main(folder: str, master: str, options: str) -> None:
+def main(folder: str, master: str, *options: str) -> None:
     spark = session(master)
-    query = (
-        spark.readStream.format("kafkagroup")
-        .options(**json.loads(options))
-        .load()
-        .writeStream.format("parquet")
-        .option("checkpointLocation", f"{folder}/checkpoint")
-        .option("path", f"{folder}/out")
-        .start()
-    )
-    tell(query)
+    tell(*(_start(spark, folder, json.loads(one), n) for n, one in enumerate(options, 1)))
     spark.stop()
     print("stopped", flush=True)
+
+
+def _start(spark: SparkSession, folder: str, options: dict[str, str], number: int) -> StreamingQuery:
+    frame = spark.readStream.format("kafkagroup").options(**options).load()
+    writer, suffix = frame.writeStream.format("parquet"), "" if number == 1 else f"-{number}"
+    return (
+        writer.option("checkpointLocation", f"{folder}/checkpoint{suffix}")
+        .option("path", f"{folder}/out{suffix}")
+        .start()
+    )
 
 
 def tell(*queries: StreamingQuery) -> None:

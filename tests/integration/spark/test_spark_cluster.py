@@ -19,8 +19,9 @@ import pytest
 from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
+from testbed.hosts import Place, with_host_name
 from testbed.spark_cluster import SparkCluster
-from tests.apps.process import App, Place, spark_app
+from tests.apps.process import HERE, App, spark_app
 from tests.support.records import CommittedReader, produce
 from tests.support.waiting import wait_until
 
@@ -308,7 +309,7 @@ def another_host_works() -> bool:
     """Whether a process may have a host name of its own here."""
     if shutil.which("unshare") is None:
         return False
-    command = Place(host_name=OTHER_NAME).command(["true"])
+    command = with_host_name(HERE, OTHER_NAME).command(["true"])
     return subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == 0
 
 
@@ -319,8 +320,9 @@ def test_a_driver_that_is_restarted_elsewhere(
 ) -> None:
     copy = prepared(cluster, exactly_once=exactly_once)
     (tmp_path / "elsewhere").mkdir()
-    host_name = OTHER_NAME if another_host_works() else None
-    elsewhere = Place(tmp_path / "elsewhere", host_name, address="127.0.0.2")
+    elsewhere = Place(tmp_path / "elsewhere", "127.0.0.2")
+    if another_host_works():
+        elsewhere = with_host_name(elsewhere, OTHER_NAME)
     with copy.reader() as output:
         with run_stream(copy, tmp_path, workers) as app:
             progress(app, output)

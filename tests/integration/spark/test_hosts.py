@@ -1,0 +1,137 @@
+"""Brokers, driver and executors on hosts of their own: closed ports, dead addresses, lost packets, hosts cut off."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.host_brokers import HostBrokers
+from testbed.hosts import Hosts, Link, Place, reason_against_hosts
+from testbed.spark_cluster import SparkCluster
+from tests.apps.process import ROOT, App, spark_app
+from tests.support.records import CommittedReader, produce, written_rows
+from tests.support.waiting import wait_until
+
+RACKS = {"kafka1": "a", "kafka2": "b", "kafka3": "c"}
+WORKERS = {"worker1": "a", "worker2": "b"}
+PARTITIONS = 3
+DRIVER_PORT, BLOCKS_PORT = 7001, 7002
+CONF = {
+    "spark.driver.port": DRIVER_PORT,
+    "spark.driver.blockManager.port": BLOCKS_PORT,
+    "spark.executor.memory": "512m",
+}
+
+
+@dataclass(frozen=True)
+class World:
+    hosts: Hosts
+    brokers: HostBrokers
+    spark: SparkCluster
+
+    def run(self, program: str, folder: Path, *options: dict[str, object], **conf: object) -> App:
+        place = in_rack(replace(self.hosts.place("driver"), folder=ROOT), "a")
+        return spark_app(program, folder, self.spark.master, *options, conf={**CONF, **conf}, place=place)
+
+    def source(self, topic: str, **more: object) -> dict[str, object]:
+        servers = {"kafka.bootstrap.servers": self.brokers.bootstrap_servers}
+        return {**servers, "subscribe": topic, "startingOffsets": "earliest", **more}
+
+
+def in_rack(place: Place, rack: str) -> Place:
+    return replace(place, prefix=[*place.prefix, "env", f"RACK={rack}"])
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("world")
+    if reason := reason_against_hosts(folder):
+        pytest.skip(reason)
+    with Hosts(folder, [*RACKS, "driver", *WORKERS]) as hosts:
+        places = [hosts.place("driver"), *(in_rack(hosts.place(name), rack) for name, rack in WORKERS.items())]
+        (folder / "spark").mkdir()
+        spark = SparkCluster(folder / "spark", len(WORKERS), cores=2, places=places)
+        with HostBrokers(folder, hosts, RACKS) as brokers, spark:
+            yield World(hosts, brokers, spark)
+
+
+def offsets(checkpoint: Path) -> list[dict[str, Any]]:
+    """The end offsets of a query's batches."""
+    files = sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    return [json.loads(path.read_text().splitlines()[-1]) for path in files]
+
+
+def has_rows(folder: Path, count: int) -> bool:
+    return len(written_rows(folder, "offset")) == count
+
+
+def sizes(ends: list[dict[str, Any]]) -> list[int]:
+    return [sum(end - start for start, end, *_ in of.values()) for one in ends for of in one["partitions"].values()]
+
+
+@pytest.mark.timeout(300)
+def test_a_driver_with_only_sparks_ports_open_and_a_name_with_a_dead_address(world: World, tmp_path: Path) -> None:
+    topic, count = world.brokers.create_topic("closed", PARTITIONS), 60
+    # Its first address is that of no host.
+    world.hosts.set_names({"kafka": [world.hosts.unused_address(), *map(world.hosts.addresses.__getitem__, RACKS)]})
+    produce(world.brokers.internal_bootstrap_servers, topic, count)
+    limits: dict[str, dict[str, object]] = {
+        "out": {"quota.records.per.second": 1000},
+        "out-2": {"targetTriggerDuration": "2s"},
+        "out-3": {"maxBytesPerTrigger": "1m"},
+        "out-4": {"mode": "PERMISSIVE", "value.format": "json", "value.schema": "boolean"},
+    }
+    spark = frozenset({DRIVER_PORT, BLOCKS_PORT, int(world.spark.master.rpartition(":")[2])})
+    world.hosts.set_link("driver", Link(open_ports=spark))
+    sources = [world.source(topic, **limit, **{"kafka.bootstrap.servers": "kafka:9092"}) for limit in limits.values()]
+    with world.run("streaming_app", tmp_path, *sources) as app:
+        for out, limit in limits.items():
+            wait_until(partial(has_rows, tmp_path / out, count), f"all rows with {limit}")
+        app.stop()
+    world.hosts.set_link("driver", Link())
+    assert not any("failed" in line for line in app.lines())
+    assert world.hosts.refused
+    quota, target, size, bad = (offsets(tmp_path / out.replace("out", "checkpoint")) for out in limits)
+    # No task has told anything: neither rates, nor the size of records, nor that all of them are bad.
+    assert [one["quota"]["slots"] for one in quota] == [{}] * len(quota)
+    assert [one["metrics"]["maxOffsets"] for one in target][:1] == [1000]
+    assert max(sizes(size)) <= (1 << 20) // 65_536 + PARTITIONS
+    assert not any("badRecords" in one["metrics"] for one in bad)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_executors_read_from_the_brokers_of_their_rack(world: World, tmp_path: Path) -> None:
+    topic, copy, count = (
+        world.brokers.create_topic("named", PARTITIONS),
+        world.brokers.create_topic("copy", PARTITIONS),
+        20_000,
+    )
+    servers = world.brokers.internal_bootstrap_servers
+    produce(servers, topic, count)
+    group = {"kafka.group.id": "named", "group.members": 2, "commit": "sink", "kafka.client.rack": "env:RACK"}
+    sink = {
+        "kafka.bootstrap.servers": world.brokers.bootstrap_servers,
+        "topic": copy,
+        "transactional": True,
+        "transactional.id.prefix": "named",
+        "commit.group": "named",
+    }
+    before = world.hosts.bytes.copy()
+    with (
+        CommittedReader(servers, copy, PARTITIONS) as output,
+        world.run("copying_app", tmp_path, world.source(topic, **group), sink) as app,
+    ):
+        output.wait_for(count, 180)
+        app.stop()
+    assert sorted(map(int, output.values)) == [*range(count)]
+    passed = world.hosts.bytes - before
+    for worker, rack in WORKERS.items():
+        near = sum(passed[broker, worker] for broker in RACKS if RACKS[broker] == rack)
+        assert near > 5 * (sum(passed[broker, worker] for broker in RACKS) - near), passed
