@@ -37,7 +37,6 @@ class FetchRequest:
         topics: The topic ids for which the offsets are valid, as far as they are known.
         pacer: Delays fetches to keep the query's quota, and counts the brokers' throttling.
         label: The `group.id` in librdkafka's configuration of consumers that are in no group.
-        max_unpacked_bytes: The maximum decompressed size of one record batch (native engine).
         loss_patience_ms: How long planned records may be missing until they are lost (`data.loss.patience.ms`).
     """
 
@@ -52,7 +51,6 @@ class FetchRequest:
     topics: Mapping[str, str] = field(default_factory=dict)
     pacer: Pacer = field(default_factory=Pacer)
     label: str = "spark-kafka-source"
-    max_unpacked_bytes: int = 256 * 1024 * 1024
     loss_patience_ms: int = 30_000
 
     @classmethod
@@ -79,7 +77,6 @@ class FetchRequest:
             topics=topics,
             pacer=pacer or Pacer(),
             label=options.group_id_prefix,
-            max_unpacked_bytes=options.max_unpacked_bytes,
             loss_patience_ms=options.data_loss_patience_ms,
         )
 

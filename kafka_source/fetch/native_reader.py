@@ -135,7 +135,6 @@ class NativeReader:
             [(c.name, "string") if c.text else (c.name, "lenient") if c.lenient else c.name for c in request.columns],
             batch_rows=request.batch_rows,
             batch_bytes=request.batch_bytes,
-            max_unpacked_bytes=request.max_unpacked_bytes,
         )
         self._problem = ""
         # Whether a broker has sent records by the names of topics, which does not tell of which one they are.
@@ -415,8 +414,7 @@ class NativeReader:
         except kernel.UnreadableRecord as error:
             raise UnreadableRecordError(**_place(error), reason=error.reason) from None
         except kernel.BatchTooLarge as error:
-            most = self._request.max_unpacked_bytes
-            reason = f"its compressed batch unpacks to more than {most} bytes; raise the option max.unpacked.bytes"
+            reason = "its compressed batch unpacks to more than 256 MiB; engine=librdkafka has other bounds"
             raise UnreadableRecordError(**_place(error), reason=reason) from None
         except kernel.RecordsError as error:
             raise CorruptRecordsError(**_place(error), reason=error.reason) from None

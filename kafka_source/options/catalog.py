@@ -425,24 +425,6 @@ class ReadOptions(ValueOptions):
         default=2 * MIB,
         units="bytes",
     )
-    max_unpacked_bytes: int = option(
-        "max.unpacked.bytes",
-        kinds.UNPACKED_BYTES,
-        "Maximum decompressed size of one Kafka record batch; the native engine fails the task above it. It protects "
-        "executors from batches that decompress to many times their size.",
-        default=256 * MIB,
-        units="bytes",
-        only=Only.NATIVE,
-    )
-    max_decoded_bytes: int = option(
-        "max.decoded.bytes",
-        kinds.DECODED_BYTES,
-        "Maximum size of one decoded Avro, Protobuf or JSON value, as Arrow has it; a larger one is bad (`mode`). It "
-        "protects executors from values that are many times their size when they are decoded.",
-        default=kinds.DEFAULT_DECODED_BYTES,
-        units="bytes",
-        only=Only.FORMAT,
-    )
     kafka_consumer_poll_timeout_ms: int = option(
         "kafkaConsumer.pollTimeoutMs",
         kinds.COUNT,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kafka_source.client_config import Settings
 from kafka_source.options import kinds
 from kafka_source.options.declaration import KAFKA_PREFIX, Only, Where, declared_in, option
-from kafka_source.options.kinds import Engine, LogFormat, LogLevel, QuotaScope, RecoveryStrategy
+from kafka_source.options.kinds import Engine, LogFormat, LogLevel, RecoveryStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -90,8 +90,9 @@ class CommonOptions:
     quota_bytes_per_second: float | None = option(
         "quota.bytes.per.second",
         kinds.BYTE_RATE,
-        "Byte-rate quota of the query: of a read, whole fetch responses as they are on the network; of a sink, keys "
-        "and values before compression. A query over its quota is throttled; it never fails and skips no records.",
+        "Byte-rate quota that all slots of the query (tasks of a sink) share: of a read, whole fetch responses as "
+        "they are on the network; of a sink, keys and values before compression. A query over its quota is throttled; "
+        "it never fails and skips no records.",
         where=Where.ALL,
         units="bytes/s",
     )
@@ -101,15 +102,6 @@ class CommonOptions:
         "Record-rate quota of the query; a read counts the offsets it fetches. If both quotas are set, both hold.",
         where=Where.ALL,
         units="records/s",
-    )
-    quota_scope: QuotaScope = option(
-        "quota.scope",
-        kinds.QUOTA_SCOPE,
-        "Who shares the quota: `query` divides it among all slots of the query (tasks of a sink), `member` gives each "
-        "of them the whole quota.",
-        default="query",
-        where=Where.ALL,
-        only=Only.QUOTA,
     )
     quota_windows: int = option(
         "quota.windows",

@@ -45,7 +45,6 @@ class Only(Enum):
     MIN_OFFSETS = "with minOffsetsPerTrigger"
     QUOTA = "with quota.bytes.per.second, quota.records.per.second or quota.watch"
     FORMAT = "with value.format or key.format avro, protobuf or json"
-    NATIVE = "with the engine native"
 
 
 class NotTakenError(ValueError):

@@ -173,7 +173,6 @@ def _has_effect_in_read(options: ReadOptions, only: Only) -> bool:
         Only.NO_GROUP: options.group_id is None,
         Only.TIMESTAMPS: starts_by_time,
         Only.MIN_OFFSETS: options.min_offsets_per_trigger is not None,
-        Only.NATIVE: options.engine != "librdkafka",
     }
     return holds.get(only, _has_effect(options, only))
 

@@ -163,7 +163,7 @@ class _Slot:
 
 
 class Account:
-    """The quota of a query, for all of its slots together or for each. Safe for threads; callers pass the time.
+    """The quota of a query. Safe for threads; callers pass the time.
 
     Args:
         settings: The query's quota.
@@ -172,7 +172,7 @@ class Account:
 
     def __init__(self, settings: QuotaSettings, bounds: Bounds) -> None:
         self._settings, self.bounds = settings, bounds
-        self._limiters: dict[int, tuple[Limiter, Limiter]] = {}
+        self._limiters = self._limiters_of(bounds)
         self._slots: dict[int, _Slot] = {}
         self._last: Amounts = _NOTHING
         self._record_bytes: dict[TopicPartition, float] = {}
@@ -186,7 +186,7 @@ class Account:
         """Set other bounds; what was fetched under the old ones is forgotten, or it would stop a lowered query."""
         with self._lock:
             self.bounds = bounds
-            self._limiters.clear()
+            self._limiters = self._limiters_of(bounds)
             for slot in self._slots.values():
                 slot.turn_at, slot.expected = None, _NOTHING
 
@@ -212,40 +212,37 @@ class Account:
             for topic, partition, size, offsets in report.sizes:
                 tp, each = TopicPartition(topic, partition), size / max(1, offsets)
                 self._record_bytes[tp] = (self._record_bytes.get(tp, each) + each) / 2
-            limiters = self._limiters_of(report.slot)
             fetched = (report.bytes, report.records)
             if any(fetched) or not report.left:
-                _record(limiters, fetched, slot.expected, now)
+                self._record(fetched, slot.expected, now)
                 slot.turn_at, slot.expected = None, _NOTHING
             if report.left and report.records:
                 self._last = fetched
             if report.left and slot.turn_at is None:
-                slot.turn_at, slot.expected = now + max(limiter.delay(now) for limiter in limiters), self._last
-                _record(limiters, slot.expected, _NOTHING, now)
+                slot.turn_at, slot.expected = now + max(limiter.delay(now) for limiter in self._limiters), self._last
+                self._record(slot.expected, _NOTHING, now)
             return Grant(max(0.0, (slot.turn_at or now) - now), *self.bounds.amounts(GRANT_SECONDS))
 
     def figures(self, now: float) -> dict[str, Any]:
         """Return the JSON of the progress and of `quota.report`: bounds, use, observed rates, and delays by slot."""
         with self._lock:
-            by_bytes, by_records = zip(*(self._limiters.values() or [self._limiters_of(0)]), strict=True)
+            by_bytes, by_records = self._limiters
             return {
                 "bytesPerSecond": self.bounds.bytes_per_second,
                 "recordsPerSecond": self.bounds.records_per_second,
-                "usedPercent": round(max(limiter.used(now) for limiter in (*by_bytes, *by_records)), 1),
-                "observedBytesPerSecond": round(sum(limiter.sensor.rate(now) for limiter in by_bytes)),
-                "observedRecordsPerSecond": round(sum(limiter.sensor.rate(now) for limiter in by_records)),
+                "usedPercent": round(max(limiter.used(now) for limiter in self._limiters), 1),
+                "observedBytesPerSecond": round(by_bytes.sensor.rate(now)),
+                "observedRecordsPerSecond": round(by_records.sensor.rate(now)),
                 "slots": {str(number): dict(slot.totals) for number, slot in sorted(self._slots.items())},
             }
 
-    def _limiters_of(self, slot: int) -> tuple[Limiter, Limiter]:
-        settings, key = self._settings, slot if self._settings.per_member else 0
-        if key not in self._limiters:
-            bounds = self.bounds.share(BROKER_SAFETY_FACTOR) if settings.watch == BROKER else self.bounds
-            shape = (settings.windows, settings.seconds)
-            self._limiters[key] = Limiter(bounds.bytes_per_second, *shape), Limiter(bounds.records_per_second, *shape)
-        return self._limiters[key]
+    def _limiters_of(self, bounds: Bounds) -> tuple[Limiter, Limiter]:
+        settings = self._settings
+        if settings.watch == BROKER:
+            bounds = bounds.share(BROKER_SAFETY_FACTOR)
+        shape = (settings.windows, settings.seconds)
+        return Limiter(bounds.bytes_per_second, *shape), Limiter(bounds.records_per_second, *shape)
 
-
-def _record(limiters: tuple[Limiter, Limiter], fetched: Amounts, expected: Amounts, now: float) -> None:
-    for limiter, amount, before in zip(limiters, fetched, expected, strict=True):
-        limiter.record(amount - before, now)
+    def _record(self, fetched: Amounts, expected: Amounts, now: float) -> None:
+        for limiter, amount, before in zip(self._limiters, fetched, expected, strict=True):
+            limiter.record(amount - before, now)

@@ -98,7 +98,6 @@ class QuotaSettings:
 
     Attributes:
         bounds: The bounds of the options.
-        per_member: Whether each slot has these bounds for itself; if not, all slots share them.
         windows: The number of samples in a window.
         seconds: The length of a sample.
         watch: Where bounds are looked up while the query runs: a file's path, a URL, or `broker`; None: nowhere.
@@ -107,7 +106,6 @@ class QuotaSettings:
     """
 
     bounds: Bounds
-    per_member: bool
     windows: int
     seconds: float
     watch: str | None
@@ -135,9 +133,8 @@ class QuotaSettings:
         """Return the quota that the options ask for; if they ask for none, one without bounds."""
         bounds, watch = Bounds(options.quota_bytes_per_second, options.quota_records_per_second), options.quota_watch
         windows, seconds = options.quota_windows, options.quota_window_ms / 1000
-        per_member = options.quota_scope == "member"
         client_id = options.settings.client_id()
-        return QuotaSettings(bounds, per_member, windows, seconds, watch, options.quota_report, client_id)
+        return QuotaSettings(bounds, windows, seconds, watch, options.quota_report, client_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +158,8 @@ class Ticket:
     account: str = ""
 
     def of(self, slot: int, share: float) -> Ticket:
-        """Return the ticket of a task that reads so much of the whole; with `quota.scope=member` it has a whole one."""
-        return replace(self, slot=slot, share=1.0 if self.settings.per_member else share)
+        """Return the ticket of a task that reads so much of the whole."""
+        return replace(self, slot=slot, share=share)
 
 
 log = logging.getLogger(__name__)

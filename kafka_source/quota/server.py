@@ -123,18 +123,13 @@ class StreamQuota:
         self,
         starts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
-        slots: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
         """Return where each partition of the next micro-batch ends, so that the batch takes one window of the quota.
 
         Every window has one pause between two micro-batches then, neither two nor none.
         """
-        allowed, sizes = self._account.bounds.amounts(self._quota.window), self._account.record_bytes()
-        # Partitions that share a bound.
-        together: dict[int, dict[TopicPartition, int]] = {}
-        for tp, start in starts.items():
-            together.setdefault(slots[tp] if self._quota.per_member else 0, {})[tp] = start
-        return {tp: end for mine in together.values() for tp, end in admit(mine, ends, sizes, allowed).items()}
+        allowed = self._account.bounds.amounts(self._quota.window)
+        return admit(starts, ends, self._account.record_bytes(), allowed)
 
     def record_bytes(self) -> dict[TopicPartition, float]:
         """Return the bytes of an offset in each partition that tasks have read from, as fetched (compressed)."""

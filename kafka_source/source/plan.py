@@ -131,7 +131,6 @@ class Admission:
         self,
         starts: Mapping[TopicPartition, int],
         latest: Mapping[TopicPartition, int],
-        slots: Mapping[TopicPartition, int],
         *,
         limited: bool,
     ) -> dict[TopicPartition, int]:
@@ -141,7 +140,6 @@ class Admission:
             starts: The first offset to read of each partition.
             latest: The latest offset of each partition; a partition without a leader is left out, and ends at its
                 start.
-            slots: The slot that reads each partition, whose quota may be its own.
             limited: Apply the options' limits and the quota.
         """
         if self._target is not None:
@@ -157,7 +155,7 @@ class Admission:
         if self._max_bytes is not None:
             sizes = {} if self._quota is None else self._quota.record_bytes()
             ends = batch_sizing.admit(starts, ends, sizes, (self._max_bytes, math.inf))
-        return ends if self._quota is None else self._quota.admit(starts, ends, slots)
+        return ends if self._quota is None else self._quota.admit(starts, ends)
 
     @property
     def max_offsets(self) -> int | None:

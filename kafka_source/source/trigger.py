@@ -159,7 +159,7 @@ class Trigger:
             if self._owner.rejoin_if_due().joins != owned.joins:
                 # If that commit was refused, the slots have rejoined, and others may have read on in between.
                 return removed("The slots have joined the group again since the positions were looked up.")
-        ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
+        ends = self._admission.ends(starts, latest, limited=limited)
         has_new = ends != starts
         if not has_new and self._admission.runs_to_an_end:
             short = self._resolver.awaits_longer_logs

@@ -1,4 +1,4 @@
-//! Decompresses the records of a batch with Kafka's codecs, and refuses more than `max.unpacked.bytes`.
+//! Decompresses the records of a batch with Kafka's codecs, and refuses more than `max_unpacked_bytes`.
 
 use std::io::{self, Read};
 

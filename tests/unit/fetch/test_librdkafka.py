@@ -63,7 +63,7 @@ def test_a_consumer_has_the_label_that_the_options_give_it(broker, options, labe
 
 def pacer_of(bytes_per_second):
     bounds = Bounds(bytes_per_second)
-    account = Account(QuotaSettings(bounds, False, 10, 1.0, None, None, "orders"), bounds)
+    account = Account(QuotaSettings(bounds, 10, 1.0, None, None, "orders"), bounds)
     return Pacer(0, lambda report: account.grant(report, time.monotonic()))
 
 

@@ -17,7 +17,7 @@ from kafka_source.quota.account import CATCH_UP_FACTOR, GRANT_SECONDS, Account, 
 from kafka_source.quota.bounds import BROKER, UNBOUNDED, Bounds, QuotaSettings
 
 MB = 1_000_000
-QUOTA = QuotaSettings(Bounds(bytes_per_second=MB), False, 11, 1.0, None, None, "orders")
+QUOTA = QuotaSettings(Bounds(bytes_per_second=MB), 11, 1.0, None, None, "orders")
 
 
 @dataclass

@@ -22,7 +22,7 @@ from kafka_source.quota.task_pacer import pacer_of
 from kafka_source.runtime.control_port import Address, listen_towards
 from tests.support.waiting import wait_until
 
-QUOTA = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "orders")
+QUOTA = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), 10, 1.0, None, None, "orders")
 SETTINGS = Settings({"bootstrap.servers": "127.0.0.1:1"})
 
 

@@ -24,7 +24,7 @@ def test_what_is_watched_is_looked_at_before_anything_is_read(tmp_path, monkeypa
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     document = tmp_path / "quota.json"
     document.write_text('{"bytes_per_second": 5}')
-    quota = QuotaSettings(UNBOUNDED, False, 10, 1.0, str(document), None, "etl")
+    quota = QuotaSettings(UNBOUNDED, 10, 1.0, str(document), None, "etl")
     driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         ticket = ticket_of_server_process(quota, SETTINGS, "consumer_byte_rate", driver.pid, "one")
@@ -40,7 +40,7 @@ def test_what_is_watched_is_looked_at_before_anything_is_read(tmp_path, monkeypa
 
 def test_it_serves_and_ends_with_the_driver(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    quota = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "etl")
+    quota = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), 10, 1.0, None, None, "etl")
     driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         ticket = ticket_of_server_process(quota, SETTINGS, "consumer_byte_rate", driver.pid, "one")

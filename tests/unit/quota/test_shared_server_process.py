@@ -26,7 +26,7 @@ from kafka_source.quota.bounds import Bounds
 from kafka_source.quota.bounds import QuotaSettings
 from kafka_source.quota.server import ticket_of_server_process
 
-quota = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "etl")
+quota = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), 10, 1.0, None, None, "etl")
 settings = Settings({"bootstrap.servers": "127.0.0.1:1"})
 ticket = ticket_of_server_process(quota, settings, "producer_byte_rate", int(sys.argv[1]), sys.argv[2])
 print(ticket.server.port)
@@ -74,7 +74,7 @@ def test_another_is_started_for_one_that_is_gone(driver: subprocess.Popen[bytes]
 def test_a_directory_that_others_can_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / f"kafkagroup-{os.getuid()}").mkdir(mode=0o755)
-    quota = QuotaSettings(Bounds(bytes_per_second=1.0), False, 10, 1.0, None, None, "etl")
+    quota = QuotaSettings(Bounds(bytes_per_second=1.0), 10, 1.0, None, None, "etl")
     with pytest.raises(InvalidConfigurationError, match="TMPDIR"):
         ticket_of_server_process(quota, Settings({"bootstrap.servers": "127.0.0.1:1"}), "", os.getpid(), "one")
 

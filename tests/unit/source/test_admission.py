@@ -75,34 +75,34 @@ def test_nothing_is_read_backwards_or_beyond_the_latest_offset_and_the_target(fo
 def test_an_available_now_run_leaves_new_records_and_new_partitions_to_the_next_run():
     admission = Admission(parsed())
     admission.stop_at({A: 5, B: 9})
-    found = admission.ends({A: 3, B: 0, NEW: 0}, {A: 8, B: 9, NEW: 4}, {}, limited=False)
+    found = admission.ends({A: 3, B: 0, NEW: 0}, {A: 8, B: 9, NEW: 4}, limited=False)
     assert found == {A: 5, B: 9, NEW: 0}
 
 
 def test_limits_apply_only_where_spark_says_so():
     admission = Admission(parsed(maxOffsetsPerTrigger=10))
-    assert admission.ends({A: 0, B: 0}, {A: 30, B: 10}, {}, limited=True) == {A: 7, B: 2}
-    assert admission.ends({A: 0, B: 0}, {A: 30, B: 10}, {}, limited=False) == {A: 30, B: 10}
+    assert admission.ends({A: 0, B: 0}, {A: 30, B: 10}, limited=True) == {A: 7, B: 2}
+    assert admission.ends({A: 0, B: 0}, {A: 30, B: 10}, limited=False) == {A: 30, B: 10}
 
 
 def test_a_limit_of_0_stands_still_as_in_spark():
     admission = Admission(parsed(maxOffsetsPerTrigger=0))
-    assert admission.ends({A: 3, B: 0}, {A: 30, B: 10}, {}, limited=True) == {A: 3, B: 0}
+    assert admission.ends({A: 3, B: 0}, {A: 30, B: 10}, limited=True) == {A: 3, B: 0}
 
 
 def test_a_trigger_waits_for_the_minimum_until_the_delay_is_over():
     clock = Clock()
     admission = Admission(parsed(minOffsetsPerTrigger=10, maxTriggerDelay="60s"), clock=clock)
     # No batch has been planned yet, so the delay is over.
-    assert admission.ends({A: 0}, {A: 3}, {}, limited=True) == {A: 3}
+    assert admission.ends({A: 0}, {A: 3}, limited=True) == {A: 3}
     admission.batch_planned(3)
-    assert admission.ends({A: 3}, {A: 12}, {}, limited=True) == {A: 3}
-    assert admission.ends({A: 3}, {A: 13}, {}, limited=True) == {A: 13}
-    assert admission.ends({A: 3}, {A: 12}, {}, limited=False) == {A: 12}
+    assert admission.ends({A: 3}, {A: 12}, limited=True) == {A: 3}
+    assert admission.ends({A: 3}, {A: 13}, limited=True) == {A: 13}
+    assert admission.ends({A: 3}, {A: 12}, limited=False) == {A: 12}
     clock.seconds += 59.9
-    assert admission.ends({A: 3}, {A: 12}, {}, limited=True) == {A: 3}
+    assert admission.ends({A: 3}, {A: 12}, limited=True) == {A: 3}
     clock.seconds += 0.2
-    assert admission.ends({A: 3}, {A: 12}, {}, limited=True) == {A: 12}
+    assert admission.ends({A: 3}, {A: 12}, limited=True) == {A: 12}
 
 
 def test_the_number_of_offsets_follows_how_long_a_trigger_takes_within_the_other_limits():
@@ -112,7 +112,7 @@ def test_the_number_of_offsets_follows_how_long_a_trigger_takes_within_the_other
         return Admission(parsed(targetTriggerDuration="10s", **options), clock=clock, wall_clock=lambda: 0.5)
 
     def triggered(admission: Admission, seconds: float) -> int:
-        end = admission.ends({A: 0}, {A: 10**7}, {}, limited=True)[A]
+        end = admission.ends({A: 0}, {A: 10**7}, limited=True)[A]
         admission.batch_planned(end)
         clock.seconds += seconds
         admission.trigger_started()
@@ -122,7 +122,7 @@ def test_the_number_of_offsets_follows_how_long_a_trigger_takes_within_the_other
     assert [triggered(free, seconds) for seconds in (1, 10, 40, 1, 1)] == [1000, 10_000, 10_000, 2500, 10_000]
     assert [triggered(bounded, 1) for _ in range(3)] == [1000, 5000, 5000]
     assert [triggered(wide, seconds) for seconds in (100, 1)] == [2000, 2000]
-    assert free.ends({A: 0}, {A: 10**7}, {}, limited=False) == {A: 10**7}
+    assert free.ends({A: 0}, {A: 10**7}, limited=False) == {A: 10**7}
 
 
 def test_time_without_a_micro_batch_under_way_does_not_count():
@@ -156,38 +156,38 @@ def test_the_time_after_the_last_task_does_not_count_where_spark_waited_for_its_
 def test_an_available_now_run_ends_where_a_partition_ends_when_it_has_a_leader_again():
     admission = Admission(parsed())
     admission.stop_at({A: 5}, {B})
-    assert admission.ends({A: 3, B: 2}, {A: 8}, {}, limited=False) == {A: 5, B: 2}
-    assert admission.ends({A: 5, B: 2}, {A: 9, B: 7}, {}, limited=False) == {A: 5, B: 7}
-    assert admission.ends({A: 5, B: 7}, {A: 9, B: 11}, {}, limited=False) == {A: 5, B: 7}
+    assert admission.ends({A: 3, B: 2}, {A: 8}, limited=False) == {A: 5, B: 2}
+    assert admission.ends({A: 5, B: 2}, {A: 9, B: 7}, limited=False) == {A: 5, B: 7}
+    assert admission.ends({A: 5, B: 7}, {A: 9, B: 11}, limited=False) == {A: 5, B: 7}
 
 
 def test_an_available_now_run_does_not_wait_for_the_minimum():
     admission = Admission(parsed(minOffsetsPerTrigger=10))
     admission.batch_planned(3)
     admission.stop_at({A: 3})
-    assert admission.ends({A: 0}, {A: 12}, {}, limited=True) == {A: 3}
+    assert admission.ends({A: 0}, {A: 12}, limited=True) == {A: 3}
 
 
 def test_bytes_are_a_limit_by_what_an_offset_has_on_the_average_of_those_measured():
     options = parsed(maxBytesPerTrigger="1000")
     # Nothing is measured yet: an offset counts so much that each partition gets one.
-    assert Admission(options).ends({A: 0, B: 0}, {A: 30, B: 10}, {}, limited=True) == {A: 1, B: 1}
+    assert Admission(options).ends({A: 0, B: 0}, {A: 30, B: 10}, limited=True) == {A: 1, B: 1}
     with measured(options, {A: 20.0, B: 40.0}) as quota:
         # Half of 60 x 20 + 20 x 40 bytes.
-        found = Admission(options, quota).ends({A: 0, B: 0}, {A: 60, B: 20}, {A: -1, B: -1}, limited=True)
+        found = Admission(options, quota).ends({A: 0, B: 0}, {A: 60, B: 20}, limited=True)
         assert found == {A: 30, B: 10}
-        assert Admission(options, quota).ends({A: 0}, {A: 10**6}, {A: -1}, limited=False) == {A: 10**6}
+        assert Admission(options, quota).ends({A: 0}, {A: 10**6}, limited=False) == {A: 10**6}
         # A partition that nobody has measured is taken for one like the others.
-        found = Admission(options, quota).ends({NEW: 0, A: 0}, {NEW: 100, A: 0}, {NEW: -1, A: -1}, limited=True)
+        found = Admission(options, quota).ends({NEW: 0, A: 0}, {NEW: 100, A: 0}, limited=True)
         assert found == {NEW: 50, A: 0}
 
 
 def test_the_smaller_one_of_the_limits_in_bytes_and_offsets_holds():
     options = parsed(maxBytesPerTrigger="1000", maxOffsetsPerTrigger=20)
     with measured(options, {A: 20.0}) as quota:
-        assert Admission(options, quota).ends({A: 0}, {A: 100}, {A: -1}, limited=True) == {A: 20}
+        assert Admission(options, quota).ends({A: 0}, {A: 100}, limited=True) == {A: 20}
     with measured(options, {A: 200.0}) as quota:
-        assert Admission(options, quota).ends({A: 0}, {A: 100}, {A: -1}, limited=True) == {A: 5}
+        assert Admission(options, quota).ends({A: 0}, {A: 100}, limited=True) == {A: 5}
 
 
 def test_a_minimum_of_offsets_is_waited_for_also_with_a_limit_in_bytes():
@@ -195,8 +195,8 @@ def test_a_minimum_of_offsets_is_waited_for_also_with_a_limit_in_bytes():
     with measured(options, {A: 100.0}) as quota:
         admission = Admission(options, quota)
         admission.batch_planned(3)
-        assert admission.ends({A: 0}, {A: 49}, {A: -1}, limited=True) == {A: 0}
-        assert admission.ends({A: 0}, {A: 50}, {A: -1}, limited=True) == {A: 10}
+        assert admission.ends({A: 0}, {A: 49}, limited=True) == {A: 0}
+        assert admission.ends({A: 0}, {A: 50}, limited=True) == {A: 10}
 
 
 @contextmanager
@@ -235,7 +235,7 @@ def quota():
 
 def test_the_quota_is_a_limit_that_spark_can_lift(quota):
     admission = Admission(parsed(), quota)
-    limited = admission.ends({A: 0, B: 0}, {A: 10**6, B: 10**6}, {A: -1, B: -1}, limited=True)
+    limited = admission.ends({A: 0, B: 0}, {A: 10**6, B: 10**6}, limited=True)
     assert limited is not None
     assert all(0 < limited[tp] < 10**5 for tp in (A, B))
-    assert admission.ends({A: 0, B: 0}, {A: 10**6, B: 10**6}, {A: -1, B: -1}, limited=False) == {A: 10**6, B: 10**6}
+    assert admission.ends({A: 0, B: 0}, {A: 10**6, B: 10**6}, limited=False) == {A: 10**6, B: 10**6}

@@ -12,7 +12,7 @@ from kafka_source.quota.bounds import Bounds, QuotaSettings, Ticket
 from kafka_source.runtime.control_port import Address
 from kafka_source.source.read_task import TaskFactory, bundle_tasks
 
-QUOTA = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "orders")
+QUOTA = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), 10, 1.0, None, None, "orders")
 IDS = {"t": "id-of-t", "u": "id-of-u"}
 
 
