@@ -139,7 +139,7 @@ _TAKEN = "taken"
 """The metadata of an offset that a sink has taken."""
 
 
-_T = TypeVar("_T", "_Record", "_Entry")
+_T = TypeVar("_T", "Record", "Entry")
 
 
 def _parse(kind: type[_T], metadata: str) -> _T:
@@ -147,7 +147,7 @@ def _parse(kind: type[_T], metadata: str) -> _T:
     return kind(*islice(json.loads(metadata), len(kind._fields)))
 
 
-class _Record(NamedTuple):
+class Record(NamedTuple):
     """The metadata of one partition's entry in a record, which is `beyond` the end of a range.
 
     Attributes:
@@ -161,7 +161,7 @@ class _Record(NamedTuple):
     partitions: int
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
     """The metadata of one published offset, which is `beyond` the end of a range.
 
     Attributes:
@@ -206,7 +206,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
             tp: handoff.published_end_of(
                 tp,
                 json.dumps(
-                    _Entry(
+                    Entry(
                         start,
                         batch.run,
                         batch.number,
@@ -253,13 +253,13 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
     published = await fetch_all_committed(client, no_member.group, deadline)
     if not published:
         return None
-    own: dict[TopicPartition, _Entry] = {}
-    others: dict[TopicPartition, _Entry] = {}
+    own: dict[TopicPartition, Entry] = {}
+    others: dict[TopicPartition, Entry] = {}
     for tp, offset in published.items():
         if offset.metadata == _TAKEN:
             continue
         try:
-            entry = _parse(_Entry, offset.metadata)
+            entry = _parse(Entry, offset.metadata)
         except (TypeError, ValueError, RecursionError):
             raise InvalidConfigurationError(
                 f"Group {no_member.group} has offset {offset.offset} of {tp.topic}-{tp.partition} with metadata that "
@@ -288,7 +288,7 @@ def record_of(group: str, handoffs: Sequence[Handoff]) -> tuple[GroupOffsets, ..
     entries: dict[str, dict[TopicPartition, CommitOffset]] = {}
     for handoff in handoffs:
         for tp, (start, end) in handoff.ranges.items():
-            found = _Record(handoff.plan, start, counts[handoff.stream, tp.topic])
+            found = Record(handoff.plan, start, counts[handoff.stream, tp.topic])
             entries.setdefault(handoff.stream, {})[tp] = CommitOffset(beyond(end), metadata=json.dumps(found))
     return tuple(
         GroupOffsets(SlotCredentials.without_membership(READ_BY.of(group, stream)), of_stream)
@@ -340,7 +340,7 @@ class DecisionRecord:
     async def _renew(self, stream: str, partitions: Collection[TopicPartition], deadline: Deadline) -> bool:
         no_member = SlotCredentials.without_membership(self.name(stream))
         entries = await fetch_all_committed(self._client, no_member.group, deadline)
-        first = CommitOffset(beyond(0), metadata=json.dumps(_Record("", 0, 0)))
+        first = CommitOffset(beyond(0), metadata=json.dumps(Record("", 0, 0)))
         # A deleted topic takes its entry along.
         entries = entries or {
             min(tp for tp in partitions if tp.topic == name): first for name in {*map(_topic, partitions)}
@@ -367,7 +367,7 @@ class DecisionRecord:
         """
         with self._rights(stream):
             entries = self._client.run(self._entries(stream, partitions, Deadline(self._seconds)))
-        found = {tp: _parse(_Record, entry.metadata) for tp, entry in entries.items()}
+        found = {tp: _parse(Record, entry.metadata) for tp, entry in entries.items()}
         of_plan = {tp: one for tp, one in found.items() if one.plan == plan}
         counts = Counter(map(_topic, of_plan))
         if any(counts[tp.topic] < one.partitions for tp, one in of_plan.items()):
@@ -402,8 +402,8 @@ def _topic(tp: TopicPartition) -> str:
     return tp.topic
 
 
-def _handoffs(group: str, own: Mapping[TopicPartition, tuple[CommitOffset, _Entry]]) -> tuple[Handoff, ...]:
-    by_member: dict[tuple[SlotCredentials, str, str], dict[TopicPartition, tuple[CommitOffset, _Entry]]] = {}
+def _handoffs(group: str, own: Mapping[TopicPartition, tuple[CommitOffset, Entry]]) -> tuple[Handoff, ...]:
+    by_member: dict[tuple[SlotCredentials, str, str], dict[TopicPartition, tuple[CommitOffset, Entry]]] = {}
     for tp, (end, entry) in own.items():
         member = SlotCredentials(group, entry.generation, entry.member_id, entry.instance_id, right=entry.right)
         by_member.setdefault((member, entry.stream, entry.plan), {})[tp] = end, entry
@@ -420,7 +420,7 @@ def _handoffs(group: str, own: Mapping[TopicPartition, tuple[CommitOffset, _Entr
     )
 
 
-def _check_complete(batch: BatchOfRun, group: str, own: Mapping[TopicPartition, _Entry]) -> None:
+def _check_complete(batch: BatchOfRun, group: str, own: Mapping[TopicPartition, Entry]) -> None:
     """Raise an error if some partitions of a topic are missing."""
     partitions = {tp.topic: entry.partitions for tp, entry in own.items()}
     for topic, count in sorted(Counter(tp.topic for tp in own).items()):
@@ -433,7 +433,7 @@ def _check_complete(batch: BatchOfRun, group: str, own: Mapping[TopicPartition, 
 
 
 async def _committed(
-    client: KafkaClient, group: str, entries: Mapping[TopicPartition, _Entry], deadline: Deadline
+    client: KafkaClient, group: str, entries: Mapping[TopicPartition, Entry], deadline: Deadline
 ) -> tuple[dict[TopicPartition, CommitOffset], list[str]]:
     """Return what a group has committed of these topics, and which ones were deleted or created again.
 
@@ -445,7 +445,7 @@ async def _committed(
 
 
 async def _committed_by_name(
-    client: KafkaClient, group: str, entries: Mapping[TopicPartition, _Entry], deadline: Deadline
+    client: KafkaClient, group: str, entries: Mapping[TopicPartition, Entry], deadline: Deadline
 ) -> tuple[dict[TopicPartition, CommitOffset], list[str]]:
     if not entries:
         return {}, []

@@ -175,7 +175,7 @@ class Ledger:
 
     def entries(self, decision: Decision) -> list[GroupOffsets]:
         """Return the offsets that the ledger's groups commit for a decision, one group for each part of its text."""
-        text = self._text(decision)
+        text = decision_text(self._prefix, decision)
         parts = [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
         parts[0] = f"{len(parts)} {parts[0]}"
         return [
@@ -230,15 +230,6 @@ class Ledger:
             raise RetriableError(f"Group {group} does not hold its part of decision {decision}.")
         return entry.metadata
 
-    def _text(self, decision: Decision) -> str:
-        cut = len(self._prefix) + 1
-        transactions = [
-            (t.transactional_id[cut:], t.producer_id, t.epoch, t.records, _SECOND if t.second_protocol else _FIRST)
-            for t in decision.transactions
-        ]
-        content = (decision.query, decision.batch, transactions, _to_ranges(decision.partitions))
-        return json.dumps(content, separators=(",", ":"))
-
 
 def homes_of(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
     """Return the partitions at which a decision is committed: the lowest one of each of the first topics."""
@@ -246,6 +237,17 @@ def homes_of(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]
     for tp in partitions:
         lowest[tp.topic] = min(tp, lowest.get(tp.topic, tp))
     return tuple(sorted(list(lowest.values())[:_MAX_HOMES]))
+
+
+def decision_text(prefix: str, decision: Decision) -> str:
+    """Return the text that `read_decision` reads."""
+    cut = len(prefix) + 1
+    transactions = [
+        (t.transactional_id[cut:], t.producer_id, t.epoch, t.records, _SECOND if t.second_protocol else _FIRST)
+        for t in decision.transactions
+    ]
+    content = (decision.query, decision.batch, transactions, _to_ranges(decision.partitions))
+    return json.dumps(content, separators=(",", ":"))
 
 
 def read_decision(prefix: str, number: int, homes: tuple[TopicPartition, ...], text: str, finished: int) -> Decision:

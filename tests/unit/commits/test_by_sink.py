@@ -147,15 +147,6 @@ def test_a_batch_that_begins_before_the_last_ones_end_is_read_where_the_group_wa
     assert plan(without[1], without[0]) == [PlannedInput(0, (Range("t", 0, 100, 150),))]
 
 
-def test_the_streams_id_is_in_the_checkpoint_only_where_it_is_needed() -> None:
-    plain = StreamOffset({A: Span(0, 1, 0)})
-    assert "stream" not in plain.to_json()
-    for by_sink in (True, False):
-        marked = StreamOffset({A: Span(0, 1, 0)}, stream="mine", by_sink=by_sink)
-        assert StreamOffset.from_json(marked.to_json()) == marked
-    assert StreamOffset.from_json(plain.to_json()) == plain
-
-
 def test_ranges_and_handoffs_have_the_leader_epochs_of_the_plan() -> None:
     end = StreamOffset({A: Span(20, 150, 0), B: Span(5, 7, 0)}, slots=1, max_records=100, epochs={A: 4, B: 3})
     planned = plan(end)

@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import tracemalloc
-from unittest import mock
 
 import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.kafka_client import KafkaClient
-from kafka_source.sink.two_phase.ledger import Decision, Ledger, homes_of, read_decision
-from kafka_source.transactions.open_transaction import OpenTransaction
+from kafka_source.sink.two_phase.ledger import Decision, homes_of, read_decision
 
 LEDGER = TopicPartition("out", 0)
 
 
 def read(text: str) -> Decision:
     return read_decision("prefix", 3, (LEDGER,), text, finished=2)
-
-
-def test_a_decision_is_read() -> None:
-    found = read('["q",2,[["0-0",15,2,5,1]],{"out":[[0,1]]}]')
-    assert found.transactions == (OpenTransaction("prefix-0-0", 15, 2),)
-    assert not found.transactions[0].second_protocol
-    assert found.partitions == (TopicPartition("out", 0), TopicPartition("out", 1))
-    assert not found.done
-
-
-def test_the_protocol_of_each_transaction_is_kept() -> None:
-    transactions = tuple(
-        OpenTransaction(f"prefix-{task}-0", 15, task, 5, second_protocol=task == 1) for task in range(2)
-    )
-    decision = Decision(3, "q", 2, (LEDGER,), transactions, (LEDGER,))
-    (entry,) = Ledger(mock.Mock(spec=KafkaClient), "prefix").entries(decision)
-    text = entry.offsets[LEDGER].metadata
-    assert text == '1 ["q",2,[["0-0",15,0,5,1],["1-0",15,1,5,2]],{"out":[[0,0]]}]'
-    assert [one.second_protocol for one in read(text[2:]).transactions] == [False, True]
 
 
 @pytest.mark.parametrize(
