@@ -20,7 +20,8 @@ from kafka_source.errors import (
     UnknownTopicError,
 )
 from kafka_source.group.requests import describe_consumer_protocol
-from kafkagroup.admin import AtOffset, AtTime, ByDuration, FromGroup, OffsetsDocument, Shift, Topics
+from kafkagroup.admin import AtOffset, AtTime, ByDuration, FromGroup, Groups, OffsetsDocument, Shift, Topics
+from kafkagroup.embedded import EmbeddedKafka
 from tests.support.memberships import everything
 from tests.support.records import create_again, produce
 from tests.support.waiting import wait_until
@@ -288,3 +289,32 @@ def test_a_group_that_forms_while_it_is_described_is_described(kafka, groups, gr
 
     monkeypatch.setattr("kafkagroup.admin.group_requests.describe_consumer_protocol", then_it_forms)
     assert groups.describe(group).state == "Empty"
+
+
+def test_a_broker_that_has_just_started_knows_no_group_yet():
+    with EmbeddedKafka() as new:
+        new.create_topic("orders", 2)
+        groups = Groups(Settings({"bootstrap.servers": new.bootstrap_servers}))
+        assert groups.committed("nobody") == {}
+        assert list(groups.list()) == []
+        with pytest.raises(UnknownGroupError, match="Group nobody does not exist"):
+            groups.describe("nobody")
+        with pytest.raises(UnknownGroupError):
+            groups.lag("nobody")
+        rows = groups.lag("nobody", (TopicPartition("orders", 0), TopicPartition("orders", 1)))
+        assert [(row.committed, row.end, row.lag) for row in rows] == [(None, 0, None)] * 2
+
+
+def test_an_offset_in_an_open_transaction_is_not_committed_yet(kafka, groups, committed, group):
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{group}-open"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction([Position(committed, 0, 9)], consumer.consumer_group_metadata(), 30)
+    assert groups.committed(group) == {TopicPartition(committed, 0): 4, TopicPartition(committed, 1): 6}
+    producer.commit_transaction(30)
+    consumer.close()
+    wait_until(
+        lambda: groups.committed(group) == {TopicPartition(committed, 0): 9, TopicPartition(committed, 1): 6},
+        "the transaction's offset",
+    )

@@ -1,8 +1,10 @@
-"""A group is rewound while its queries run: each record after the new position is read again, and nothing is mixed."""
+"""A group is rewound while its queries run, or while it is stopped: where they continue, and what is refused.
+
+Which offset counts is decided without a broker: `tests/unit/source/test_decision.py`.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,15 +19,16 @@ from kafka_source.group.classic.member_state import State
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source.micro_batches import MicroBatches
+from kafkagroup import pinned
 from kafkagroup.admin import Groups, RunningRewind, rewind_running_group
-from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.support.memberships import everything
-from tests.support.queries import Pipe
-from tests.support.records import create_again, produce
+from tests.support.memberships import everything, leave
+from tests.support.queries import Job, Pipe
+from tests.support.records import create_again, produce, reader
 from tests.support.rewinding import (
     COUNT,
     PARTITIONS,
     Runner,
+    Streams,
     all_committed,
     check_replayed_then_read_again,
     covered,
@@ -70,6 +73,65 @@ def both_reading(kafka, groups: Groups, group: str, name: str, first: Runner, se
     assert second.read
 
 
+def refused(settings: Settings, group: str, name: str, told: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=f"(?s)Group {group} .*{told}"):
+        rewind_running_group(settings, group, {TopicPartition(name, 0): 0}, timeout=30)
+
+
+@pytest.fixture
+def last(groups, name) -> dict[TopicPartition, int]:
+    """Where the topic ends."""
+    return ends(groups, name)
+
+
+def stopped(one: Runner) -> StreamOffset:
+    """The checkpoint of a query, which is stopped."""
+    one.close()
+    return StreamOffset.from_json(one.offset.to_json())
+
+
+def finished(streams: Streams, groups: Groups, group: str, name: str, **options: object) -> StreamOffset:
+    """The checkpoint of a query that has read everything, and was stopped."""
+    runner = streams.run(None, **options)
+    all_committed(groups, group, name, runner)
+    return stopped(runner)
+
+
+def read_from(runner: Runner, starts: dict[TopicPartition, int], last: dict[TopicPartition, int]) -> None:
+    """Wait until a query has read everything from these offsets on, once."""
+
+    def whole() -> bool:
+        runner.check()
+        return all(covered(runner.ranges(tp), starts[tp], end) for tp, end in last.items())
+
+    wait_until(whole, f"everything from {starts} on to be read")
+
+
+def joined(groups: Groups, group: str, members: int) -> None:
+    """Wait until the group has so many members, and is stable."""
+
+    def there() -> bool:
+        if group not in groups.states():
+            return False
+        found = groups.describe(group)
+        return found.state == "Stable" and len(found.members) == members
+
+    wait_until(there, f"{members} members")
+
+
+def never_followed(streams: Streams, settings: Settings, group: str, offsets: dict[TopicPartition, int]) -> None:
+    """Rewind the group while another query is in it, one whose tasks do not run; then no query runs."""
+    other = streams.run(commit="task")
+    joined(Groups(settings), group, 2)
+    rewind_running_group(settings, group, offsets, timeout=60)
+    other.close()
+
+
+def _as_json(name: str, offset: int) -> str:
+    ends = ", ".join(f'"{number}": {offset}' for number in range(PARTITIONS))
+    return f'{{"{name}": {{{ends}}}}}'
+
+
 def test_all_partitions_of_two_queries_are_read_again(kafka, settings, groups, name, group, run, caplog):
     first, second = run(), run()
     both_reading(kafka, groups, group, name, first, second)
@@ -91,81 +153,13 @@ def test_all_partitions_of_two_queries_are_read_again(kafka, settings, groups, n
     assert all(covered(again(tp), 0, end) for tp, end in last.items())
 
 
-def test_other_partitions_continue_where_they_are(kafka, settings, groups, name, group, run):
-    runner = run()
-    all_committed(groups, group, name, runner)
-    old = ends(groups, name)
-    rewound, *others = everything(name, PARTITIONS)
-    rewind_running_group(settings, group, {rewound: 3}, timeout=60)
-    produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
-    all_committed(groups, group, name, runner)
-    new = ends(groups, name)
-    assert all(covered(runner.ranges(tp), 0, new[tp]) for tp in others)
-    first = [pair for pair in runner.ranges(rewound) if pair[1] <= old[rewound] and pair[0] != 3]
-    again = [pair for pair in runner.ranges(rewound) if pair not in first]
-    assert covered(first, 0, old[rewound])
-    assert covered(again, 3, new[rewound])
-
-
-def test_a_rewind_may_go_forward(kafka, settings, groups, name, group, run):
-    runner = run(maxOffsetsPerTrigger=8)
-    wait_until(lambda: runner.read, "the first records")
-    last = ends(groups, name)
-    rewind_running_group(settings, group, last, timeout=60)
-    all_committed(groups, group, name, runner)
-    assert sum(high - low for tp in last for low, high in runner.ranges(tp)) < COUNT
-
-
-def test_a_restart_does_not_rewind_again(settings, groups, name, group, run):
-    runner = run(maxOffsetsPerTrigger=40)
-    all_committed(groups, group, name, runner)
-    last = ends(groups, name)
-    rewind_running_group(settings, group, dict.fromkeys(last, 0), timeout=60)
-    seen = len(runner.read)
-    wait_until(lambda: len(runner.read) > seen, "the first records again")
-    runner.close()
-    again = run(StreamOffset.from_json(runner.offset.to_json()))
-    all_committed(groups, group, name, again)
-    for tp, end in last.items():
-        assert covered([*runner.ranges(tp), *again.ranges(tp)][-len(again.ranges(tp)) :], runner.offset.ends[tp], end)
-
-
-def test_a_query_that_was_stopped_follows_the_rewind_when_it_starts_again(kafka, settings, groups, name, group, run):
-    stopped, running = run(), run(maxOffsetsPerTrigger=20)
-    both_reading(kafka, groups, group, name, stopped, running)
-    last = ends(groups, name)
-    stopped.close()
-    theirs = sorted(stopped.offset.ends)
-    rewind_running_group(settings, group, dict.fromkeys(last, 2), timeout=60)
-    seen = len(running.read)
-    wait_until(lambda: len(running.read) > seen + 2 * PARTITIONS, "some records again")
-    running.close()
-    # The other query has committed since then; its commits say that the group was rewound.
-    committed = groups.committed(group)
-    assert all(2 <= committed[tp] < last[tp] for tp in theirs)
-    again = run(StreamOffset.from_json(stopped.offset.to_json()))
-    all_committed(groups, group, name, again)
-    assert all(covered(again.ranges(tp), committed[tp], last[tp]) for tp in theirs)
-
-
-def test_a_query_whose_tasks_commit_follows_the_rewind(settings, groups, name, group, run):
-    runner = run(commit="task")
-    last = ends(groups, name)
-    wait_until(lambda: all(covered(runner.ranges(tp), 0, end) for tp, end in last.items()), "everything to be read")
-    rewind_running_group(settings, group, dict.fromkeys(last, 1), timeout=60)
-    wait_until(lambda: all((1, end) in runner.ranges(tp) for tp, end in last.items()), "everything to be read again")
-
-
-@pytest.mark.parametrize("partitions", [range(PARTITIONS), range(1)])
-def test_the_sinks_offsets_are_rewound_with_the_output_to_follow(
-    kafka, settings, topic, groups, name, group, partitions
-):
+def test_the_sinks_offsets_are_rewound_with_the_output_to_follow(kafka, settings, topic, groups, name, group):
     pipe = Pipe(kafka.bootstrap_servers, name, topic("rewound-out"), group, f"{group}-pipe")
     try:
         wait_until(lambda: pipe.whole_batch() == -1, "everything to be written")
         last = ends(groups, name)
         written = list(pipe.read)
-        offsets = {TopicPartition(name, number): 0 for number in partitions}
+        offsets = {TopicPartition(name, 0): 0}
         with ThreadPoolExecutor(1) as pool:
             rewinding = pool.submit(rewind_running_group, settings, group, offsets, timeout=60)
             wait_until(lambda: pipe.whole_batch() >= 0 or rewinding.done(), "the rewind")
@@ -176,79 +170,6 @@ def test_the_sinks_offsets_are_rewound_with_the_output_to_follow(
         assert groups.committed(group) == last
     finally:
         pipe.close()
-
-
-def test_a_batch_that_was_planned_before_the_rewind_does_not_undo_it(kafka, settings, topic, groups, name, group, run):
-    """The sink's query dies between planning and deciding; another query of the group is there while it is rewound."""
-    pipe = Pipe(kafka.bootstrap_servers, name, topic("rewound-out"), group, f"{group}-pipe", maxOffsetsPerTrigger=40)
-    pipe.whole_batch()
-    pipe.batch()
-    pipe.close()
-    other = run(commit="task")
-    wait_until(lambda: other.read, "the other query")
-    rewind_running_group(settings, group, dict.fromkeys(everything(name, PARTITIONS), 0), timeout=60)
-    other.close()
-    check_replayed_then_read_again(pipe, groups, group)
-
-
-def test_a_replayed_batch_whose_tasks_commit_ends_where_partitions_were_rewound(
-    settings, groups, name, group, planner, run
-):
-    first = planner(commit="task")
-    end = first.next(StreamOffset(), limited=True)
-    first.close()
-    other = run(commit="task")
-    wait_until(lambda: other.read, "the other query")
-    rewound = {TopicPartition(name, number): 1 for number in range(2)}
-    rewind_running_group(settings, group, rewound, timeout=60)
-    other.close()
-    again = planner(commit="task")
-    try:
-        tasks = again.tasks(StreamOffset(), StreamOffset.from_json(end.to_json()))
-        read = {r.topic_partition: r.end for bundle in tasks for task in bundle.tasks for r in task.ranges}
-        last = ends(groups, name)
-        assert read == {**last, **rewound}
-        new = again.next(end, limited=True)
-        starts = {tp: (span.start, span.end) for tp, span in new.partitions.items()}
-        assert all(starts[tp] == ((1, last[tp]) if tp in rewound else (last[tp], last[tp])) for tp in last)
-    finally:
-        again.close()
-
-
-def test_a_replayed_batch_whose_tasks_commit_commits_nothing_of_partitions_that_others_own(name, planner, run):
-    first = planner(commit="task")
-    end = StreamOffset.from_json(first.next(StreamOffset(), limited=True).to_json())
-    first.close()
-    other = run(commit="task")
-    wait_until(lambda: other.read, "the other query")
-    again = planner(commit="task")
-    try:
-        tasks = [task for bundle in again.tasks(StreamOffset(), end) for task in bundle.tasks]
-        owned = {tp for task in tasks if task.credentials for tp in task.credentials.partitions}
-        others = set(everything(name, PARTITIONS)) - owned
-        assert owned
-        assert others
-        assert set().union(*(task.uncommitted for task in tasks)) == others
-    finally:
-        again.close()
-
-
-def refused(settings: Settings, group: str, name: str, told: str) -> None:
-    with pytest.raises(InvalidConfigurationError, match=f"(?s)Group {group} .*{told}"):
-        rewind_running_group(settings, group, {TopicPartition(name, 0): 0}, timeout=30)
-
-
-def test_a_group_with_a_consumer_of_another_client_is_left_alone(kafka, settings, groups, name, group, run):
-    runner = run()
-    all_committed(groups, group, name, runner)
-    other = ConfluentConsumer(kafka.bootstrap_servers, group, name)
-    try:
-        wait_until(lambda: other.assigned, "partitions for the other client")
-        before = groups.committed(group)
-        refused(settings, group, name, "cannot be rewound while it runs: it has members of other clients.*rdkafka")
-        assert groups.committed(group) == before
-    finally:
-        other.close()
 
 
 def test_a_query_of_the_consumer_protocol_is_rewound_as_the_refusal_says(settings, groups, name, group, run):
@@ -269,14 +190,6 @@ def test_queries_whose_copies_all_emit_are_left_alone(settings, groups, name, gr
     runner = run(**redundant)
     wait_until(lambda: runner.read, "the query")
     refused(settings, group, name, "redundant.emit=all")
-
-
-def test_primaries_of_a_redundant_group_are_rewound(settings, groups, name, group, run):
-    runner = run(kafka_partition_assignment_strategy="redundant")
-    all_committed(groups, group, name, runner)
-    last = ends(groups, name)
-    rewind_running_group(settings, group, dict.fromkeys(last, 1), timeout=60)
-    wait_until(lambda: all((1, end) in runner.ranges(tp) for tp, end in last.items()), "everything to be read again")
 
 
 def test_a_group_without_members_is_left_to_the_plain_call(settings, name, group):
@@ -319,9 +232,7 @@ def test_queries_continue_if_the_program_that_rewinds_dies(kafka, settings, grou
     member.close()
     client.close()
     produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
-    started = time.monotonic()
     all_committed(groups, group, name, runner)
-    assert time.monotonic() - started < 30
     assert [line for line in caplog.messages if "the group's offsets are being set, nobody reads" in line]
     assert all(covered(runner.ranges(tp), 0, end) for tp, end in ends(groups, name).items())
 
@@ -370,3 +281,119 @@ def test_the_offsets_of_a_topic_that_is_created_again_meanwhile_are_not_set(
         with pytest.raises(ApplicationRecoverableError, match="created again"):
             rewinding.result(60)
     assert groups.committed(group) == {}
+
+
+@pytest.mark.parametrize("assigned", [False, True])
+def test_a_query_continues_where_its_stopped_group_was_rewound(streams, groups, group, name, last, assigned):
+    assign = {"assign": f'{{"{name}": {[*range(PARTITIONS)]}}}'} if assigned else {}
+    offset = finished(streams, groups, group, name, **assign)
+    target = dict.fromkeys(last, 2)
+    groups.rewind(group, target)
+    again = streams.run(offset, **assign)
+    read_from(again, target, last)
+    all_committed(groups, group, name, again)
+    # Its next start has nothing to read again.
+    offset = stopped(again)
+    third = streams.planner(**assign)
+    try:
+        assert third.next(offset, limited=True) is offset
+    finally:
+        third.close()
+
+
+def test_a_query_with_a_checkpoint_can_be_left_where_it_is(kafka, streams, groups, group, name, last):
+    offset = finished(streams, groups, group, name)
+    groups.rewind(group, dict.fromkeys(last, 2), checkpoints_follow=False)
+    again = streams.run(offset)
+    produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
+    read_from(again, last, ends(groups, name))
+
+
+def test_a_rewind_that_was_never_followed_is_followed_at_the_next_start(streams, settings, groups, group, name, last):
+    offset = finished(streams, groups, group, name)
+    target = dict.fromkeys(last, 3)
+    never_followed(streams, settings, group, target)
+    again = streams.run(offset)
+    read_from(again, target, last)
+    all_committed(groups, group, name, again)
+
+
+def test_a_batch_whose_sink_commits_is_not_written_over_a_rewind(kafka, settings, topic, groups, group, name):
+    pipe = Pipe(kafka.bootstrap_servers, name, topic("stopped-out"), group, f"{group}-pipe", maxOffsetsPerTrigger=40)
+    pipe.whole_batch()
+    pipe.batch()
+    pipe.close()
+    groups.rewind(group, dict.fromkeys(everything(name, PARTITIONS), 0))
+    check_replayed_then_read_again(pipe, groups, group)
+
+
+@pytest.mark.parametrize("tasks_committed", [False, True])
+def test_a_replay_reads_up_to_the_rewind_of_a_group_whose_tasks_commit(kafka, group, groups, name, tasks_committed):
+    """A driver dies in its second batch; the rewind goes into it."""
+    job = Job(kafka, group, subscribe=name, commit="task", maxOffsetsPerTrigger=10 * PARTITIONS)
+    first = job.planner()
+    for number in range(2):
+        job.offsets.append(first.next(job.offsets[-1], limited=number == 0))
+        if number == 0 or tasks_committed:
+            job.read(first, *job.offsets[-2:])
+    first.close()
+    batch = job.offsets[-1].partitions
+    produce(kafka.bootstrap_servers, name, 1000 * PARTITIONS, first=COUNT)
+    targets = {tp: span.start + 10 for tp, span in batch.items()}
+    groups.rewind(group, targets)
+    again = job.planner()
+    try:
+        bundles = again.tasks(*job.offsets[-2:])
+        read = {r.topic_partition: (r.start, r.end) for one in bundles for task in one.tasks for r in task.ranges}
+        assert read == {tp: (s.start, min(s.end, targets[tp])) for tp, s in batch.items()}
+        job.read(again, *job.offsets[-2:])
+        assert groups.committed(group) == targets
+        following = again.next(job.offsets[-1], limited=True)
+        assert {tp: span.start for tp, span in following.partitions.items()} == targets
+    finally:
+        again.close()
+
+
+@pytest.mark.parametrize("read", ["batch", "pinned"])
+def test_a_read_without_a_checkpoint_leaves_the_rewind_to_a_query_that_has_one(
+    spark, kafka, streams, settings, groups, group, name, last, read
+):
+    offset = finished(streams, groups, group, name)
+    never_followed(streams, settings, group, dict.fromkeys(last, 2))
+    produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
+    if read == "batch":
+        reader(spark, kafka, name, kafka_group_id=group, commit="task", endingOffsets=_as_json(name, 4)).load().count()
+    else:
+        given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "kafka.group.id": group}
+        with pinned(spark, {**given, "endingOffsets": _as_json(name, 4)}) as rows:
+            assert rows.count() == 2 * PARTITIONS
+    wait_until(lambda: groups.committed(group) == dict.fromkeys(last, 4), "the commit")
+    wait_until(lambda: groups.states()[group] == "Empty", "an empty group")
+    read_from(streams.run(offset), dict.fromkeys(last, 4), ends(groups, name))
+
+
+def test_a_member_that_was_away_while_its_group_was_deleted_and_read_goes_on_behind_that(
+    kafka, streams, settings, groups, group, name, last
+):
+    query = streams.planner(group_members=1, maxOffsetsPerTrigger=COUNT // 4)
+
+    def removed(start: StreamOffset, end: StreamOffset) -> StreamOffset:
+        """The batch was planned, and then the group has removed the member."""
+        leave(settings, query.tasks(start, end)[0].tasks[0].credentials)
+        wait_until(query.rebalance_due, "the query to notice")
+        return end
+
+    try:
+        first = removed(StreamOffset(), query.next(StreamOffset(), limited=True))
+        second = query.next(first, limited=True)
+        removed(first, second)
+        groups.delete(group)
+        finished(streams, groups, group, name, group_members=1)
+        produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
+        third = query.next(second, limited=True)
+        # The numbers of generations have begun again.
+        assert third.generation == second.generation
+        assert {tp: span.start for tp, span in third.partitions.items()} == last
+        assert groups.committed(group) == last
+    finally:
+        query.close()
