@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support.records import numbers, produce, reader, stream
+from tests.support.records import numbers, produce, reader
 
 SECONDS = 30
 
@@ -39,12 +39,6 @@ def test_a_wrong_option_comes_out_at_load(spark, kafka, options, words):
         assert words in last_line(caught)
 
 
-def test_no_topic_at_all_comes_out_at_load_in_sparks_words(spark, kafka):
-    source = spark.read.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-    with pytest.raises(Exception, match="One of the following options must be specified for Kafka source: subscribe"):
-        source.load()
-
-
 @pytest.mark.parametrize(
     ("options", "schema", "words"),
     [
@@ -63,14 +57,6 @@ def test_what_only_a_started_stream_can_tell_ends_in_our_words(spark, kafka, top
         query.awaitTermination(SECONDS)
     assert "UnboundLocalError" not in str(caught.value)
     assert words in last_line(caught)
-
-
-def test_a_wrong_option_of_a_sink_comes_out_at_save(spark, kafka):
-    frame = spark.range(1).selectExpr("CAST(id AS STRING) AS value")
-    writer = frame.write.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-    with pytest.raises(Exception, match="OptionError") as caught:
-        writer.option("topic", "t").option("kafka.key.serializer", "x").mode("append").save()
-    assert "Kafka option 'key.serializer' is not supported as keys are serialized" in last_line(caught)
 
 
 def test_options_of_others_do_not_matter(spark: SparkSession, kafka: EmbeddedKafka, topic, tmp_path: Path) -> None:
@@ -112,34 +98,6 @@ def test_options_of_others_do_not_matter(spark: SparkSession, kafka: EmbeddedKaf
     batch = spark.read.format("kafkagroup").options(engine="librdkafka", **shared).load().drop("topic", "partition")
     batch.write.format("kafkagroup").options(engine="librdkafka", **shared).mode("append").save()
     assert numbers(reader(spark, kafka, copy).load()) == sorted([*range(20), *range(20)])
-
-
-def test_an_unknown_topic_is_named(spark, kafka):
-    began = time.monotonic()
-    with pytest.raises(Exception, match="Topic nowhere does not exist"):
-        reader(spark, kafka, "nowhere").load().collect()
-    with pytest.raises(Exception, match="Topic nowhere does not exist"):
-        reader(spark, kafka, "nowhere", kafka_group_id="g").load().collect()
-    assert time.monotonic() - began < 2 * SECONDS
-
-
-def test_a_dead_bootstrap_server_is_named(spark):
-    began = time.monotonic()
-    source = spark.read.format("kafkagroup").option("kafka.bootstrap.servers", "127.0.0.1:9").option("subscribe", "t")
-    with pytest.raises(Exception, match=r"kafka\.bootstrap\.servers=127\.0\.0\.1:9"):
-        source.load().collect()
-    assert time.monotonic() - began < SECONDS
-
-
-def test_a_stream_tells_the_same(spark, kafka, tmp_path):
-    query = (
-        stream(spark, kafka, "nowhere", kafka_group_id="g")
-        .writeStream.format("noop")
-        .option("checkpointLocation", str(tmp_path))
-        .start()
-    )
-    with pytest.raises(Exception, match="Topic nowhere does not exist"):
-        query.awaitTermination(SECONDS)
 
 
 @pytest.mark.parametrize("engine", ["native", "librdkafka"])

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import FencedError
 from kafka_source.group import GenericMember, MemberSettings
 from tests.support.waiting import wait_until
 
@@ -60,16 +59,6 @@ def test_work_is_shared_out_again_when_a_worker_comes(candidate):
             assert second.wait(30).state == b"1,3,5"
             wait_until(lambda: first.state and first.state.state == b"0,2,4", "the first one's new share")
         wait_until(lambda: first.state and first.state.state == b"0,1,2,3,4,5", "all work to come back")
-
-
-def test_a_second_process_with_the_same_instance_id_ends_the_first(candidate):
-    with candidate(b"1", instance_id="host-1") as first:
-        first.wait(30)
-        with candidate(b"1", instance_id="host-1") as second:
-            assert second.wait(30).state == b"write"
-            with pytest.raises(FencedError):
-                first.wait(30, after=10_000)
-            assert first.state is None
 
 
 def test_a_leader_that_breaks_leaves_nobody_with_a_task(candidate):

@@ -156,29 +156,6 @@ def test_a_second_application_joins_between_batches(members, topic):
     assert held(first) == everything(orders, 6)
 
 
-def test_cooperative_members_keep_what_stays(members, topic):
-    orders = topic("orders", partitions=6)
-    first = members.make(orders, slots=2, app="a", strategies=["cooperative-sticky"])
-    before = {tp: s.credentials.slot for s in first.join(30).slots for tp in s.partitions}
-    second = members.make(orders, slots=1, app="b", strategies=["cooperative-sticky"])
-
-    def run(membership):
-        # The second one's share is free only after a follow-up round, in which both take part.
-        while len(held(membership)) != {first: 4, second: 2}[membership]:
-            wait_until(membership.rebalance_needed, "a rebalance")
-            membership.rejoin(30)
-
-    with ThreadPoolExecutor(2) as pool:
-        running = pool.submit(run, first)
-        second.join(60)
-        run(second)
-        running.result()
-    assert held(first, second) == everything(orders, 6)
-    after = {tp: s.credentials.slot for s in first.assignment.slots for tp in s.partitions}
-    assert len(after) == 4
-    assert all(before[tp] == slot for tp, slot in after.items())
-
-
 def test_a_member_that_comes_gets_its_share_in_its_first_join_also_where_it_is_handed_over(members, topic):
     orders = topic("orders", partitions=4)
     first, second = (members.make(orders, slots=1, app=app, strategies=["cooperative-sticky"]) for app in "ab")
@@ -224,21 +201,6 @@ def test_what_a_member_was_handing_over_when_it_died_gets_an_owner_when_it_is_ba
         wait_until(all_are_assigned, "an owner for each partition", 20)
     finally:
         other.close()
-
-
-def test_strategies_change_in_a_rolling_upgrade(members, topic):
-    orders = topic("orders", partitions=6)
-    old = members.make(orders, slots=1, app="a", strategies=["range"])
-    assert old.join(30).assignor == "range"
-    upgraded = members.make(orders, slots=1, app="b", strategies=["roundrobin", "range"])
-    with ThreadPoolExecutor(1) as pool:
-        joining = pool.submit(upgraded.join, 60)
-        wait_until(old.rebalance_needed, "the rebalance")
-        assert old.rejoin(30).assignor == "range"
-        joining.result()
-    old.close()
-    wait_until(upgraded.rebalance_needed, "the rebalance")
-    assert upgraded.rejoin(30).assignor == "roundrobin"
 
 
 def test_members_with_other_subscriptions_get_what_they_asked_for(members, topic):

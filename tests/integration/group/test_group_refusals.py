@@ -14,7 +14,6 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import (
     AssignmentFailed,
     AuthenticationError,
-    BootstrapError,
     InvalidConfigurationError,
     KafkaGroupError,
     RetriableError,
@@ -116,17 +115,6 @@ def test_a_group_whose_record_is_too_large_for_the_brokers():
         members.close()
 
 
-def test_a_dead_bootstrap_server(members):
-    config = Settings({"bootstrap.servers": "127.0.0.1:9,127.0.0.1:19"})
-    started = time.monotonic()
-    with pytest.raises(
-        BootstrapError, match=r"kafka\.bootstrap\.servers=127\.0\.0\.1:9,127\.0\.0\.1:19.*Connect"
-    ) as caught:
-        members.make("orders", config=config).join(60)
-    assert time.monotonic() - started < 30
-    assert "\n" not in str(caught.value)
-
-
 def test_a_coordinator_that_never_comes_is_told(group):
     # The group's offsets are to be kept three times, on one node: there is no coordinator for anybody.
     with EmbeddedKafka(config={"offsets.topic.replication.factor": 3}) as kafka:
@@ -134,12 +122,6 @@ def test_a_coordinator_that_never_comes_is_told(group):
         with pytest.raises(RetriableError, match=rf"coordinator of group {group} failed: COORDINATOR_NOT_AVAILABLE"):
             members.make("orders").join(5)
         members.close()
-
-
-def test_a_bootstrap_name_that_does_not_resolve(members):
-    config = Settings({"bootstrap.servers": "nowhere.invalid:9092"})
-    with pytest.raises(BootstrapError, match=r"The host name nowhere\.invalid cannot be resolved"):
-        members.make("orders", config=config).join(60)
 
 
 def test_one_living_server_among_dead_ones_is_enough(kafka, members, topic):

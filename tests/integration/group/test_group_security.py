@@ -8,7 +8,6 @@ import os
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import AuthenticationError, BootstrapError
 from kafka_source.kafka_client import KafkaClient
 from kafka_source.kafka_client.messages.cluster import MetadataRequest
 from kafkagroup.embedded import EmbeddedKafka, Security
@@ -55,37 +54,3 @@ def test_a_raw_socket_is_logged_in(login):
             assert [len(t.partitions) for t in answer.topics] == [4]
     finally:
         client.close()
-
-
-def test_a_wrong_password_is_told_at_once_and_not_shown(login, caplog):
-    wrong = Settings({**login, "sasl.jaas.config": login["sasl.jaas.config"].replace(PASSWORD, "wrong-password")})
-    members = Memberships(wrong, "never")
-    with caplog.at_level(logging.DEBUG), pytest.raises(AuthenticationError, match="refuses the credentials") as caught:
-        members.make("orders").join(60)
-    members.close()
-    assert "wrong-password" not in str(caught.value) + caplog.text
-
-
-def test_the_wrong_protocol_is_explained(secured):
-    plain = Settings({"bootstrap.servers": secured.bootstrap_servers})
-    members = Memberships(plain, "never")
-    with pytest.raises(BootstrapError, match=r"kafka\.security\.protocol"):
-        members.make("orders").join(5)
-    members.close()
-
-
-def test_a_certificate_nobody_vouches_for_is_explained():
-    security = Security("SSL")
-    with EmbeddedKafka(security=security) as kafka:
-        kafka.create_topic("orders", 2)
-        trusting = Settings(kafka.java_client_config())
-        members = Memberships(trusting, "trusting")
-        membership = members.make("orders")
-        membership.join(30)
-        assert held(membership) == everything("orders", 2)
-        members.close()
-        doubting = Settings({"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "SSL"})
-        members = Memberships(doubting, "doubting")
-        with pytest.raises(AuthenticationError, match=r"certificate .* is not trusted.*kafka\.ssl\.truststore"):
-            members.make("orders").join(60)
-        members.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from kafkagroup.embedded.jars import broker_version
-from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.apps.process import java_consumer
 from tests.support.records import produce, stream, written
 from tests.support.waiting import wait_until
@@ -58,23 +57,3 @@ def test_a_java_consumer_shares_the_partitions_and_gives_them_back(kafka, name, 
     wait_until(lambda: len(written(tmp_path / "out")) + len(theirs()) >= 600, "the stream to read all partitions again")
     query.stop()
     assert sorted([*written(tmp_path / "out"), *theirs()]) == list(range(600))
-
-
-@pytest.mark.long
-def test_a_confluent_consumer_shares_the_partitions_and_gives_them_back(kafka, name, query, tmp_path):
-    produce(kafka.bootstrap_servers, name, 200)
-    wait_until(lambda: len(written(tmp_path / "out")) == 200, "the stream to read the first records")
-    other = ConfluentConsumer(kafka.bootstrap_servers, f"{name}-group", name)
-    try:
-        wait_until(lambda: bool(other.assigned), "partitions for the confluent consumer")
-        produce(kafka.bootstrap_servers, name, 200, first=200)
-        wait_until(lambda: len(written(tmp_path / "out")) + len(other.records) >= 400, "all records to be read by both")
-        assert other.records
-    finally:
-        other.close()
-    produce(kafka.bootstrap_servers, name, 200, first=400)
-    wait_until(
-        lambda: len(written(tmp_path / "out")) + len(other.records) >= 600, "the stream to have all partitions again"
-    )
-    query.stop()
-    assert sorted([*written(tmp_path / "out"), *(value for _, _, value in other.records)]) == list(range(600))

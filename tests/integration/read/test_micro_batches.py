@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -25,7 +24,7 @@ from kafka_source.source.stream import StreamReaderSpark40
 from kafkagroup.admin import Groups
 from tests.support.memberships import held, rejoin_until_joined
 from tests.support.queries import Job
-from tests.support.records import create_again, produce
+from tests.support.records import produce
 from tests.support.waiting import wait_until
 
 Start = Callable[..., MicroBatches]
@@ -136,29 +135,6 @@ def test_a_position_behind_the_last_stable_offset_is_no_loss_of_data(kafka, topi
     assert planner.next(before, limited=True) is before
     producer.commit_transaction(60)
     assert ranges(planner, before, after(planner, before)) == [Range(name, 0, 4, 11, epoch=0)]
-
-
-def test_what_was_read_of_a_topic_is_not_committed_for_the_one_created_anew(kafka, topic, group, start):
-    name, other = topic("anew", partitions=1), topic("steady", partitions=1)
-    anew, steady = TopicPartition(name, 0), TopicPartition(other, 0)
-    produce(kafka.bootstrap_servers, name, 40)
-    planner = start(subscribe=f"{name},{other}", kafka_group_id=group, startingOffsets="earliest", failOnDataLoss=False)
-    old = after(planner, StreamOffset())
-    looked = time.monotonic()
-    kafka.delete_topic(name)
-    create_again(kafka, name, 1)
-    produce(kafka.bootstrap_servers, name, 7)
-    produce(kafka.bootstrap_servers, other, 5)
-    wait_until(lambda: time.monotonic() > looked + 0.5, "what is known of topics to be old")
-    new = after(planner, old)
-    # Spark tells only now, with the next batch in its log, that the one before is done.
-    planner.finished(old)
-    groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
-    assert groups.committed(group).get(anew) != 40
-    while new.ends != {anew: 7, steady: 5}:
-        new = after(planner, new)
-    planner.finished(new)
-    assert groups.committed(group) == {anew: 7, steady: 5}
 
 
 def test_the_reader_for_spark_before_42_continues_at_the_batch_that_spark_asks_for_after_a_restart(kafka, topic):

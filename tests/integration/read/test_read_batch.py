@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -23,37 +22,6 @@ def orders(kafka, topic):
     name = topic("orders", partitions=3)
     produce(kafka.bootstrap_servers, name, 300)
     return name
-
-
-def test_every_record_is_read_once(spark, kafka, orders):
-    frame = reader(spark, kafka, orders).load()
-    assert numbers(frame) == list(range(300))
-    assert frame.select("partition", "offset").distinct().count() == 300
-
-
-def test_rows_have_all_columns_of_a_record(spark, kafka, topic):
-    name = topic("rows", partitions=1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    headers: list[tuple[str, str | bytes | None]] = [("a", b"1"), ("a", None), ("b", b"")]
-    producer.produce(name, key=b"k", value=b"v", timestamp=1_700_000_000_123, headers=headers)
-    producer.produce(name, key=None, value=None, timestamp=1_700_000_000_124)
-    producer.flush(10)
-    first, second = reader(spark, kafka, name, includeHeaders="true").load().orderBy("offset").collect()
-    assert first.asDict(recursive=True) == {
-        "key": bytearray(b"k"),
-        "value": bytearray(b"v"),
-        "topic": name,
-        "partition": 0,
-        "offset": 0,
-        "timestamp": datetime.datetime.fromtimestamp(1_700_000_000.123),
-        "timestampType": 0,
-        "headers": [
-            {"key": "a", "value": bytearray(b"1")},
-            {"key": "a", "value": None},
-            {"key": "b", "value": bytearray(b"")},
-        ],
-    }
-    assert (second.key, second.value, second.headers) == (None, None, None)
 
 
 def test_log_append_time_is_told_apart(spark, kafka, topic):
@@ -78,34 +46,6 @@ def test_text_that_is_no_utf8_is_an_error_with_its_place(spark, kafka, topic):
         reader(spark, kafka, name).schema("value string").load().collect()
 
 
-def test_starting_and_ending_offsets_bound_the_rows(spark, kafka, orders):
-    start, end = json.dumps({orders: {"0": 5, "1": -2, "2": 10}}), json.dumps({orders: {"0": 8, "1": 3, "2": -1}})
-    rows = reader(spark, kafka, orders, startingOffsets=start, endingOffsets=end).load().collect()
-    seen = {p: sorted(row.offset for row in rows if row.partition == p) for p in range(3)}
-    assert seen[0] == [5, 6, 7]
-    assert seen[1] == [0, 1, 2]
-    assert seen[2][0] == 10
-    assert len(seen[2]) == seen[2][-1] - 9
-
-
-def test_timestamps_bound_the_rows(spark, kafka, topic):
-    name = topic("timed", partitions=1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for number in range(10):
-        producer.produce(name, value=str(number), timestamp=1_700_000_000_000 + number * 1000)
-        producer.flush(10)
-    at = 1_700_000_000_000
-    assert numbers(reader(spark, kafka, name, startingTimestamp=at + 3000, endingTimestamp=at + 6000).load()) == [
-        3,
-        4,
-        5,
-    ]
-    late = {"startingOffsetsByTimestamp": json.dumps({name: {"0": at + 60_000}})}
-    with pytest.raises(Exception, match=r"No record of .* is of time"):
-        reader(spark, kafka, name, **late).load().collect()
-    assert numbers(reader(spark, kafka, name, startingOffsetsByTimestampStrategy="latest", **late).load()) == []
-
-
 @pytest.mark.parametrize("in_group", [False, True])
 def test_a_pattern_reads_all_topics_in_whose_names_it_is_found(spark, kafka, topic, in_group):
     names = [topic("pat-one", partitions=1), topic("my-pat-two", partitions=2)]
@@ -124,54 +64,6 @@ def test_a_pattern_never_means_kafkas_own_topics(spark, kafka, topic):
     frame = reader(spark, kafka, "", subscribePattern="^__").load()
     assert name in {row.topic for row in frame.select("topic").distinct().collect()}
     assert not {"__consumer_offsets", "__transaction_state"} & {row.topic for row in frame.collect()}
-
-
-def test_assign_reads_only_these_partitions(spark, kafka, orders):
-    frame = reader(spark, kafka, "", assign=json.dumps({orders: [0, 2]})).load()
-    assert {row.partition for row in frame.collect()} == {0, 2}
-
-
-def test_an_empty_topic_has_no_rows(spark, kafka, topic):
-    assert reader(spark, kafka, topic("empty", partitions=2)).load().count() == 0
-
-
-def test_large_ranges_are_cut_into_more_partitions(spark, kafka, orders):
-    frame = reader(spark, kafka, orders, minPartitions=6).load()
-    assert frame.rdd.getNumPartitions() >= 6
-    assert numbers(frame) == list(range(300))
-
-
-def test_records_of_aborted_transactions_are_left_out_and_markers_end_a_range(spark, kafka, topic):
-    name = topic("transactions", partitions=1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
-    producer.init_transactions(30)
-    for number, keep in enumerate([True, False, True, False]):
-        producer.begin_transaction()
-        producer.produce(name, value=str(number))
-        producer.flush(10)
-        (producer.commit_transaction if keep else producer.abort_transaction)(30)
-    committed = reader(spark, kafka, name, kafka_isolation_level="read_committed").load()
-    assert numbers(committed) == [0, 2]
-    assert numbers(reader(spark, kafka, name).load()) == [0, 1, 2, 3]
-
-
-def test_records_after_the_last_stable_offset_wait_for_their_transaction(spark, kafka, topic):
-    name = topic("open", partitions=1)
-    produce(kafka.bootstrap_servers, name, 3)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(name, value="99")
-    producer.flush(10)
-
-    def committed():
-        # Spark plans a DataFrame once: a new one sees what has come since.
-        return numbers(reader(spark, kafka, name, kafka_isolation_level="read_committed").load())
-
-    assert committed() == [0, 1, 2]
-    producer.commit_transaction(30)
-    # The broker answers before it has written the markers.
-    wait_until(lambda: committed() == [0, 1, 2, 99], "the committed record")
 
 
 @pytest.mark.parametrize(("start", "end"), [(10_000, 10_001), (5, 10_000)], ids=["both", "end"])
@@ -212,20 +104,6 @@ def test_offsets_that_the_log_does_not_have_are_left_out_when_loss_is_allowed(sp
     until = json.dumps({orders: {"0": 10_001, "1": 1, "2": 1}})
     options = {"startingOffsets": beyond, "endingOffsets": until, "data_loss_patience_ms": 500}
     assert reader(spark, kafka, orders, failOnDataLoss="false", **options).load().count() == 2
-
-
-def test_deleted_records_are_skipped_when_loss_is_allowed(spark, kafka, topic):
-    from confluent_kafka import TopicPartition
-
-    name = topic("trimmed", partitions=1)
-    produce(kafka.bootstrap_servers, name, 10)
-    admin = kafka.admin()
-    admin.delete_records([TopicPartition(name, 0, 4)])[TopicPartition(name, 0, 4)].result(10)
-    start = json.dumps({name: {"0": 0}})
-    with pytest.raises(Exception, match=rf"{name}-0 cannot be read from offset 0"):
-        reader(spark, kafka, name, startingOffsets=start).load().collect()
-    left = reader(spark, kafka, name, startingOffsets=start, failOnDataLoss="false").load()
-    assert numbers(left) == [4, 5, 6, 7, 8, 9]
 
 
 @pytest.mark.parametrize("engine", ["auto", "librdkafka"])

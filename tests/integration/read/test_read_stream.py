@@ -36,43 +36,6 @@ def run(frame, tmp_path):
     return query
 
 
-def test_a_stream_reads_what_is_there_and_what_comes(spark, kafka, topic, tmp_path):
-    name = topic("stream", partitions=2)
-    produce(kafka.bootstrap_servers, name, 50)
-    query = start(stream(spark, kafka, name, startingOffsets="earliest"), tmp_path)
-    try:
-        query.processAllAvailable()
-        produce(kafka.bootstrap_servers, name, 50, first=50)
-        query.processAllAvailable()
-    finally:
-        query.stop()
-    assert written(tmp_path / "out") == list(range(100))
-
-
-def test_a_stream_starts_at_latest_unless_told_otherwise_and_keeps_its_place(spark, kafka, topic, tmp_path):
-    name = topic("latest", partitions=2)
-    produce(kafka.bootstrap_servers, name, 10)
-    query = start(stream(spark, kafka, name), tmp_path)
-    try:
-        query.processAllAvailable()
-    finally:
-        query.stop()
-    produce(kafka.bootstrap_servers, name, 5, first=10)
-    run(stream(spark, kafka, name), tmp_path)
-    assert written(tmp_path / "out") == list(range(10, 15))
-
-
-@pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 runs AvailableNow of a Python source as one batch")
-def test_available_now_walks_to_its_end_within_the_bound(spark, kafka, topic, tmp_path):
-    name = topic("bounded", partitions=2)
-    produce(kafka.bootstrap_servers, name, 100)
-    query = run(stream(spark, kafka, name, startingOffsets="earliest", maxOffsetsPerTrigger=30), tmp_path)
-    sizes = [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
-    assert sum(sizes) == 100
-    assert max(sizes) <= 30
-    assert written(tmp_path / "out") == list(range(100))
-
-
 @pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 runs AvailableNow of a Python source as one batch")
 @pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])
 def test_micro_batches_have_about_as_many_bytes_as_the_limit_says(spark, kafka, topic, tmp_path, engine):
@@ -237,22 +200,3 @@ def test_the_progress_shows_which_slot_has_read_what(spark, kafka, topic, tmp_pa
     assert offset["slots"] == 2
     assert {int(p): slot for p, (_, _, slot) in offset["partitions"][name].items()} == {0: 0, 1: 0, 2: 1, 3: 1}
     assert sum(end - start for start, end, _ in offset["partitions"][name].values()) == source["numInputRows"] == 40
-
-
-def test_partitions_that_are_added_are_read_from_their_start(spark, kafka, topic, tmp_path):
-    from confluent_kafka.admin import NewPartitions
-
-    name = topic("growing", partitions=1)
-    group = f"{name}-group"
-    produce(kafka.bootstrap_servers, name, 10)
-    options = {"kafka_group_id": group, "startingOffsets": "earliest", "kafka_metadata_max_age_ms": 1000}
-    query = start(stream(spark, kafka, name, rebalance_batch_ms=200, **options), tmp_path)
-    try:
-        query.processAllAvailable()
-        admin = kafka.admin()
-        admin.create_partitions([NewPartitions(name, 3)])[name].result(10)
-        produce(kafka.bootstrap_servers, name, 60, first=10)
-        wait_until(lambda: len(written(tmp_path / "out")) >= 70, "the records of the new partitions")
-    finally:
-        query.stop()
-    assert written(tmp_path / "out") == list(range(70))

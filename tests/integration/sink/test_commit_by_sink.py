@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import re
-import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,7 +10,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 from pyspark.errors import StreamingQueryException
 
 from assignors.model import TopicPartition
@@ -38,7 +35,6 @@ from kafka_source.transactions.offset_transaction import add_offsets, commit_in
 from kafka_source.transactions.open_transaction import end, initialise
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka, Security, run_java
-from tests.support.memberships import members_of
 from tests.support.queries import Pipe
 from tests.support.records import CommittedReader, create_again, produce, stream
 from tests.support.two_phase import visible
@@ -47,8 +43,6 @@ from tests.support.waiting import wait_until
 PARTITIONS = 4
 COUNT = 200
 GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-# Of a driver that is suspended; not so short that a busy machine suspends it too.
-SESSION_MS = 3000
 BOTH_PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
@@ -152,19 +146,6 @@ def test_each_side_group_is_private_and_beyond_all_logs(kafka, topics, group):
         assert min(committed(kafka, name).values()) > BEYOND_ALL_LOGS, name
 
 
-def test_what_another_query_has_taken_back_is_not_read(kafka, topics, group, pipe, reader):
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{group}-upstream"})
-    producer.init_transactions(60)
-    producer.begin_transaction()
-    for number in range(COUNT, COUNT + 10):
-        producer.produce(topics[0], str(number).encode())
-    assert producer.flush(60) == 0
-    producer.abort_transaction(60)
-    to_the_end(pipe())
-    check(kafka, topics, reader)
-    assert committed(kafka, group) == ends(kafka, topics)
-
-
 @BOTH_PROTOCOLS
 @pytest.mark.parametrize("decided", [True, False])
 def test_a_restart_replays_what_was_planned(kafka, topics, group, pipe, reader, decided, protocol):
@@ -180,79 +161,6 @@ def test_a_restart_replays_what_was_planned(kafka, topics, group, pipe, reader, 
     assert sorted(again.read) == rows  # a decided batch too: operators before the sink want to see it
     again.decide()
     to_the_end(again)
-    assert committed(kafka, group) == ends(kafka, topics)
-    again.close()
-    check(kafka, topics, reader)
-
-
-def test_a_query_with_a_new_checkpoint_goes_on_where_the_output_ends(kafka, topics, group, pipe, reader):
-    first = pipe(maxOffsetsPerTrigger=COUNT // 2)
-    first.whole_batch()
-    first.batch()  # and dies
-    first.close()
-    second = pipe("b")
-    to_the_end(second)
-    first.abort()
-    check(kafka, topics, reader)
-
-
-def driver_that_is_suspended(arguments, parent):
-    """A driver in a process of its own: it suspends itself when all of a batch is done but the decision."""
-    query = Pipe(*arguments, kafka_session_timeout_ms=SESSION_MS, maxOffsetsPerTrigger=COUNT // 2)
-    query.whole_batch()
-    query.batch()
-    parent.send([offset.to_json() for offset in query.offsets])
-    os.kill(os.getpid(), signal.SIGSTOP)
-    try:
-        query.decide()
-        parent.send("it has decided")
-    except FencedError as fenced:
-        parent.send(str(fenced))
-    query.abort()
-    # And dies: it does not leave.
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-# Who has not decided yet has committed nothing: then it is the coordinator that refuses the driver.
-@pytest.mark.parametrize(("decided", "reason"), [(True, "another member has read"), (False, "UNKNOWN_MEMBER_ID")])
-def test_f19_a_driver_that_was_away_decides_nothing_and_leaves_to_others_what_they_have_read(
-    kafka, topics, group, pipe, reader, decided, reason
-):
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    source, sink = topics
-    arguments = (kafka.bootstrap_servers, source, sink, group, f"{group}-away")
-    away = context.Process(target=driver_that_is_suspended, args=(arguments, theirs))
-    away.start()
-    try:
-        assert ours.poll(60), "it has made no batch"
-        checkpoint = [StreamOffset.from_json(text) for text in ours.recv()]
-        members = set(members_of(kafka, group))
-        assert len(members) == 2
-        # It cannot leave the group: only the end of its members' sessions gives their partitions away.
-        other = pipe("b", maxOffsetsPerTrigger=40)
-        other.batch()
-        if decided:
-            other.decide()
-        assert members.isdisjoint(members_of(kafka, group))
-        assert away.pid is not None
-        os.kill(away.pid, signal.SIGCONT)
-        assert ours.poll(60), "it does not go on"
-        assert reason in ours.recv()
-        if not decided:
-            other.decide()
-        away.join(60)
-    finally:
-        away.kill()
-    before = committed(kafka, group)
-    again = Pipe(*arguments, checkpoint)
-    with ThreadPoolExecutor(1) as pool:
-        joining = pool.submit(again.replay)
-        wait_until(lambda: (other.whole_batch(), joining.done())[1], "both to be members", 120)
-        joining.result(60)
-    again.decide()
-    to_the_end(again, other)
-    assert all(committed(kafka, group)[tp] >= offset for tp, offset in before.items())
     assert committed(kafka, group) == ends(kafka, topics)
     again.close()
     check(kafka, topics, reader)
@@ -327,18 +235,6 @@ def test_a_sink_whose_source_tells_nothing_says_so(kafka, topics, group, pipe):
         query.decide()
     query.abort()
     assert visible(kafka, topics[1]) == []
-
-
-def test_where_records_were_lost_the_group_steps_back_and_the_query_goes_on(kafka, topics, group, pipe):
-    groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
-    lost = TopicPartition(topics[0], 0)
-    groups.rewind(group, {lost: 10_000})
-    query = pipe(failOnDataLoss="false")
-    to_the_end(query)
-    assert committed(kafka, group)[lost] == ends(kafka, topics)[lost]
-    produce(kafka.bootstrap_servers, topics[0], 50, first=COUNT)
-    to_the_end(query)
-    assert committed(kafka, group) == ends(kafka, topics)
 
 
 def replace_topic(kafka, name):
@@ -616,24 +512,6 @@ def test_nobody_is_asked_about_topics_whose_ids_the_coordinator_knows(kafka, top
     assert [one.offsets.keys() for one in sources.offsets] == [ranges.keys()]
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_group_that_was_rewound_is_read_again_from_there(kafka, topics, group, pipe, whole):
-    query = pipe()
-    to_the_end(query)
-    query.close()
-    before = committed(kafka, group)
-    rewound = before if whole else {TopicPartition(topics[0], 0): before[TopicPartition(topics[0], 0)]}
-    Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).rewind(group, dict.fromkeys(rewound, 0))
-    again = query.restarted()
-    try:
-        assert again.whole_batch() > 0
-        assert len(set(again.read)) == len(again.read) == sum(rewound.values())
-        assert again.whole_batch() == -1
-    finally:
-        again.close()
-    assert committed(kafka, group) == before == ends(kafka, topics)
-
-
 @pytest.mark.parametrize("kept", [1, 2])
 def test_a_checkpoint_that_was_put_back_stops_the_query_and_loses_nothing(kafka, topics, group, pipe, kept):
     """Its next batch has the number of one that is decided: an earlier one, or the last one with other records.
@@ -710,16 +588,6 @@ def test_a_sink_of_files_with_commit_by_sink_in_spark(spark, kafka, topics, grou
         start(maxOffsetsPerTrigger=80).awaitTermination(100)
     # Where the query has started, and no further.
     assert set(committed(kafka, group).values()) == {0}
-
-
-def test_a_query_that_has_read_nothing_since_its_start_loses_nothing_to_another_one(kafka, topics, pipe):
-    first = pipe(startingOffsets="latest")
-    assert first.whole_batch() == 0
-    first.close()
-    produce(kafka.bootstrap_servers, topics[0], 40, first=COUNT)
-    second = pipe("b", startingOffsets="latest")
-    second.whole_batch()
-    assert sorted(second.read) == list(range(COUNT, COUNT + 40))
 
 
 def test_in_spark(spark, kafka, topics, group, tmp_path):

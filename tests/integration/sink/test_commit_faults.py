@@ -16,7 +16,6 @@ import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import RetriableError, UnknownOutcomeError, UnknownTopicError
@@ -25,7 +24,7 @@ from kafka_source.group.model import OwnedPartitions, group_settings, subscripti
 from kafka_source.group.requests import commit_offsets
 from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, cached_client
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.stream_offset import Span, StreamOffset
+from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.sink.two_phase.open_transactions import Described, describe
 from kafka_source.source.group_member_owner import GroupMemberOwner
@@ -36,8 +35,7 @@ from kafkagroup import arrow
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from tests.support.memberships import Memberships, everything
-from tests.support.records import create_again, produce
-from tests.support.two_phase import set_transaction_version
+from tests.support.records import produce
 from tests.support.waiting import wait_until
 
 METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS = 3, 8, 9, 10, 18
@@ -283,50 +281,6 @@ def test_the_broker_is_killed_in_the_middle_of_a_commit(group: str, direction: s
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "timeout",
-    [
-        pytest.param(150, id="away for less than the timeout", marks=pytest.mark.long),
-        pytest.param(8, id="away for longer", marks=pytest.mark.long),
-    ],
-)
-# In the second one EndTxn gives it.
-@pytest.mark.parametrize("protocol", [FIRST], indirect=True)
-@pytest.mark.usefixtures("protocol")
-def test_the_broker_is_killed_when_it_has_given_the_next_epoch(group: str, timeout: float) -> None:
-    # Its answer is lost, and a coordinator that has restarted does not remember which epoch came before.
-    proxy = TcpProxy()
-    with proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
-        proxy.connect_to(kafka.port(1))
-        killed = threading.Event()
-        given: list[Frame] = []
-
-        def kill(frame: Frame) -> Iterable[bytes]:
-            # Behind the correlation id, the tags and the throttle time: 0, and not CONCURRENT_TRANSACTIONS.
-            if frame.api_key == INIT_PRODUCER_ID and frame.payload[9:11] == bytes(2):
-                given.append(frame)
-                # Each commit takes the next epoch when it has ended; the first one is taken before.
-                if len(given) == 3:
-                    kafka.kill()
-                    killed.set()
-                    raise CutConnection
-            return [frame.payload]
-
-        proxy.on_response = kill
-        with query(kafka, group, timeout=timeout) as one:
-            one.commit(1)
-            one.commit(2)
-            assert killed.wait(60)
-            if timeout < 10:
-                with pytest.raises(RetriableError):
-                    one.commit(3)
-            kafka.restart()
-            one.commit(3)
-            assert one.committed() == {3}
-            assert not one.is_open()
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(
     "kind", [pytest.param(GROUP, marks=pytest.mark.long), TRANSACTION], ids=["group", "transaction"]
 )
 def test_the_coordinator_moves_to_another_broker(cluster: EmbeddedKafka, group: str, kind: int) -> None:
@@ -494,45 +448,3 @@ def test_a_commit_without_a_transaction_that_is_handled_late_is_undone_and_nothi
         time.sleep(1.1)  # the pause between two looks
         committed(9)
         assert has() == {5}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("transactional", ["true", "false"])
-def test_a_topic_that_was_created_again_does_not_keep_the_others_from_being_committed(
-    group: str, transactional: str
-) -> None:
-    with EmbeddedKafka(version="4.4.0") as kafka:
-        kept, again = (kafka.create_topic(f"{group}-{name}", 2) for name in ("kept", "again"))
-        options = _reads(kafka, group, kept, again, transactional=transactional)
-        positions = Positions()
-        of_both = [*everything(kept, 2), *everything(again, 2)]
-        with closing(Cluster(Settings({"bootstrap.servers": kafka.bootstrap_servers}))) as cluster:
-            ids = {name: topic.id for name, topic in cluster.topics([kept, again]).items() if topic and topic.id}
-        positions.learn(StreamOffset(dict.fromkeys(of_both, Span(0, 2, 0)), topics=ids))
-        settings = group_settings(options, partitions=4, stream=True)
-        owner = GroupMemberOwner(
-            options, policy_of(options, Caller.STREAM), subscription_of(options), settings, positions=positions
-        )
-        with closing(owner):
-            owner.rejoin_if_due()
-            owner.finish(dict.fromkeys(of_both, 1))
-            kafka.delete_topic(again)
-            create_again(kafka, again, 2)
-            owner.finish(dict.fromkeys(of_both, 2))
-            committed = {tp: entry.offset for tp, entry in owner.offsets.committed(of_both).items()}
-            assert committed == dict.fromkeys(everything(kept, 2), 2)
-
-
-@pytest.mark.long
-def test_the_feature_is_raised_and_lowered_between_commits(group: str) -> None:
-    with EmbeddedKafka(version="4.4.0") as kafka, query(kafka, group) as one:
-        one.commit(1)
-        for offset, level in enumerate((1, 2, 1, 2), 2):
-            set_transaction_version(kafka, level)
-            # Clients learn the feature with a new connection.
-            cached_client(one.settings, "commit").close()
-            one.commit(offset)
-            assert one.committed() == {offset}
-            assert not one.is_open()
-        # In both protocols each transaction has an epoch of its own.
-        wait_until(lambda: one.epoch() == 5, "the epoch of the next commit")

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from kafka_source.datasource import register
 from kafka_source.runtime.deadline import Deadline
 from kafkagroup.embedded import EmbeddedKafka
-from kafkagroup.partitioner import partition_of
 from tests.parity.topics import add_partitions
 
 Topic = Callable[..., str]
@@ -72,29 +71,6 @@ def test_keys_and_values_of_both_types(spark: SparkSession, kafka: EmbeddedKafka
     ]
 
 
-def test_a_value_is_enough_and_other_columns_are_left_out(
-    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic
-) -> None:
-    name = topic("value")
-    write(spark.range(3).selectExpr("id as offset", "cast(id as string) as value").coalesce(1), kafka, name)
-    assert [parts(m) for m in records(kafka, name)] == [(None, str(i).encode(), None) for i in range(3)]
-
-
-def test_headers(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic) -> None:
-    name = topic("headers")
-    rows = [("a", [("h1", bytearray(b"x")), ("h1", bytearray(b"y")), ("h2", None)]), ("b", None), ("c", [])]
-    write(spark.createDataFrame(rows, f"value string, headers {HEADERS}").coalesce(1), kafka, name)
-    assert [m.headers() for m in records(kafka, name)] == [[("h1", b"x"), ("h1", b"y"), ("h2", None)], None, None]
-
-
-def test_the_partition_column_decides_where_it_is_set(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic) -> None:
-    name = topic("partition", partitions=8)
-    rows = [(p, "key", f"to {p}") for p in range(8)] + [(None, "key", "by key")]
-    write(spark.createDataFrame(rows, "partition int, key string, value string"), kafka, name)
-    found = {(m.value() or b"").decode(): m.partition() for m in records(kafka, name, 8)}
-    assert found == {**{f"to {p}": p for p in range(8)}, "by key": partition_of(b"key", 8)}
-
-
 def test_a_partition_that_was_added_a_moment_ago_takes_records(
     spark: SparkSession, kafka: EmbeddedKafka, topic: Topic
 ) -> None:
@@ -122,16 +98,6 @@ def test_the_topic_column_and_the_option_that_goes_before_it(
     assert [m.value() for m in records(kafka, three)] == [b"1", b"2", b"3"]
 
 
-def test_keyed_records_go_where_javas_producer_puts_them(
-    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic
-) -> None:
-    name = topic("murmur2", partitions=7)
-    write(spark.range(2000).selectExpr("cast(id as string) as key", "cast(id as string) as value"), kafka, name)
-    found = records(kafka, name, 7)
-    assert len(found) == 2000
-    assert [m.key() for m in found if m.partition() != partition_of(m.key() or b"", 7)] == []
-
-
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_compression(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, codec: str) -> None:
     name = topic(codec)
@@ -144,47 +110,6 @@ def test_every_record_of_many_tasks_arrives(spark: SparkSession, kafka: Embedded
     df = spark.range(0, 50_000, numPartitions=5).selectExpr("cast(id as string) as value")
     write(df, kafka, name, kafka__queue__buffering__max__messages="1000", kafka__linger__ms="1")
     assert sorted(int(m.value() or b"") for m in records(kafka, name, 4)) == list(range(50_000))
-
-
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        ("id as v", "Required attribute 'value' not found"),
-        ("id as value", "value attribute unsupported type bigint. value must be a(n) string or binary"),
-        ("'v' as value, id as key", "key attribute unsupported type bigint. key must be a(n) string or binary"),
-        ("'v' as value, id as partition", "partition attribute unsupported type bigint. partition must be a(n) int"),
-        (
-            "'v' as value, map('a', 'b') as headers",
-            f"headers attribute unsupported type map<string,string>. headers must be a(n) {HEADERS}",
-        ),
-    ],
-)
-def test_wrong_columns_are_named_before_anything_is_written(
-    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, columns: str, expected: str
-) -> None:
-    name = topic("columns")
-    with pytest.raises(Exception, match="InvalidConfigurationError") as caught:
-        write(
-            spark.range(3).selectExpr(*columns.split(", ", 1)) if "map" not in columns else mapped(spark), kafka, name
-        )
-    assert expected in str(caught.value)
-    assert records(kafka, name) == []
-
-
-def mapped(spark: SparkSession) -> DataFrame:
-    return spark.sql("select 'v' as value, map('a', 'b') as headers")
-
-
-def test_a_topic_is_needed(spark: SparkSession, kafka: EmbeddedKafka) -> None:
-    with pytest.raises(Exception, match="topic option required when no 'topic' attribute is present"):
-        write(spark.createDataFrame([("v",)], "value string"), kafka)
-    with pytest.raises(Exception, match=r"topic attribute unsupported type int\. topic must be a"):
-        write(spark.createDataFrame([(1, "v")], "topic int, value string"), kafka)
-
-
-def test_a_row_without_a_topic_fails_the_task(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic) -> None:
-    with pytest.raises(Exception, match="null topic present in the data"):
-        write(spark.createDataFrame([(None, "v")], "topic string, value string"), kafka)
 
 
 @pytest.mark.parametrize(
@@ -203,17 +128,6 @@ def test_rows_that_kafka_cannot_take(
         write(spark.createDataFrame([row], f"partition int, value string, headers {HEADERS}"), kafka, name)
     assert expected in str(caught.value)
     assert records(kafka, name) == []
-
-
-@pytest.mark.parametrize("name", ["kafka.key.serializer", "kafka.partitioner.class", "kafka.linger.ms", "tpoic"])
-def test_wrong_options_are_named_before_anything_is_written(
-    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, name: str
-) -> None:
-    into = topic("options")
-    with pytest.raises(Exception, match="OptionError") as caught:
-        write(spark.createDataFrame([("v",)], "value string"), kafka, into, **{name: "org.example.Some"})
-    assert name in str(caught.value)
-    assert records(kafka, into) == []
 
 
 def test_a_record_that_is_too_large_fails_the_task_with_topic_and_reason(
@@ -298,17 +212,6 @@ def test_streams_append_and_complete(
         "complete": [("a", "2"), ("a", "2"), ("b", "1"), ("b", "1"), ("c", "1")],
     }
     assert found == expected[mode]
-
-
-def test_update_mode_is_not_sparks_to_give_to_python_sinks(
-    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
-    counts = spark.readStream.format("rate").load().groupBy("value").count().selectExpr("string(count) as value")
-    writer = counts.writeStream.format("kafkagroup").outputMode("update").option("topic", "t")
-    writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-    with pytest.raises(Exception, match="does not support Update mode"):
-        query.awaitTermination(120)
 
 
 def test_a_stream_that_fails_in_a_task_says_why(

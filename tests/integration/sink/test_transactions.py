@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -26,15 +25,11 @@ from kafka_source.errors import (
     RetriableError,
     error_for_code,
 )
-from kafka_source.group.requests import fetch_by_ids
-from kafka_source.kafka_client import cached_client
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.transactions import Transaction, TransactionalProducers, run_transaction
-from kafka_source.transactions.offset_committer import FetchByIds, TransactionalCommitter
-from kafka_source.transactions.offset_transaction import commits_by_id
+from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support.waiting import wait_until
 
 
 @contextmanager
@@ -122,70 +117,6 @@ def test_every_transaction_has_an_epoch_of_its_own(kafka: EmbeddedKafka, topic: 
     admin.close()
     assert len(set(epochs)) == 3
     assert epochs == sorted(epochs)
-
-
-@pytest.mark.parametrize("attempt", [None, fetch_by_ids])
-def test_every_commit_has_an_epoch_of_its_own(
-    kafka: EmbeddedKafka, topic: Callable[..., str], attempt: FetchByIds | None
-) -> None:
-    name = topic("commit-epochs", partitions=1)
-    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
-
-    def epoch_is(expected: int) -> bool:
-        return bool(admin.describe_transactions([name])[name].producer_epoch == expected)
-
-    with member(kafka, name, name) as (consumer, credentials):
-        client = cached_client(settings(kafka))
-        second = client.run(commits_by_id(client, name, name, Deadline(30)))
-        committer = TransactionalCommitter(settings(kafka), name, attempt=attempt)
-        for number in range(3):
-            committer.commit_as([(credentials, {TopicPartition(name, 0): number})])
-            # Number 0 has epoch 0. A committer that keeps the next one ready has taken that as well, or does so soon.
-            # In KIP-890's second protocol every one has got it.
-            wait_until(partial(epoch_is, number + (attempt is None or second)), "the epoch")
-        assert committed(consumer, name, 1) == [2]
-    admin.close()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "code_name"),
-    [
-        ({"generation": 99}, "ILLEGAL_GENERATION"),
-        ({"member_id": "another"}, "FENCED_INSTANCE_ID"),
-        ({"member_id": "another", "instance_id": None}, "UNKNOWN_MEMBER_ID"),
-    ],
-)
-def test_a_member_that_was_replaced_commits_nothing(
-    kafka: EmbeddedKafka, topic: Callable[..., str], wrong: dict[str, object], code_name: str
-) -> None:
-    name = topic("fenced", partitions=4)
-    group = f"fenced-{code_name}"
-    with member(kafka, name, group, f"{group}-0") as (consumer, credentials):
-        committer = TransactionalCommitter(settings(kafka), group)
-        committer.commit_as([(credentials, {TopicPartition(name, p): 5 for p in range(4)})])
-        with pytest.raises(FencedError) as caught:
-            other = replace(credentials, **wrong)  # type: ignore[arg-type]
-            committer.commit_as([(other, {TopicPartition(name, p): 9 for p in range(4)})])
-        assert caught.value.code_name == code_name
-        assert committed(consumer, name) == [5] * 4
-        committer.commit_as([(credentials, {TopicPartition(name, 0): 6})])
-        assert committed(consumer, name) == [6, 5, 5, 5]
-
-
-def test_an_owner_that_was_closed_at_once_does_not_fence_the_next_one(
-    kafka: EmbeddedKafka, topic: Callable[..., str]
-) -> None:
-    name = topic("closed", partitions=1)
-    tp = TopicPartition(name, 0)
-    with member(kafka, name, name) as (consumer, credentials):
-        for round_ in range(10):
-            # The coordinator is still finishing this one, and has the next owners wait.
-            committer = TransactionalCommitter(settings(kafka), name, attempt=fetch_by_ids)
-            committer.commit_as([(credentials, {tp: 2 * round_ + 1})])
-            TransactionalCommitter(settings(kafka), name).close()
-            next_one = TransactionalCommitter(settings(kafka), name, attempt=fetch_by_ids)
-            next_one.commit_as([(credentials, {tp: 2 * round_ + 2})])
-        assert committed(consumer, name, 1) == [20]
 
 
 def test_no_broker_is_told_within_the_deadline() -> None:
