@@ -74,7 +74,6 @@ class Fetched:
         partition: The partition's number.
         error: Kafka's error code; 0: none.
         high_watermark: The high watermark; -1 with an error.
-        last_stable: The last stable offset; -1 if the request was not read_committed.
         log_start: The log start offset.
         aborted: Producer id and first offset of each aborted transaction in the record set.
         preferred: The replica from which to fetch instead (KIP-392); -1: none.
@@ -86,7 +85,6 @@ class Fetched:
     partition: int
     error: int
     high_watermark: int
-    last_stable: int
     log_start: int
     aborted: tuple[tuple[int, int], ...]
     preferred: int
@@ -184,7 +182,7 @@ class _Cursor:
         for _ in range(self._length("topics")):
             topic = self._topic()
             for _ in range(self._length("partitions")):
-                number, error, high, stable, start = self._take(_PARTITION)
+                number, error, high, _, start = self._take(_PARTITION)
                 aborted = []
                 for _ in range(self._length("aborted transactions", minimum=_NULL)):
                     producer_id, first = self._take(_ABORTED)
@@ -196,7 +194,7 @@ class _Cursor:
                 self._skip(length)
                 self._skip_tags()
                 end = begin + length
-                yield Fetched(topic, number, error, high, stable, start, tuple(aborted), preferred, begin, end)
+                yield Fetched(topic, number, error, high, start, tuple(aborted), preferred, begin, end)
             self._skip_tags()
         self._skip_tags()
 

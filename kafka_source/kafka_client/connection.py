@@ -74,7 +74,7 @@ class Connection:
         self._client_id = client_id
         self._wire = wire
         self._session = Session(ApiVersions({}))
-        self._opened_at = self._used_at = time.monotonic()
+        self._opened_at = time.monotonic()
         self._correlation_id = 0
         # The earliest time at which the next request may be sent (KIP-219), and all pauses so far in seconds.
         self._ready_at = 0.0
@@ -143,11 +143,6 @@ class Connection:
         """The number of requests without an answer yet."""
         return self._wire.waiting
 
-    @property
-    def idle_seconds(self) -> float:
-        """Seconds since the last request was sent or answered; 0 while a request is in flight."""
-        return 0.0 if self._wire.waiting else time.monotonic() - self._used_at
-
     async def send(self, request: Request[_R], timeout: float, max_version: int | None = None) -> _R:
         """Send a request and return its response; the caller checks the error codes in it.
 
@@ -178,7 +173,6 @@ class Connection:
     async def _send(self, request: Request[_R], version: int, timeout: float) -> _R:
         correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         data = encode_request(request, correlation_id, self._client_id, version)
-        self._used_at = time.monotonic()
         answer = self._wire.exchange(data)
         try:
             payload = await answer_within(answer, timeout)
@@ -197,8 +191,6 @@ class Connection:
         except ValueError as error:
             self._wire.close("a response was malformed")
             raise UnexpectedAnswer(f"{self.endpoint} sent a malformed answer to {request.name}: {error}.") from error
-        finally:
-            self._used_at = time.monotonic()
 
     def _obey(self, throttle_ms: int, name: str) -> None:
         """Send nothing for so long: the broker does not read from this connection until then."""

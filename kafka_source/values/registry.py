@@ -409,7 +409,7 @@ class Registry:
 
     def _schema(self, path: str, what: str, deadline: Deadline) -> RegisteredSchema:
         answer = self._answer(_Request(path, what), deadline)
-        text, kind = _text_and_kind(answer, what)
+        text, kind = _text_and_kind(answer)
         included: dict[str, str] = {}
         self._include(answer, included, deadline, _MAX_DEPTH, what)
         if included and kind == "AVRO":
@@ -442,7 +442,7 @@ class Registry:
             path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}?deleted=true"
             target = f"version {version} of subject {subject}, to which {what} refers"
             found = self._answer(_Request(path, target), deadline)
-            included[name], _ = _text_and_kind(found, target)
+            included[name], _ = _text_and_kind(found)
             self._include(found, included, deadline, depth - 1, what)
 
     def _answer(self, asked: _Request, deadline: Deadline) -> dict[str, Any]:
@@ -677,6 +677,6 @@ def _put(kept: dict[_KeyT, _ValueT], key: _KeyT, value: _ValueT) -> None:
         del kept[oldest]
 
 
-def _text_and_kind(answer: Mapping[str, Any], what: str) -> tuple[str, str]:
+def _text_and_kind(answer: Mapping[str, Any]) -> tuple[str, str]:
     # Only other types are named; old registries know none.
     return str(answer["schema"]), str(answer.get("schemaType") or "AVRO")
