@@ -425,6 +425,15 @@ class ReadOptions(ValueOptions):
         default=2 * MIB,
         units="bytes",
     )
+    max_decoded_bytes: int = option(
+        "max.decoded.bytes",
+        kinds.DECODED_BYTES,
+        "Maximum size of one decoded Avro, Protobuf or JSON value, as Arrow has it; a larger one is bad (`mode`). It "
+        "protects executors from values that are many times their size when they are decoded.",
+        default=kinds.DEFAULT_DECODED_BYTES,
+        units="bytes",
+        only=Only.FORMAT,
+    )
     kafka_consumer_poll_timeout_ms: int = option(
         "kafkaConsumer.pollTimeoutMs",
         kinds.COUNT,

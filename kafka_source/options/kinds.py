@@ -268,6 +268,9 @@ RATE = Kind("a number above 0", _positive)
 BYTE_RATE = Kind("a number above 0, such as 1000000 or 10m", _byte_rate)
 ARROW_ROWS = integer(1, _ARROW_MOST)
 ARROW_BYTES = integer(1, 1 << 30)
+# As in native/src/values/budget.rs.
+DECODED_BYTES = integer(1, (1 << 30) - 1)
+DEFAULT_DECODED_BYTES = 64 << 20
 RECURSION = integer(1, 15)
 SAMPLES = integer(2)
 TOPICS = Kind(

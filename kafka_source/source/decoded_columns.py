@@ -112,6 +112,7 @@ def requested(
                 options.registry,
                 ends_at_newer,
                 batch_bytes=options.batch_bytes,
+                max_decoded_bytes=options.max_decoded_bytes,
             )
         )
     fetched = {column.name: column for column in columns_of(others)}

@@ -25,6 +25,7 @@ from kafka_source.errors import ApplicationRecoverableError, UnreadableRecordErr
 from kafka_source.model.arrow_schema import Retyped
 from kafka_source.model.record_columns import TOO_LARGE
 from kafka_source.options.kinds import (
+    DEFAULT_DECODED_BYTES,
     FRAMINGS_WITHOUT_REGISTRY,
     DecodedColumn,
     Mode,
@@ -58,6 +59,7 @@ class ColumnDecoding:
         registry: The settings of the registry's client.
         ends_at_newer: Whether the query ends when the subject of the column has a newer schema.
         batch_bytes: The decoded bytes after which a batch ends.
+        max_decoded_bytes: What a record may take.
     """
 
     reader: ReaderSchema
@@ -67,6 +69,7 @@ class ColumnDecoding:
     registry: Settings
     ends_at_newer: bool = False
     batch_bytes: int = 2 << 20
+    max_decoded_bytes: int = DEFAULT_DECODED_BYTES
 
     @property
     def has_ids_in_headers(self) -> bool:
@@ -227,7 +230,9 @@ class _Decoder:
         if decoding.has_ids_in_headers:
             self._header_ids = HeaderIds(decoding.reader.column, has_indexes=decoding.reader.format == "protobuf")
         framing = "confluent" if decoding.has_ids_in_headers else decoding.framing
-        self._kernel = decoding.reader.decoder(framing=framing, wanted=wanted)
+        self._kernel = decoding.reader.decoder(
+            framing=framing, wanted=wanted, max_decoded_bytes=decoding.max_decoded_bytes
+        )
         # The ids of JSON values that were met, if a newer one ends the query.
         self._met = set[int]()
         # Why the writer schemas with these ids cannot be used, which does not change.

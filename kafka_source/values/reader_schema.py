@@ -21,7 +21,7 @@ from kafka_source.client_config import Settings
 from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
-from kafka_source.options.kinds import DecodedColumn, ValueFormat
+from kafka_source.options.kinds import DEFAULT_DECODED_BYTES, DecodedColumn, ValueFormat
 from kafka_source.options.value_rules import subjects_of
 from kafka_source.options.values import ColumnOptions
 from kafka_source.values.json_schema import SchemaError, json_schema_type
@@ -80,13 +80,14 @@ class ReaderSchema:
         return "json" if self.json is not None else "avro" if self.protobuf is None else "protobuf"
 
     def decoder(
-        self, *, framing: str, wanted: pa.DataType | None = None
+        self, *, framing: str, wanted: pa.DataType | None = None, max_decoded_bytes: int = DEFAULT_DECODED_BYTES
     ) -> AvroDecoder | ProtobufDecoder | JsonDecoder:
         """Return a decoder of the kernel.
 
         Args:
             framing: What precedes a value.
             wanted: A type whose structs name the fields that are decoded, at any depth; None: all.
+            max_decoded_bytes: What a record may take.
 
         Raises:
             InvalidConfigurationError: The schema is not valid, or cannot be a column.
@@ -96,13 +97,16 @@ class ReaderSchema:
         message = self.protobuf
         try:
             if self.json is not None:
-                return JsonDecoder(self.json if wanted is None else wanted, framing=framing)
+                return JsonDecoder(
+                    self.json if wanted is None else wanted, framing=framing, max_decoded_bytes=max_decoded_bytes
+                )
             if message is None:
                 return AvroDecoder(
                     self.text,
                     wanted=wanted,
                     framing=framing,
                     recursive_depth=self.recursive_depth,
+                    max_decoded_bytes=max_decoded_bytes,
                 )
             return ProtobufDecoder(
                 self.text if message.descriptors is None else message.descriptors,
@@ -111,6 +115,7 @@ class ReaderSchema:
                 wanted=wanted,
                 framing=framing,
                 recursive_depth=self.recursive_depth,
+                max_decoded_bytes=max_decoded_bytes,
             )
         except ValueError as problem:
             raise InvalidConfigurationError(f"The column {self.column} cannot have {self}: {problem}.") from None

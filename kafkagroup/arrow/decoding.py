@@ -26,6 +26,7 @@ def decode_values(
     message: str | None = None,
     mode: Mode = "FAILFAST",
     column: DecodedColumn = "value",
+    max_decoded_bytes: int = kinds.DEFAULT_DECODED_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches with `value` as a column of the schema's type: Avro, Protobuf or JSON, as the registry says.
 
@@ -42,6 +43,7 @@ def decode_values(
             `DROPMALFORMED`: its row is left out.
         column: `key` decodes the keys instead. Call it twice for both. The bytes of bad keys are in
             `_corrupt_record_key`.
+        max_decoded_bytes: What a value may take when it is decoded; a larger one is bad.
 
     Raises:
         OptionError: A setting or an argument is wrong.
@@ -62,7 +64,11 @@ def decode_values(
         raise OptionError("column", column, " or ".join(_CORRUPT))
     settings = Settings({name: text_of(name, value) for name, value in registry.items()})
     reader = registered(settings, schema_id, message, column)
-    in_front = ColumnDecoding(reader, reader.column_type(), "confluent", _CORRUPT[column], settings)
+    if not 1 <= max_decoded_bytes < 1 << 30:
+        raise OptionError("max_decoded_bytes", str(max_decoded_bytes), kinds.DECODED_BYTES.takes)
+    in_front = ColumnDecoding(
+        reader, reader.column_type(), "confluent", _CORRUPT[column], settings, max_decoded_bytes=max_decoded_bytes
+    )
     in_headers = replace(in_front, framing="confluent-header")
     for batch in batches:
         if missing := [name for name in (column, *_PLACE) if name not in batch.schema.names]:

@@ -86,7 +86,8 @@ def main() -> int:
 
 def _mutations(seeds: range, only: str, *, keep: bool) -> int:
     stories, missed = read_stories(), 0
-    for mutation in (*MUTATIONS, *BREAKS):
+    defects: tuple[Mutation | Change, ...] = (*MUTATIONS, *BREAKS)
+    for mutation in defects:
         if only not in mutation.name:
             continue
         story = stories.pop(mutation.name, None)

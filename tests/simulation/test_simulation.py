@@ -147,7 +147,7 @@ def test_a_partition_of_a_lost_assignment_is_read_again(strategy: str, others: i
 
 
 def test_kept_stories_find_the_defects_that_are_put_back_and_nothing_without_them() -> None:
-    defects = {one.name for one in (*MUTATIONS, *BREAKS)}
+    defects = {one.name for one in MUTATIONS} | {one.name for one in BREAKS}
     assert set(read_stories()) == defects
     assert run_simulator("mutations").count("found: ") == len(defects)
 

@@ -75,7 +75,9 @@ def _runs_later() -> bool:
 def _of_version(target: Any, name: str, make: Callable[[Any], Any]) -> Any:
     found = inspect.getattr_static(target, name)
     kind = type(found) if isinstance(found, staticmethod | property) else None
-    right = found.__func__ if isinstance(found, staticmethod) else found.fget if isinstance(found, property) else found
+    right: Any = found
+    if kind is not None:
+        right = found.__func__ if kind is staticmethod else found.fget
     changed = make(right)
 
     @functools.wraps(right)
@@ -184,7 +186,7 @@ def _with_epoch_first(right: Any) -> Any:
 
 
 def _record_start_first(right: Any) -> Any:
-    return lambda kind, text: right(kind, _start_first(text) if kind is handoff._Record else text)
+    return lambda kind, text: right(kind, _start_first(text) if kind is handoff.Record else text)
 
 
 def _start_first(text: str) -> str:

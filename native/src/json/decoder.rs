@@ -117,7 +117,7 @@ mod tests {
             found,
             [
                 "values are nested more than 500 deep",
-                "field a: the record takes more than 1048576 bytes decoded, the limit"
+                "field a: the record takes more than 1048576 bytes decoded, the limit (max.decoded.bytes)"
             ]
         );
     }

@@ -58,6 +58,9 @@ impl Budget {
 
     #[cold]
     fn exceeded(&self) -> Fault {
-        Fault::new(format!("the record takes more than {} bytes decoded, the limit", self.limit / 8))
+        Fault::new(format!(
+            "the record takes more than {} bytes decoded, the limit (max.decoded.bytes)",
+            self.limit / 8
+        ))
     }
 }

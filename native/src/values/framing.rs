@@ -92,7 +92,9 @@ fn inflate(packed: &[u8], most: usize) -> Result<Cow<'static, [u8]>, Fault> {
     let read = ZlibDecoder::new(packed).take(most as u64 + 1).read_to_end(&mut datum);
     match read {
         Ok(len) if len <= most => Ok(Cow::Owned(datum)),
-        Ok(_) => Err(Fault::new(format!("the value is larger than {most} bytes without its compression"))),
+        Ok(_) => Err(Fault::new(format!(
+            "the value is larger than {most} bytes without its compression (max.decoded.bytes)"
+        ))),
         Err(_) => Err("the value is said to be compressed with zlib, and is not".into()),
     }
 }

@@ -125,4 +125,4 @@ def test_fields_of_json_that_come_again_are_bounded() -> None:
     again = b"{" + b",".join([b'"s":{}'] * 1000) + b"}"
     done = decoder.decode(pa.array([b'{"s":{},"s":{"f0":1}}', again], pa.binary()))
     assert pa.array(done)[0].as_py()["s"]["f0"] == 1
-    assert [(row, "bytes decoded" in why) for row, _, why in done.bad] == [(1, True)]
+    assert [(row, "max.decoded.bytes" in why) for row, _, why in done.bad] == [(1, True)]
