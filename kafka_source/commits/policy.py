@@ -10,7 +10,8 @@ caller, when it says so |
 | the right of a batch | | of its tasks | of its sink | |
 | a replay reads | the plan | the plan, by the current slots | the decision, or what the group leaves | |
 
-Adding one: a file with a class, and its case in `choose.policy_of`.
+Adding one: a file with a class, its line in the tables of `choose`, and its word in `options`: `kinds.py` has the
+words, `combinations.py` what they are refused with.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ class CommitPolicy:
         options: Of the read.
 
     Attributes:
-        keeps: Whether the group's offsets are kept. Then the driver commits where reading starts, and rewinds them.
+        keeps: Whether the read keeps the group's offsets up to date. Then its driver commits where reading starts, too,
+            and rewinds them.
         signs: Whether commits carry the stream's id, so that a stream knows its own.
         is_output: Whether the group's offsets tell what the output has, from the policy's first batch on.
         driver_id: What follows the driver's transactional id; None: it commits without transactions.

@@ -77,7 +77,7 @@ class BatchReader(DataSourceReader):
 
         Without a group the words `earliest` and `latest` stay in the plan, and each action looks their offsets up.
         """
-        options, policy = self._query.options, self._query.policy
+        options, policy = self._query.options, self._query.new_policy()
         check_engine(options.engine, options.settings)
         # Spark uses the planner's process for later plans too, so nothing may stay open in it.
         with closing(Cluster.of(options)) as cluster:

@@ -104,7 +104,7 @@ class Rules:
         asks_group: Whether the group counts also for a partition whose position is known: at a start, and after a
             rebalance.
         replays: Whether the query reads again what it has committed after an older checkpoint; else it follows.
-        keeps_output: Whether the group's offset says what the output has, so that nothing below it is read again.
+        is_output: Whether the group's offset says what the output has, so that nothing below it is read again.
         fails_on_loss: `failOnDataLoss`.
         patience_seconds: How long a leader may be behind (`data.loss.patience.ms`).
     """
@@ -112,7 +112,7 @@ class Rules:
     counts: Callable[[int | None, int | None], int | None]
     asks_group: bool = False
     replays: bool = False
-    keeps_output: bool = False
+    is_output: bool = False
     fails_on_loss: bool = True
     patience_seconds: float = 0.0
 
@@ -269,7 +269,7 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
     )
     # What the query or the group has not read is read, also if the other one had. But where the group's offset says
     # what the output has, nothing is written twice.
-    others = () if rules.keeps_output or known.other is None else (known.other,)
+    others = () if rules.is_output or known.other is None else (known.other,)
     # The tasks find a position before the first offset without another request.
     to = position if position < first else min((end, *others))
     return _step_back(settled, to, loss, rules)

@@ -35,7 +35,7 @@ class MicroBatches(Trigger):
         schemas: dict[str, int] = {
             one.reader.column: one.reader.id for one in self._decodings if one.reader.id is not None
         }
-        super().__init__(query.options, query.policy, siblings, schemas)
+        super().__init__(query.options, query.new_policy(), siblings, schemas)
         self._unread = replay.UnreadBatches(query.options)
 
     def next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:

@@ -177,7 +177,7 @@ class PositionTracker:
         self._rules = Rules(
             max_offset,
             replays=options.group_on_older_checkpoint != "follow",
-            keeps_output=policy.is_output,
+            is_output=policy.is_output,
             fails_on_loss=options.fail_on_data_loss,
             patience_seconds=options.data_loss_patience_ms / 1000,
         )

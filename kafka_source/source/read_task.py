@@ -140,9 +140,8 @@ class Query:
         """Yield what Spark gets of the records of a task: all of it comes before this ends."""
         return records if self.mapping is None else self.mapping.rows(records)
 
-    @property
-    def policy(self) -> CommitPolicy:
-        """A commit policy of the query; its driver keeps one."""
+    def new_policy(self) -> CommitPolicy:
+        """Return a commit policy of the query. A driver and a task make one each, and keep it."""
         return policy_of(self.options, self.caller)
 
     @property
@@ -228,7 +227,7 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
         deadline = Deadline(query.options.coordinator_timeout_ms / 1000)
         client.run(publish(client, BatchOfRun.of_task(TaskContext.get()), bundle.handoffs, deadline))
     parts: list[tuple[ReadTask, ...]] = [(task,) for task in bundle.tasks]
-    if len(parts) > 1 and query.policy.joins_slots:
+    if len(parts) > 1 and query.new_policy().joins_slots:
         parts = [bundle.tasks]
     for part in parts:
         yield from _read(part, query, bundle.readers)
@@ -254,7 +253,7 @@ def _read(tasks: Sequence[ReadTask], query: Query, readers: Readers | None) -> I
     Their ranges are read together: a bundle takes about as long as one task. With a quota the tasks read one after
     another, each with its own share.
     """
-    with query.policy.in_task(tasks) as attached:
+    with query.new_policy().in_task(tasks) as attached:
         yield from query.rows(_records(tasks, query, readers, attached))
         attached.commit(partial(_commit_existing, query))
 

@@ -185,7 +185,7 @@ if HAS_READ_LIMITS:
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
             """Return the options' limit; Spark replaces it by ReadAllAvailable for Trigger.Once."""
             options = self._query.options
-            if self._query.policy.right is not None:
+            if self._query.new_policy().right is not None:
                 # Spark calls this for every source before the first batch. A replayed batch is committed with the
                 # credentials of its slots, so no source may cause a rebalance after another has made its tasks.
                 self._batches().join()

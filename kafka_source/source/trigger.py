@@ -153,12 +153,9 @@ class Trigger:
         if not self._resolver.marks_steps_back:
             # The checkpoint must have a step back before more is read: a plan leaves out what is before its start.
             latest = latest | {tp: starts[tp] for tp in settled.stepped}
-        if is_first:
-            # The last commit before a restart may have failed. Nothing is committed before the checkpoint is checked.
-            self._owner.finish(self._positions.current_ends(known))
-            if self._owner.rejoin_if_due().joins != owned.joins:
-                # If that commit was refused, the slots have rejoined, and others may have read on in between.
-                return removed("The slots have joined the group again since the positions were looked up.")
+        if is_first and not self._commits_before_first(scope):
+            # The commit was refused and the slots have rejoined: others may have read on in between.
+            return removed("The slots have joined the group again since the positions were looked up.")
         ends = self._admission.ends(starts, latest, limited=limited)
         has_new = ends != starts
         if not has_new and self._admission.runs_to_an_end:
@@ -216,6 +213,14 @@ class Trigger:
         scope = Scope(known, owned, partitions, self._topics.lost_topics, leaderless)
         return scope, [tp for tp in existing if tp not in assigned]
 
+    def _commits_before_first(self, scope: Scope) -> bool:
+        """Commit what the last commit before a restart may have missed; return whether the slots are still the same.
+
+        Nothing is committed before the checkpoint was compared with the group.
+        """
+        self._owner.finish(self._positions.current_ends(scope.start))
+        return self._owner.rejoin_if_due().joins == scope.owned.joins
+
     def _current_slots(self, owned: OwnedPartitions) -> Mapping[TopicPartition, int]:
         """Return the slots of the partitions that the group has assigned of the topics as they are now."""
         return owned.slots_of(self._topics.ids({tp.topic for tp in owned.slots}))
@@ -249,7 +254,7 @@ class Trigger:
         return replace(owned, slots=self._current_slots(owned))
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return what the group has committed; see `PartitionOwner.committed`."""
+        """Return what the group has committed; see `Offsets.committed`."""
         return self._owner.offsets.committed(partitions)
 
     def rewound(self, committed: Mapping[TopicPartition, CommitOffset]) -> Collection[TopicPartition]:
@@ -257,7 +262,7 @@ class Trigger:
         return self._positions.unfollowed_rewinds(committed)
 
     def commit(self, end: StreamOffset, *, has_looked: bool) -> None:
-        """Commit everything before `end` now, whatever the options say who commits; arguments as in `PartitionOwner`.
+        """Commit everything before `end` now, whatever the commit policy says; see `Offsets.commit` for `has_looked`.
 
         Raises:
             FencedError: The group has removed this member, or has given a partition to another one. Nothing is

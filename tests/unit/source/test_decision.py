@@ -37,7 +37,7 @@ rules = st.builds(
     Rules,
     st.sampled_from([max_offset, group_or_own]),
     replays=st.booleans(),
-    keeps_output=st.booleans(),
+    is_output=st.booleans(),
     fails_on_loss=st.booleans(),
     patience_seconds=st.just(30.0),
 )
@@ -209,7 +209,7 @@ def test_a_further_look_is_asked_for_only_where_the_first_says_so(known: Known, 
 def test_where_the_group_says_what_the_output_has_nothing_below_the_log_is_read_again(
     known: Known, log: LogFacts, rule: Rules
 ) -> None:
-    one = by_log(known, log, replace(rule, keeps_output=True))
-    assert one.known == by_log(replace(known, other=None), log, replace(rule, keeps_output=True)).known
+    one = by_log(known, log, replace(rule, is_output=True))
+    assert one.known == by_log(replace(known, other=None), log, replace(rule, is_output=True)).known
     if one.stepped_from is not None and log.bounds is not None:
         assert one.known.next in {log.epoch_end, log.bounds[1]}

@@ -100,7 +100,7 @@ def test_a_task_that_only_reads_can_do_without_a_slot_that_nobody_has_taken(
 ) -> None:
     with pytest.raises(type(problem)) if fails else nullcontext():
         asked = query(**options)
-        check_dispensable(problem, asked.options, is_output=asked.policy.is_output, commits=commits)
+        check_dispensable(problem, asked.options, is_output=asked.new_policy().is_output, commits=commits)
 
 
 def test_a_coordinator_that_does_not_answer_does_not_fail_a_task_that_only_reads(
