@@ -175,7 +175,7 @@ class Workload:
         work: The work of each unit, in records, at least 0.
         speeds: The speed of each member, in records per second, above 0.
         readers: The members that may have each unit, ascending, at least one.
-        holders: The member that holds each unit, one of its readers; -1: nobody.
+        holders: The member that holds each unit, one of its readers; -1: none.
         racks: The racks; None if they make no difference.
         max_units: The number of units that each member may have at most, if others can take them; None: any.
     """

@@ -24,7 +24,7 @@ logins.
 
 What is almost surely a mistake is an error that says what to write: a misspelt option, a misspelt setting
 (`kafka.gruop.id`), a setting that decides something without its prefix (`group.id`). `strict=false` says that you mean
-it. Other options that nobody knows are ignored with a warning, as Spark ignores them.
+it. Other, unknown options are ignored with a warning, as Spark ignores them.
 
 Errors in the options come out at `load()`. Two kinds come later, when the query starts: those of a query with a schema
 of your own (`.schema(...)`), and options that only batches or only streams take (`endingOffsets` in a stream), because

@@ -106,7 +106,7 @@ class Mistake:
                 check_read(options, Where.STREAM if self.how is How.STREAM else Where.BATCH)
         except KafkaGroupError as error:
             return str(error)
-        raise LookupError(f"nobody refuses {dict(self.typed)}")
+        raise LookupError(f"nothing refuses {dict(self.typed)}")
 
     @property
     def shown(self) -> str:
@@ -205,7 +205,7 @@ MISTAKES = (
     Mistake(BROKERS, {"kafka.bootstrap.servers": "no.such.host.invalid:9092"}, at=At.OPEN),
     Mistake(BROKERS, {"kafka.bootstrap.servers": "127.0.0.1:1"}, at=At.OPEN),
     *(
-        Mistake(BROKERS, {}, base, how, at=At.ELSEWHERE, words=f"an advertised address that nobody reaches, {words}")
+        Mistake(BROKERS, {}, base, how, at=At.ELSEWHERE, words=f"an advertised address that no client reaches, {words}")
         for how, base, words in (
             (How.BATCH, _READ, "in a batch"),
             (How.STREAM, _READ, "in a stream"),
@@ -243,7 +243,7 @@ MISTAKES = (
     Mistake(BROKERS, {**_JSON}, at=At.OPEN, words="`value.format=json`, and a value that is no JSON"),
     Mistake(BROKERS, {"kafka.security.protocol": "SSL"}, at=At.OPEN, words="`SSL`, and a listener without TLS"),
     Mistake(BROKERS, {}, at=At.TLS, words="no `SSL`, and a listener with TLS"),
-    Mistake(BROKERS, {"kafka.security.protocol": "SSL"}, at=At.TLS, words="`SSL`, and a certificate that nobody knows"),
+    Mistake(BROKERS, {"kafka.security.protocol": "SSL"}, at=At.TLS, words="`SSL`, and an unknown certificate"),
     Mistake(
         BROKERS,
         {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/no/such.jks"},

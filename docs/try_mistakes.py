@@ -105,7 +105,7 @@ class Attempts:
         """Make a mistake and return what came of it.
 
         Raises:
-            LookupError: Nobody refuses it, or there is no sentence of ours.
+            LookupError: Nothing refuses it, or there is no sentence of ours.
         """
         prepared = self._prepared(mistake)
         began = time.monotonic()
@@ -166,7 +166,7 @@ class Attempts:
         except Exception as error:
             # Over Spark Connect the JVM's own text is behind it.
             return str(error).partition("JVM stacktrace:")[0]
-        raise LookupError(f"nobody refuses {mistake.shown}")
+        raise LookupError(f"nothing refuses {mistake.shown}")
 
     def _stream(self, options: dict[str, str], checkpoint: str) -> None:
         reader = self._spark.readStream.format("kafkagroup").options(startingOffsets="earliest", **options)

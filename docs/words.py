@@ -18,6 +18,10 @@ REPLACEMENTS = {
     "of before": "previous",
     "of now": "current",
     "of then": "earlier",
+    "Anybody": "any user, any process",
+    "Nobody": "no user, no member, no process",
+    "anybody": "any, and a noun of Kafka's or Spark's documentation",
+    "in vain": "without an answer, without a result",
     "somebody": "a noun of Kafka's or Spark's documentation",
     "whoever": "the noun: the owner, the caller, the next reader",
 }

@@ -111,7 +111,7 @@ class UnknownTopicError(RefreshRetriableError):
 
     @staticmethod
     def of_names_only() -> UnknownTopicError:
-        """Return the error of a commit by names before which nobody has looked what the topics are now."""
+        """Return the error of a commit by names whose topics were not described before."""
         return UnknownTopicError("This commit names topics by names, and they may have been created again.")
 
 

@@ -31,7 +31,7 @@ _DAEMONS = {
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
+    """Return a port of this machine on which no process listens."""
     with socket.create_server((LOOPBACK, 0)) as server:
         port: int = server.getsockname()[1]
         return port

@@ -40,7 +40,7 @@ def check_settings(settings: Settings, role: Role, *, native: bool) -> tuple[str
         native: Whether the native engine serves; if not, librdkafka has to take the settings too.
 
     Returns:
-        Warnings: settings that nobody knows, that have no effect although a user may expect one, or whose values are
+        Warnings: unknown settings, those that have no effect although a user may expect one, or whose values are
         narrowed for librdkafka.
 
     Raises:
@@ -96,7 +96,7 @@ def _takes(java: JavaSetting, value: str) -> bool:
 
 
 def _not_of_java(settings: Settings, name: str, *, native: bool) -> list[str]:
-    """Check a setting that Java does not have: librdkafka's own, or nobody's. Nobody's value is not shown."""
+    """Check a setting that Java does not have: librdkafka's own, or an unknown one, whose value is not shown."""
     if not is_librdkafkas(name):
         close = difflib.get_close_matches(name, sorted(KNOWN), n=1)
         meant = f"; did you mean kafka.{close[0]}?" if close else ""

@@ -46,7 +46,7 @@ class OAuth:
         scope: The requested scope; may be empty.
         principal: The subject of an unsecured token.
         extensions: SASL extensions for the broker (KIP-342).
-        provider: Who makes the tokens, if there is no endpoint: see `tokens`; empty: nobody.
+        provider: The provider of the tokens, if there is no endpoint: see `tokens`; empty: none.
         options: What the provider gets: the options of the login module, with `region` for AWS.
     """
 

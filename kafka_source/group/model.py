@@ -110,7 +110,7 @@ class SlotAssignment:
         partitions: All assigned partitions, including redundant copies.
         user_data: The assignor's user data for the slot.
         replicas: The replica number (1 or higher) of each partition that is not the primary copy.
-        held: Partitions of the slot's micro-batch that were taken away from it, and that nobody has until it rejoins.
+        held: Partitions of the slot's micro-batch that were revoked, and that no member has until it rejoins.
         topic_ids: The id of the topic of each partition, where the group assigns by id.
     """
 

@@ -320,7 +320,7 @@ async def fetch_entries(
         deadline: The time limit for all attempts.
         stable: As in `fetch_committed`.
         learns_ids: Whether the client asks for metadata of topics that it has not seen, or not since it has
-            rebootstrapped. Else their offsets have no topic id, so nobody can tell whether they are of a topic before.
+            rebootstrapped. Else their offsets have no topic id, so it is unknown whether they are of a topic before.
     """
     wanted = sorted(set(partitions))
     return await _fetch(client, group, wanted, deadline, stable=stable, learns_ids=learns_ids) if wanted else {}

@@ -84,7 +84,7 @@ def matching(pattern: str, names: Iterable[str]) -> list[str]:
     """
     wanted = sorted(set(names) - _INTERNAL)
     known = dict(_judged.get(pattern, {}))
-    # Anybody who may create topics chooses their names, also one for which the pattern never ends.
+    # A user with the right to create topics chooses their names, also one for which the pattern never ends.
     new = [name for name in wanted if name not in known]
     if new:
         try:

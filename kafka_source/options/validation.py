@@ -105,7 +105,7 @@ class Checked(Generic[_OptionsT]):
 def check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
     """Check the options of a read and parse their values.
 
-    Options that nobody knows are ignored with a warning, as Spark ignores them, unless their names look like misspelt
+    Unknown options are ignored with a warning, as Spark ignores them, unless their names look like misspelt
     names of options or settings, or are settings without their prefix (`strict`).
 
     Args:

@@ -91,7 +91,7 @@ class NativeTransactionalDelivery:
         transaction: See `TransactionalDelivery`.
 
     Raises:
-        UnknownOutcomeError: Nobody knows whether the transactional id is initialised, or will be.
+        UnknownOutcomeError: It is unknown whether the transactional id is initialised, or will be.
         KafkaGroupError: It could not be initialised.
     """
 

@@ -1,4 +1,4 @@
-"""A task's side of a quota: when it may fetch and how much; what it does if nobody answers."""
+"""A task's side of a quota: when it may fetch and how much; what it does without an answer."""
 
 from __future__ import annotations
 

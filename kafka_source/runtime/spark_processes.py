@@ -1,6 +1,6 @@
 """The Python processes of a Spark driver: how they start, are prepared, and notice that query or driver has ended.
 
-Spark ends a stream's process with SIGTERM (seen in 4.2 and 4.3). If the driver's JVM is killed, nobody sends anything.
+Spark ends a stream's process with SIGTERM (seen in 4.2 and 4.3). If the driver's JVM is killed, no signal comes.
 A process that waits for Spark's next call sees the end of its connection; one that waits in a join does not, so it
 looks at its parent from time to time.
 """

@@ -45,7 +45,7 @@ class BatchStart:
     for the tasks before they start. So a writer owns a `BatchStart`, and pickling the writer pickles the `BatchStart`,
     which begins the batch.
 
-    Pickling is a weak hook, since anybody may pickle. The rules that make it safe:
+    Pickling is a weak hook, since any code may pickle. The rules that make it safe:
 
     - Once per batch: the first pickling keeps the outcome. Spark pickles the writer twice, for the tasks and for the
       commit; the second pickling returns the same epoch and begins nothing.

@@ -13,7 +13,7 @@ moment the group's offset may be behind that end, with `commit=batch` by the bat
 | both, the group's is behind | the checkpoint's; with `commit=sink` the group's, because it is what the output has |
 | both, the group's is ahead by commits of others | the group's: these have read what is in between. A warning says so |
 | both, the group's is ahead by own commits | what `group.on.older.checkpoint` says: the checkpoint was put back, and \
-nobody but the user knows whether the output was too |
+only the user knows whether the output was too |
 | the group's has the mark of a rewind that the query does not follow yet | the group's, wherever it is |
 | a position beyond the end of the log | what is left within the log, else its end (`failOnDataLoss=false`). The group \
 follows by a rewind, so that the offset from before counts nowhere |

@@ -67,7 +67,7 @@ def schema_with_decoded(options: ReadOptions, readers: Readers) -> StructType:
 def requested(
     schema: StructType, options: ReadOptions, readers: Readers | None
 ) -> tuple[tuple[Column, ...], Decoding | None]:
-    """Return the columns of a requested schema, and how to decode; None if nobody asks for a decoded column.
+    """Return the columns of a requested schema, and how to decode; None if no decoded column is requested.
 
     Args:
         schema: The schema.

@@ -36,7 +36,7 @@ class OwnerEvents:
 class PartitionOwner:
     """Decides which partitions a query owns, and commits what it has finished.
 
-    What is defined here is the behaviour without a group: the query owns what it selects, and nobody commits.
+    What is defined here is the behaviour without a group: the query owns what it selects, and nothing is committed.
     """
 
     offsets: Offsets = Offsets()

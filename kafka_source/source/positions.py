@@ -261,7 +261,7 @@ class Positions:
             known.committed, known.committed_at = offset, now
 
     def old(self) -> dict[TopicPartition, int]:
-        """Return the offsets that were committed long ago, which a broker forgets if nobody commits them again."""
+        """Return the offsets that were committed long ago, which a broker forgets unless they are committed again."""
         oldest = self._clock() - RENEW_SECONDS
         return {
             tp: known.committed

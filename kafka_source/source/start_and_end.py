@@ -316,7 +316,7 @@ class _CommitRead(Protocol):
 def commit_existing(options: ReadOptions, cluster: Cluster, read: StreamOffset, commit: _CommitRead) -> None:
     """Commit what was read, without topics that were deleted or created again since the plan.
 
-    Where the group's coordinator compares the topics' ids in the commit, nobody else is asked about them.
+    Where the group's coordinator compares the topics' ids in the commit, no other broker is asked about them.
 
     Raises:
         DataLossError: There are such topics, and `failOnDataLoss` is set; nothing is committed.

@@ -267,7 +267,7 @@ class Trigger:
         Raises:
             FencedError: The group has removed this member, or has given a partition to another one. Nothing is
                 committed.
-            UnknownTopicError: A topic was deleted, or nobody `has_looked`; nothing is committed.
+            UnknownTopicError: A topic was deleted, or not `has_looked`; nothing is committed.
             KafkaGroupError: The commit has failed. `UnknownOutcomeError`: it may be done.
         """
         self._check_cluster(end)

@@ -4,7 +4,7 @@ librdkafka keeps its producer epoch over `commit_transaction(); begin_transactio
 the network delivers twice can end the next, half-written transaction (KIP-890). An epoch of its own for every
 transaction makes the late request harmless. librdkafka has no second `init_transactions` on a producer, so each
 transaction takes a new one; while the last transaction's end is being worked on by others, the next producer is made
-ready in the background, and nobody waits for it.
+ready in the background, and no caller waits for it.
 """
 
 from __future__ import annotations

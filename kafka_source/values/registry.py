@@ -58,7 +58,7 @@ _UNUSABLE_SECONDS = 60.0
 _LATE_PAUSES = (1.0, 10.0)
 # How many requests a minute find an id unknown, at most. A producer may write any number of such ids.
 _UNKNOWN_A_MINUTE = 300
-# The part of its time in which a process may wait for ids in vain.
+# The part of its time in which a process may wait for ids without an answer.
 _WAITING_SHARE = 0.1
 # How long the registry's good answer about known schemas counts, and of how many of them one has to be returned.
 _CONTROL_SECONDS = 60.0
@@ -253,7 +253,7 @@ class Registry:
 
         Those that the registry does not have are asked for again: a producer may have registered its schema with
         another node, and a record that is taken for a bad one may be left out for good. A process waits less for them
-        where it has waited in vain.
+        where it has waited without an answer.
 
         Args:
             schema_ids: Their ids, or as texts their GUIDs.

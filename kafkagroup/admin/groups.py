@@ -395,7 +395,7 @@ class Groups:
                 return one
             rows = lags[one.group]
             if not rows:
-                # It has committed nothing, and its members own nothing, for example in a rebalance. Nobody knows which
+                # It has committed nothing, and its members own nothing, for example in a rebalance. It is unknown which
                 # partitions count, so its lag is not known; it is not 0.
                 return replace(one, members=len(group.members))
             uncommitted = sum(row.committed is None for row in rows)

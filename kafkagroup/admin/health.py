@@ -37,7 +37,7 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
 
     Args:
         before: What was known; empty at the first look, which counts as if each partition had just moved.
-        now: The group's lag. A partition without a leader has none, and is forgotten: nobody can read it.
+        now: The group's lag. A partition without a leader has none, and is forgotten: it cannot be read.
         at: The time of the look, in seconds of a clock that all looks share. If it went back, the partition has just
             moved.
     """

@@ -170,7 +170,7 @@ def overview(group: Group, lag: Iterable[PartitionLag]) -> GroupOverview:
 
 
 def total(lag: Iterable[PartitionLag]) -> int | None:
-    """Return the lag of all partitions that have a leader; None without partitions: nobody knows which count."""
+    """Return the lag of all partitions that have a leader; None without partitions: it is unknown which count."""
     behind = [row.behind or 0 for row in lag]
     return sum(behind) if behind else None
 

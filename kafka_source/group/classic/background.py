@@ -206,7 +206,7 @@ class BackgroundRejoiner:
         return any(slot.member.status.state is State.REBALANCING for slot in self._slots)
 
     async def _may_rejoin(self) -> bool:
-        """Return whether nobody commits the batch in flight with credentials that a rejoin makes invalid."""
+        """Return whether no process commits the batch in flight with credentials that a rejoin makes invalid."""
         batch = self.in_flight
         if batch.right is None or not batch.right.waits or not batch.ends:
             return True
@@ -227,7 +227,7 @@ class BackgroundRejoiner:
         await self._publish(batch, owners)
 
     async def _publish(self, batch: BatchInFlight, owners: Mapping[TopicPartition, SlotCredentials]) -> None:
-        """Publish who owns the partitions of the batch; nobody: it is lost."""
+        """Publish which slots own the partitions of the batch; none: it is lost."""
         if batch.renewed is None:
             return
         self.lost_batch = None if owners else batch
@@ -248,7 +248,7 @@ class BackgroundRejoiner:
                 log.warning("%s The query keeps waiting.", error)
             except Exception as error:
                 # Spark's next call rejoins, and raises the error if it remains; a keeper leaves. Until then the group
-                # waits for slots that join or lead, and nobody sends heartbeats for them.
+                # waits for slots that join or lead, and no heartbeats are sent for them.
                 self.rejoin_failed = f"a rejoin between two calls of Spark's failed: {error}"
                 log.warning("group=%s: %s", self._settings.group, self.rejoin_failed)
                 return None
@@ -299,10 +299,10 @@ class BackgroundRejoiner:
     # ---- progress
 
     async def leave_if_overdue(self) -> None:
-        """Leave if nobody has called for longer than `max.poll.interval.ms` and other members want the partitions.
+        """Leave if no call has come for longer than `max.poll.interval.ms` and other members want the partitions.
 
-        A query that is alone in its group stays: nobody gets anything by a rebalance, and its triggers may be further
-        apart. A keeper of slots never calls, and leaves by itself.
+        A query that is alone in its group stays: no member gets anything by a rebalance, and its triggers may be
+        further apart. A keeper of slots never calls, and leaves by itself.
         """
         if self._called_at is None or self._calls or self._busy is not None:
             return

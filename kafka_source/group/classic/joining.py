@@ -50,7 +50,7 @@ from kafka_source.model.partition_runs import format_partitions
 
 log = logging.getLogger(__name__)
 
-# The maximum number of rounds of JoinGroup and SyncGroup in one join, without those in which nobody reads.
+# The maximum number of rounds of JoinGroup and SyncGroup in one join, without those in which no member reads.
 _MAX_ROUNDS = 10
 _CLOSE_SECONDS = 5.0
 # Seconds between the JoinGroup of a slot that leads and those of the other slots.
@@ -309,7 +309,7 @@ class JoinRounds:
     def _log_rewind(self) -> Reason:
         """Log that the group is rewound, and return that as the reason of the next generation."""
         log.warning(
-            "rewind group=%s generation=%d: the group's offsets are being set, nobody reads meanwhile",
+            "rewind group=%s generation=%d: the group's offsets are being set, no member reads meanwhile",
             self._settings.group,
             max(slot.generation for slot in self._slots),
         )
@@ -366,7 +366,7 @@ class JoinRounds:
         # Whoever gives partitions up rejoins in a second phase. If it has died in between and is back within its
         # session, it gets its assignment back without them, so the second phase has to be asked for.
         await self._wait_for_rebalance(Deadline(_HANDOVER_SECONDS))
-        return Reason(RebalanceCause.START, f"{format_partitions(unowned)} is assigned to nobody")
+        return Reason(RebalanceCause.START, f"{format_partitions(unowned)} is assigned to no member")
 
     def _why_stale(
         self,
@@ -448,9 +448,9 @@ def stale_of_follower(
     ours = frozenset(topics)
     if given := sorted({tp.topic for tp in own} - ours):
         return f"topic {given[0]} is no longer subscribed to"
-    anybody = {tp.topic for assignment in assignments for tp in assignment.partitions}
-    unknown = sorted(name for name in ours - anybody if name in existing)
-    return f"topic {unknown[0]} is assigned to nobody" if unknown else None
+    assigned = {tp.topic for assignment in assignments for tp in assignment.partitions}
+    unknown = sorted(name for name in ours - assigned if name in existing)
+    return f"topic {unknown[0]} is assigned to no member" if unknown else None
 
 
 def unowned_partitions(cluster: ClusterMetadata, assignments: Collection[Assignment]) -> list[TopicPartition]:
@@ -461,6 +461,6 @@ def unowned_partitions(cluster: ClusterMetadata, assignments: Collection[Assignm
 
 
 def _with_held(assignment: Assignment) -> Assignment:
-    """Return an assignment with the partitions that are held for the member: nobody else may have them."""
+    """Return an assignment with the partitions that are held for the member: no other member may have them."""
     own, held = without_held(assignment)
     return Assignment((*own.partitions, *held), own.user_data)

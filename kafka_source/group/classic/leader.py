@@ -4,7 +4,7 @@
 cooperative strategy (KIP-429) takes a partition away in one rebalance and gives it to its next owner in a later one.
 An eager strategy gives it away at once. Our leader gives our members the same two steps under an eager strategy: a
 member lists the partitions of its micro-batch as owned, and the leader leaves those that the strategy gives to
-another member out of the assignment. The member's own assignment names them as held: nobody else has them, so the
+another member out of the assignment. The member's own assignment names them as held: no other member has them, so the
 member may still commit them. It rejoins without the claim when they are committed, and that rebalance gives them to
 their new owner. Consumers of other clients own nothing while they join under an eager strategy, so they claim
 nothing.
@@ -214,7 +214,7 @@ def stale(cluster: ClusterMetadata, group: Mapping[str, Subscription], held: Map
     for topic in sorted(topics_of(group)):
         for number in range(cluster.partitions.get(topic, 0)):
             if TopicPartition(topic, number) not in given:
-                return f"{topic}-{number} is assigned to nobody"
+                return f"{topic}-{number} is assigned to no member"
     return None
 
 

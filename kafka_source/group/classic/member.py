@@ -370,7 +370,7 @@ class Member:
         ids are unique, so a coordinator that has `id_before` again has loaded it.
         """
         if code != ErrorCode.FENCED_INSTANCE_ID:
-            # Nobody else holds the instance id; or the coordinator changes, and the holder's session begins again.
+            # No other member holds the instance id; or the coordinator changes, and the holder's session begins again.
             self._holder_may_end = None
             return code
         if await self._client.is_replaced(self.settings.group, GROUP, connection.endpoint, deadline):

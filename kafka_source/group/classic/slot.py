@@ -54,7 +54,7 @@ class Slot:
             ),
         )
         self.assignment = Assignment(())
-        # Taken away from this slot, and given to nobody until it rejoins: its micro-batch still reads them.
+        # Revoked from this slot, and assigned to no member until it rejoins: its micro-batch still reads them.
         self.held: tuple[TopicPartition, ...] = ()
         self.protocols: tuple[tuple[str, bytes], ...] = ()
         self._rack = settings.rack

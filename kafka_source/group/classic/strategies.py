@@ -12,7 +12,7 @@ group's offset, also if its checkpoint is elsewhere.
 **Groups whose partitions the brokers assign (KIP-848).** A live group of classic members becomes such a group when a
 consumer of the new protocol joins it ("converted"), and a classic group again when the last one leaves. A broker
 accepts classic members in it and answers their JoinGroup without a leader and with the member's own first strategy.
-Nobody runs that strategy, so a classic query leaves such a group between two micro-batches, and ends with an error.
+No leader runs that strategy, so a classic query leaves such a group between two micro-batches, and ends with an error.
 
 **Groups of other kinds** (share, streams, connect and others). A coordinator refuses to let a consumer join such a
 group with the same error as a consumer without a common assignor.

@@ -531,7 +531,7 @@ class ConsumerMembership(Membership):
         group = self._settings.group
         found = describe(self._client, group, Deadline(REQUEST_SECONDS))
         if (described := await if_allowed(found, group)) is None:
-            # They may have some, and nobody is known to wait for any.
+            # They may have some, and no member is known to wait for any.
             return partitions is not None
         ours = {slot.member.member_id for slot in self._slots}
         others = [d for d in described.members if d.member.member_id not in ours]

@@ -30,8 +30,8 @@ ONGOING = "Ongoing"
 COMMITTED = "CompleteCommit"
 
 FENCED_TIMEOUT_MS = 1
-"""The timeout of an id that a driver has fenced, which tells it from one that a task has just initialised. Nobody holds
-its epoch."""
+"""The timeout of an id that a driver has fenced, which tells it from one that a task has just initialised. No process
+holds its epoch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def test_a_follower_gives_up_a_topic_that_it_no_longer_subscribes_to() -> None:
     kept = Assignment((P[0],))
     assert stale_of_follower(["clicks"], P[:1], [kept], NAMES) == "topic orders is no longer subscribed to"
     assert stale_of_follower(["clicks", "orders"], P[:1], [kept], ["orders"]) is None
-    assert stale_of_follower(["clicks", "orders"], P[:1], [kept], NAMES) == "topic clicks is assigned to nobody"
+    assert stale_of_follower(["clicks", "orders"], P[:1], [kept], NAMES) == "topic clicks is assigned to no member"
 
 
 TOPICS = st.frozensets(st.sampled_from(NAMES))

@@ -108,7 +108,7 @@ def test_an_assignment_that_fits_is_kept() -> None:
 def test_an_assignment_made_for_another_time_is_found_out() -> None:
     held = leader.assign(load("range"), CLUSTER, GROUP)
     grown = ClusterMetadata({"orders": 5, "clicks": 2})
-    assert leader.stale(grown, GROUP, held) == "orders-4 is assigned to nobody"
+    assert leader.stale(grown, GROUP, held) == "orders-4 is assigned to no member"
     shrunk = ClusterMetadata({"orders": 4, "clicks": 1})
     assert leader.stale(shrunk, GROUP, held) == "clicks-1 no longer exists"
     other = {**GROUP, "m-b": replace(GROUP["m-b"], topics=("orders",))}
