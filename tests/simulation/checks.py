@@ -181,7 +181,7 @@ class Checks(Watch):
                 self._set_back_at.append(self._world.now)
                 if self._cluster.client in self._parts.plain:
                     self._set_back[tp] = reached
-            elif self._begins_again(tp, before, entry):
+            elif self._begins_again(tp, before, entry.offset):
                 self._set_back_at.append(self._world.now)
             elif written >= before.offset and not self._steps_back(
                 str(self._cluster.client), tp, entry.offset, "commit"
@@ -189,13 +189,13 @@ class Checks(Watch):
                 # Else the group follows a query that has found records lost.
                 self._note(f"the offset of {name} goes back from {before.offset} to {entry.offset}")
 
-    def _begins_again(self, tp: Key, before: Committed, entry: Committed) -> bool:
+    def _begins_again(self, tp: Key, before: Committed, offset: int) -> bool:
         """Return whether a query begins a topic that was created again, though another application has read on there.
 
         Its offset has no note, and brokers that know topics of offsets by name only do not tell of which topic it is.
         """
         log, created_at = self._cluster.log(tp), self._cluster.topics[tp[0]].created_at
-        return self._cluster.names_only and created_at > 0 and not before.metadata and entry.offset == log.read.start
+        return self._cluster.names_only and created_at > 0 and not before.metadata and offset == log.read.start
 
     def _steps_back(self, name: str, tp: Key, offset: int, how: str) -> bool:
         """Return whether a query steps back to where its log lost records, which it may once after each loss.
@@ -229,6 +229,8 @@ class Checks(Watch):
                 continue
             entry = self._parts.group.offsets.get(key)
             if entry is None or not span.start < min(span.end, entry.offset) or not self._is_of_now(key, entry):
+                continue
+            if self._begins_again(key, entry, span.start):
                 continue
             if self._output.durable().get(key, 0) > span.start and not self._steps_back(
                 process.name, key, span.start, "plan"
