@@ -273,7 +273,8 @@ class Membership(ABC):
     def close(self) -> None:
         """Leave the group if `leave_on_close` is set, and close all connections.
 
-        It may be called twice, and after `detach`.
+        It may be called twice, and after `detach`. In a forked child, and where the interpreter has stopped all
+        threads, it does nothing.
         """
 
     def _close_clients(self) -> None:

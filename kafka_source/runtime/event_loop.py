@@ -8,6 +8,7 @@ import asyncio
 import concurrent.futures.thread
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -66,8 +67,8 @@ class EventLoop:
 
     @property
     def alive(self) -> bool:
-        """Whether the loop's thread runs in this process."""
-        return self._pid == os.getpid() and self._thread.is_alive()
+        """Whether the loop's thread runs in this process; not so where the interpreter has stopped all such threads."""
+        return self._pid == os.getpid() and self._thread.is_alive() and not sys.is_finalizing()
 
     def run(self, work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
         """Run a coroutine on the loop and return its result.
@@ -94,8 +95,11 @@ class EventLoop:
         """Start a coroutine on the loop; return its future.
 
         Raises:
-            RuntimeError: The loop is that of the process from which this one was forked.
+            RuntimeError: The loop is that of the process from which this one was forked, or the interpreter ends.
         """
+        if sys.is_finalizing():
+            work.close()
+            raise RuntimeError("Python has stopped all threads because the program has ended; close streams before.")
         if self._pid != os.getpid():
             work.close()
             raise RuntimeError(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import time
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from inspect import GEN_RUNNING, getgeneratorstate
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -196,6 +198,9 @@ class GroupStream(Stream):
         if self._reading is not None:
             # There is one position; the records of a batch that was not handed out are read again.
             self._reading.close()
+        else:
+            # A program that ends closes what it has left open only after Python has stopped all threads.
+            atexit.register(self.close)
         self._reading = self._read()
         return self._reading
 
@@ -295,9 +300,13 @@ class GroupStream(Stream):
 
     def close(self) -> None:
         """Leave the group at once, and commit nothing. With a `group.instance.id` the member stays, as in Java."""
+        if self._is_closed:
+            return
         self._is_closed = True
+        atexit.unregister(self.close)
         try:
-            if self._reading is not None:
+            # Another thread may read.
+            if self._reading is not None and getgeneratorstate(self._reading) != GEN_RUNNING:
                 self._reading.close()
         finally:
             self._trigger.close()

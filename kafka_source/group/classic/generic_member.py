@@ -7,6 +7,7 @@ and returns a state for each member. Here both are bytes that the application de
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import logging
 import threading
@@ -86,6 +87,7 @@ class GenericMember:
 
     def __enter__(self) -> GenericMember:
         self._life = self._client.loop.spawn(self._live())
+        atexit.register(self.close)
         return self
 
     def __exit__(
@@ -121,8 +123,9 @@ class GenericMember:
 
     def close(self) -> None:
         """Leave the group; it may be called twice."""
+        atexit.unregister(self.close)
         self._set(None)
-        if self._life is not None:
+        if self._life is not None and self._client.loop.alive:
             self._life.cancel()
             self._life = None
             self._client.run(self._member.leave(Deadline(_LEAVE_SECONDS), "the member ends"), _LEAVE_SECONDS + 1)

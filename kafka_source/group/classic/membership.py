@@ -278,7 +278,7 @@ class ClassicMembership(Membership):
 
         It may be called twice, and after `detach`.
         """
-        if not self._closed:
+        if not self._closed and self._client.loop.alive:
             self._closed = True
             if self._settings.leave_on_close:
                 with contextlib.suppress(ConnectionLost):

@@ -228,7 +228,7 @@ class ConsumerMembership(Membership):
 
     def close(self) -> None:
         """Leave the group, and close all connections; static members of the user's say that they will come back."""
-        if not self._closed:
+        if not self._closed and self._client.loop.alive:
             self._closed = True
             with contextlib.suppress(ConnectionLost):
                 self._run(self._stop(comes_back=not self._settings.leave_on_close), CLOSE_SECONDS)

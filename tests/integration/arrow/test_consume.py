@@ -266,6 +266,59 @@ def test_a_program_that_ends_leaves_at_once_and_commits_nothing(
     assert committed(groups, name) == 0
 
 
+_OPENS = """
+import os, sys, threading
+from kafkagroup import arrow
+topic, servers = sys.argv[1:]
+stream = arrow.consume(topic, {"bootstrap.servers": servers, "group.id": topic, "session.timeout.ms": 6000})
+
+def rows():
+    with stream:
+        for batch in stream:
+            print(batch.num_rows, flush=True)
+            input()
+            yield batch
+"""
+_ENDS = {
+    "SystemExit": ("for _ in rows():\n    sys.exit(3)", 3),
+    "an error, with a generator that is held": ("held = rows()\nnext(held)\nraise ValueError", 1),
+    "no close": ("held = iter(stream)\nprint(next(held).num_rows, flush=True)\ninput()", 0),
+    "a thread that reads": (
+        "held = rows()\nnext(held)\nthreading.Thread(target=list, args=(held,), daemon=True).start()",
+        0,
+    ),
+    "os._exit": ("for _ in rows():\n    os._exit(4)", 4),
+    "a forked child that ends": (
+        "for _ in rows():\n    if not os.fork():\n        sys.exit()\n    os.wait()\n    stream.commit()\n    break",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("how", _ENDS)
+def test_a_program_that_ends_without_a_close_leaves_or_is_removed_when_its_session_ends(
+    kafka: EmbeddedKafka, name: str, groups: Groups, how: str
+) -> None:
+    write_all(kafka, name, range(40))
+    code, exit_code = _ENDS[how]
+    command = [sys.executable, "-c", _OPENS + code, name, kafka.bootstrap_servers]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None and running.stdin is not None
+        read = int(running.stdout.readline())
+        assert members(groups, name) == 1
+        print(file=running.stdin, flush=True)
+        try:
+            assert running.wait(SECONDS) == exit_code
+        finally:
+            running.kill()
+    if how == "os._exit":
+        assert members(groups, name) == 1
+        wait_until(lambda: members(groups, name) == 0, "the end of its session", SECONDS)
+    assert members(groups, name) == 0
+    # The child has neither left the group of its parent nor taken its connections.
+    assert committed(groups, name) == (read if "forked" in how else 0)
+
+
 def _interrupt(running: subprocess.Popen[str]) -> None:
     """Press Ctrl-C, and once more where Python has lost it: it ignores errors in callbacks of weak references.
 
