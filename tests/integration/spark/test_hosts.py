@@ -16,6 +16,7 @@ from testbed.hosts import Hosts, Link, Place, reason_against_hosts
 from testbed.spark_cluster import SparkCluster
 from tests.apps.process import ROOT, App, spark_app
 from tests.support.records import CommittedReader, produce, written_rows
+from tests.support.two_phase import TASKS, Sink, whole
 from tests.support.waiting import wait_until
 
 RACKS = {"kafka1": "a", "kafka2": "b", "kafka3": "c"}
@@ -49,16 +50,49 @@ def in_rack(place: Place, rack: str) -> Place:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("world")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hosts")
+
+
+@pytest.fixture(scope="module")
+def hosts(folder: Path) -> Iterator[Hosts]:
     if reason := reason_against_hosts(folder):
         pytest.skip(reason)
-    with Hosts(folder, [*RACKS, "driver", *WORKERS]) as hosts:
-        places = [hosts.place("driver"), *(in_rack(hosts.place(name), rack) for name, rack in WORKERS.items())]
-        (folder / "spark").mkdir()
-        spark = SparkCluster(folder / "spark", len(WORKERS), cores=2, places=places)
-        with HostBrokers(folder, hosts, RACKS) as brokers, spark:
-            yield World(hosts, brokers, spark)
+    with Hosts(folder, [*RACKS, "driver", *WORKERS]) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def brokers(folder: Path, hosts: Hosts) -> Iterator[HostBrokers]:
+    with HostBrokers(folder, hosts, RACKS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def world(folder: Path, hosts: Hosts, brokers: HostBrokers) -> Iterator[World]:
+    places = [hosts.place("driver"), *(in_rack(hosts.place(name), rack) for name, rack in WORKERS.items())]
+    (folder / "spark").mkdir()
+    with SparkCluster(folder / "spark", len(WORKERS), cores=2, places=places) as spark:
+        yield World(hosts, brokers, spark)
+
+
+@pytest.mark.timeout(300)
+def test_an_exactly_once_sink_writes_where_brokers_are_milliseconds_apart(hosts: Hosts, brokers: HostBrokers) -> None:
+    topic, servers = brokers.create_topic("far", PARTITIONS), brokers.internal_bootstrap_servers
+    for broker in RACKS:
+        hosts.set_link(broker, Link(delay=0.005))
+    sink = Sink(servers, topic)
+    sink.run(0)
+    # What failed is fenced.
+    failed = sink.begin()
+    sink.tasks(failed, 1)
+    assert len(sink.abort(failed)) == TASKS
+    sink.run(1)
+    for broker in RACKS:
+        hosts.set_link(broker, Link())
+    with CommittedReader(servers, topic, PARTITIONS) as output:
+        output.wait_for(2 * len(whole(0)))
+    assert output.values == whole(0, 1)
 
 
 def offsets(checkpoint: Path) -> list[dict[str, Any]]:

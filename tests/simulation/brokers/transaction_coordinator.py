@@ -47,6 +47,8 @@ COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
 _ADDS_ITSELF, _ADDS_PARTITIONS, _RAISES_EPOCH = 5, 12, 5
 # How long a coordinator takes to write to its log what a broker has it add; meanwhile it adds nothing else.
 _ADDING_SECONDS = 0.002
+# How long the replicas of its log take at most; a transaction with a shorter timeout does not wait for them.
+_REPLICATION_MS = 100
 # What a partition's leader does not pass on.
 _AWAY = (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -140,6 +142,8 @@ class TransactionCoordinators:
     def _init(self, broker: Broker, request: InitProducerIdRequest, reply: Reply) -> None:
         name = request.transactional_id or ""
         code = self._refusal(broker, name, "InitProducerId")
+        if not code and len(self._cluster.brokers) > 1 and request.transaction_timeout_ms < _REPLICATION_MS:
+            code = int(E.COORDINATOR_NOT_AVAILABLE)
         if not code:
             code = self._initialised(name, request)
             if code:
