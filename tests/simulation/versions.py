@@ -216,7 +216,7 @@ BREAKS = (
     Change(
         "write the epoch first in a decision",
         (
-            (ledger.Ledger, "_text", _after(_epoch_first)),
+            (ledger, "decision_text", _after(_epoch_first)),
             (ledger, "_transaction", _with_epoch_first),
         ),
         of_sink=True,
