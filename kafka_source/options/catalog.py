@@ -638,12 +638,6 @@ class Refused:
 
 
 REFUSED: Mapping[str, Refused] = {
-    "group.start": Refused(
-        Where.READ, "", "set the group's offsets before the first start, with kafkagroup rewind or Groups.rewind"
-    ),
-    "group.on.converted": Refused(
-        Where.READ, "", "a classic query ends in a group whose partitions the brokers assign; use kafka.group.protocol"
-    ),
     "kafka.auto.offset.reset": Refused(
         Where.READ, "Kafka option 'auto.offset.reset' is not supported", "use startingOffsets"
     ),
