@@ -135,26 +135,9 @@ def allow(settings: Mapping[str, str], user: str, resource: str, name: str, oper
         name: The resource's name.
         operations: Names of confluent-kafka's `AclOperation`, in any case.
     """
-    from confluent_kafka.admin import (
-        AclBinding,
-        AclOperation,
-        AclPermissionType,
-        ResourcePatternType,
-        ResourceType,
-    )
+    from confluent_kafka.admin import AclBinding
 
-    bindings = [
-        AclBinding(
-            ResourceType[resource.upper()],
-            name,
-            ResourcePatternType.LITERAL,
-            f"User:{user}",
-            "*",
-            AclOperation[operation.upper()],
-            AclPermissionType.ALLOW,
-        )
-        for operation in operations
-    ]
+    bindings = [_acl(AclBinding, user, resource, name, operation) for operation in operations]
     admin = admin_client(settings)
     for result in admin.create_acls(bindings).values():
         result.result(_ANSWER_SECONDS)
@@ -163,24 +146,17 @@ def allow(settings: Mapping[str, str], user: str, resource: str, name: str, oper
 def sees_acl(settings: Mapping[str, str], user: str, resource: str, name: str, operation: str) -> bool:
     """Return whether the broker has the ACL that `allow` created."""
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import (
-        AclBindingFilter,
-        AclOperation,
-        AclPermissionType,
-        ResourcePatternType,
-        ResourceType,
-    )
+    from confluent_kafka.admin import AclBindingFilter
 
-    wanted = AclBindingFilter(
-        ResourceType[resource.upper()],
-        name,
-        ResourcePatternType.LITERAL,
-        f"User:{user}",
-        "*",
-        AclOperation[operation.upper()],
-        AclPermissionType.ALLOW,
-    )
+    wanted = _acl(AclBindingFilter, user, resource, name, operation)
     admin = admin_client(settings)
     with contextlib.suppress(KafkaException):
         return bool(admin.describe_acls(wanted).result(_ANSWER_SECONDS))
     return False
+
+
+def _acl(make: Callable[..., _T], user: str, resource: str, name: str, operation: str) -> _T:
+    from confluent_kafka.admin import AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+    what, literal = ResourceType[resource.upper()], ResourcePatternType.LITERAL
+    return make(what, name, literal, f"User:{user}", "*", AclOperation[operation.upper()], AclPermissionType.ALLOW)
