@@ -7,11 +7,12 @@ batch that is replayed replaces what it has written before, as Delta does. Then 
 
 from __future__ import annotations
 
+import functools
 import json
 import traceback
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka_source.errors import DataLossError, KafkaGroupError
 from kafka_source.group.siblings import Siblings
@@ -27,6 +28,8 @@ from tests.simulation.brokers.logs import ABORTED, COMMITTED
 from tests.simulation.clients.jobs import OUTPUT, Jobs, JobsWatch, Lost
 from tests.simulation.clients.rows import READ_SCHEMA
 from tests.simulation.world import Died, Event, Process, World
+
+_T = TypeVar("_T")
 
 
 @dataclass
@@ -226,6 +229,7 @@ class Query:
         armed: What happens to the next attempts of its tasks; see `Jobs`.
         errors: The errors with which drivers have ended, and when.
         ended_at: When drivers have ended, or their places were taken.
+        longest: The longest time of a trigger, in which the batch before is committed, and of a stop.
         is_later: Whether the next driver has a later version of the package.
     """
 
@@ -252,6 +256,7 @@ class Query:
         self.errors: list[tuple[float, KafkaGroupError]] = []
         self.starts = self.stops = 0
         self.ended_at: list[float] = []
+        self.longest: dict[str, float] = {}
         self.wanted = self.is_later = False
         self._restart: Event | None = None
 
@@ -322,7 +327,7 @@ class Query:
             read = ReadQuery.of(self.options, schema, Where.STREAM, None)
             planner = MicroBatches(read, self.siblings(process))
             self._run(planner, _Batch(self, process, jobs, read))
-            planner.close()
+            self._timed("stop", planner.close)
             self.stops += 1
             self.world.tell(self.name, "has stopped")
             if self.wanted and process is self.process:
@@ -366,7 +371,7 @@ class Query:
         elif log.offsets:
             start = StreamOffset.from_json(log.offsets[-1])
         while self.wanted:
-            end = planner.next(start, limited=True)
+            end = self._timed("trigger", functools.partial(planner.next, start, limited=True))
             if end is start:
                 self.world.sleep(1.0)
                 continue
@@ -378,6 +383,13 @@ class Query:
                 planner.finished(start)
             batch.run(planner, start, end)
             start = end
+
+    def _timed(self, what: str, call: Callable[[], _T]) -> _T:
+        began = self.world.now
+        try:
+            return call()
+        finally:
+            self.longest[what] = max(self.longest.get(what, 0.0), self.world.now - began)
 
     def work(self) -> None:
         """Let the cluster work for as long as a batch takes it."""
