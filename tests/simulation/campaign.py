@@ -15,7 +15,6 @@ from tests.simulation.checks import Verdict
 from tests.simulation.run import Run, shortened
 from tests.simulation.scenario import Scenario, scenario_of
 
-SEEDS_IN_CI = 300
 # After so many seeds the garbage of their worlds is collected, and what was done so far is saved.
 _COLLECT_AFTER = 25
 _MAX_STORIES = 3
@@ -42,6 +41,7 @@ class Totals:
     faults: Counter[str] = field(default_factory=Counter)
     requests: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
+    allowed: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     failed: list[int] = field(default_factory=list)
 
@@ -56,6 +56,7 @@ class Totals:
         self.faults += verdict.faults
         self.requests += verdict.requests
         self.failures += verdict.failures
+        self.allowed += verdict.allowed
         for (api, code), count in verdict.errors.items():
             known = ErrorCode.find(code)
             self.reached[f"{api} {known.kafka_name if known is not None else code}"] += count
@@ -73,7 +74,12 @@ class Totals:
             f"queries that ended with an error: {dict(self.failures)}",
             "",
         ]
-        for title, counts in (("fault", self.faults), ("request", self.requests), ("answered error", self.reached)):
+        for title, counts in (
+            ("fault", self.faults),
+            ("request", self.requests),
+            ("answered error", self.reached),
+            ("allowed", self.allowed),
+        ):
             lines += [f"{title:<20} number", *(f"  {name}: {count}" for name, count in sorted(counts.items()))]
         return "\n".join(lines)
 
@@ -85,7 +91,7 @@ class Totals:
     def load(path: Path) -> Totals:
         """Return totals that were saved."""
         kept = json.loads(path.read_text())
-        for name in ("faults", "requests", "reached", "failures"):
+        for name in ("faults", "requests", "reached", "allowed", "failures"):
             kept[name] = Counter(kept[name])
         return Totals(**kept)
 

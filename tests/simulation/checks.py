@@ -21,6 +21,32 @@ from kafka_source.kafka_client import topic_id_of
 from kafka_source.model.commits import OffsetNote
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.sink.two_phase import ledger
+from tests.simulation.allowances import (
+    AFTER_END,
+    AFTER_REMOVAL,
+    AFTER_SET_BACK,
+    BATCH_FENCED,
+    BEGINS_AGAIN,
+    DATA_LOSS,
+    DELETED,
+    JOB_FAILED,
+    LATE_COMMIT,
+    NO_BROKER,
+    OF_ANOTHER,
+    ON_ITS_WAY,
+    OUT_OF_ORDER,
+    REMOVED,
+    REWIND_IN_GROUP,
+    STEPS_BACK,
+    STOOD_STILL,
+    STOPS,
+    TAKEN_LATE,
+    TIMED_OUT,
+    TRANSACTIONS_LOST,
+    TRUNCATED,
+    UNRELEASED,
+    Allowance,
+)
 from tests.simulation.brokers.cluster import Range
 from tests.simulation.brokers.group_coordinator import Committed, Group, Key, Watch
 from tests.simulation.brokers.transaction_coordinator import COMPLETE_ABORT, ONGOING, PREPARE_ABORT
@@ -49,6 +75,7 @@ class Verdict:
         faults: How many faults of each kind have happened.
         requests: How many requests of each kind have come.
         errors: How often each error code was answered, by the name of the API.
+        allowed: How often each allowance was needed.
         failures: The errors with which queries have ended, by their class.
         steps: How many events have happened.
         seconds: The virtual time at the end.
@@ -61,6 +88,7 @@ class Verdict:
     faults: Counter[str] = field(default_factory=Counter)
     requests: Counter[str] = field(default_factory=Counter)
     errors: Counter[tuple[str, int]] = field(default_factory=Counter)
+    allowed: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     steps: int = 0
     seconds: float = 0.0
@@ -141,10 +169,11 @@ class Checks(Watch):
                 continue
             name = f"{tp[0]}-{tp[1]}"
             self._world.tell("group", f"commits {name}@{entry.offset}")
-            if self._cluster.client in self._parts.plain and self._world.now < created_at + _ON_ITS_WAY:
-                # It names no topic, and was on its way when this one was created.
+            before, written = group.offsets.get(tp), durable.get(tp, 0)
+            is_on_its_way = self._cluster.client in self._parts.plain and self._world.now < created_at + _ON_ITS_WAY
+            breaks = entry.offset > written or (before is not None and entry.offset < before.offset)
+            if is_on_its_way and (not breaks or self._allows(ON_ITS_WAY)):
                 continue
-            before = group.offsets.get(tp)
             if OffsetNote.parse(entry.metadata).rewound is not None and self._cluster.client in self._parts.operators:
                 known = str(self._cluster.topics[tp[0]].id), tp[1]
                 end = max(
@@ -158,11 +187,13 @@ class Checks(Watch):
                 since = self._world.now, len(self._output.plans)
                 self._output.rewound += [(one, *since) for one in self._cluster.fetch(tp, entry.offset, end)]
                 continue
-            written = durable.get(tp, 0)
-            if entry.offset > max(written, self._cluster.log(tp).lost_up_to) and (
+            if entry.offset > written and not (
+                self._allows(TRUNCATED, if_=entry.offset <= self._cluster.log(tp).lost_up_to)
                 # What times out or is overtaken after the decision about it is lost until its batch is replayed; Kafka
                 # has no request that decides and commits at once.
-                entry.offset > self._output.durable(lost=self._lost_transactions).get(tp, 0)
+                or self._allows(
+                    TIMED_OUT, if_=entry.offset <= self._output.durable(lost=self._lost_transactions).get(tp, 0)
+                )
             ):
                 self._note(f"{name} is committed up to {entry.offset}, and written up to {written} only")
             # A commit without a transaction whose connection was given up may come after the next one, as with all
@@ -177,14 +208,14 @@ class Checks(Watch):
             reached = self._set_back.pop(tp, 0 if before is None else before.offset)
             if before is None or entry.offset >= before.offset:
                 continue
-            if is_late:
+            if self._allows(LATE_COMMIT, if_=is_late):
                 self._set_back_at.append(self._world.now)
                 if self._cluster.client in self._parts.plain:
                     self._set_back[tp] = reached
-            elif self._begins_again(tp, before, entry.offset):
+            elif self._allows(BEGINS_AGAIN, if_=self._begins_again(tp, before, entry.offset)):
                 self._set_back_at.append(self._world.now)
-            elif written >= before.offset and not self._steps_back(
-                str(self._cluster.client), tp, entry.offset, "commit"
+            elif written >= before.offset and not self._allows(
+                STEPS_BACK, if_=self._steps_back(str(self._cluster.client), tp, entry.offset, "commit")
             ):
                 # Else the group follows a query that has found records lost.
                 self._note(f"the offset of {name} goes back from {before.offset} to {entry.offset}")
@@ -209,6 +240,11 @@ class Checks(Watch):
         self._set_back_at.append(self._world.now)
         return True
 
+    def _allows(self, allowance: Allowance, *, if_: bool = True) -> bool:
+        """Return whether this is allowed, and count it; ask where a rule does not hold."""
+        self._verdict.allowed[allowance.name] += if_
+        return if_
+
     def _note(self, problem: str) -> None:
         self._verdict.problems.append(f"at {self._world.now:.3f} {problem}")
 
@@ -220,8 +256,7 @@ class Checks(Watch):
 
         A driver that was removed while it stood still finds that out with its next request to the group.
         """
-        if any(process.froze_at <= at < self._world.now < at + _STANDS_STILL for at in self._lost_at):
-            return
+        stood_still = any(process.froze_at <= at < self._world.now < at + _STANDS_STILL for at in self._lost_at)
         for tp, span in offset.partitions.items():
             key = tp.topic, tp.partition
             if topic_id_of(offset.topics.get(tp.topic)) != self._cluster.topics[tp.topic].id:
@@ -230,10 +265,10 @@ class Checks(Watch):
             entry = self._parts.group.offsets.get(key)
             if entry is None or not span.start < min(span.end, entry.offset) or not self._is_of_now(key, entry):
                 continue
-            if self._begins_again(key, entry, span.start):
-                continue
-            if self._output.durable().get(key, 0) > span.start and not self._steps_back(
-                process.name, key, span.start, "plan"
+            if self._output.durable().get(key, 0) > span.start and not (
+                self._allows(STOOD_STILL, if_=stood_still)
+                or self._allows(BEGINS_AGAIN, if_=self._begins_again(key, entry, span.start))
+                or self._allows(STEPS_BACK, if_=self._steps_back(process.name, key, span.start, "plan"))
             ):
                 self._note(f"{process.name} plans {tp} from {span.start}, and the group has {entry.offset}")
 
@@ -313,7 +348,7 @@ class Checks(Watch):
             problems.append(f"open transactions: {', '.join(opened)}")
         # Members with instance ids of the user's do not leave when their query stops.
         explains = LOSES_MEMBERS | ({"stop query"} if self._scenario.static else set())
-        if lost := [at for at in self._lost_at if not self._follows_fault(at, explains)]:
+        if lost := [at for at in self._lost_at if not self._allows(REMOVED, if_=self._follows_fault(at, explains))]:
             problems.append(f"members were removed at {lost} without a fault that explains it")
         if twice := [one for one in self._output.twice(of_one_batch=exactly_once) if not self._may_repeat(one)]:
             problems.append(f"written twice, though no member was lost: {twice[:3]}")
@@ -333,8 +368,9 @@ class Checks(Watch):
         if opened := output.open_batches():
             problems.append(f"{opened} transactions are open in the output")
         # What was lost of a decided batch is written again after what other members have read on since.
-        again = self._decided_ids & self._lost_transactions
-        if not again and (late := [one for one in output.out_of_order() if not self._may_repeat(one)]):
+        again = bool(self._decided_ids & self._lost_transactions)
+        late = [one for one in output.out_of_order() if not self._may_repeat(one)]
+        if late and not self._allows(OUT_OF_ORDER, if_=again):
             problems.append(f"out of order in the output: {late[:3]}")
 
     def _may_repeat(self, part: Range) -> bool:
@@ -344,14 +380,18 @@ class Checks(Watch):
         still; or a commit without a transaction that came late has set the group back.
         """
         if self._scenario.commit == "sink":
-            return self._went_with_its_topic(part)
-        happened = [*self._lost_at, *self._set_back_at]
-        for query in self._parts.queries:
-            happened += query.ended_at
-        for other in self._parts.others:
-            happened += other.repeats_at
+            return self._allows(DELETED, if_=self._went_with_its_topic(part))
         plans = self._output.planned_at(part)
-        return any(min(plans) - _STANDS_STILL <= at <= max(plans) for at in happened)
+        happened = (
+            (AFTER_REMOVAL, self._lost_at),
+            (AFTER_END, [at for query in self._parts.queries for at in query.ended_at]),
+            (AFTER_SET_BACK, self._set_back_at),
+            (OF_ANOTHER, [at for other in self._parts.others for at in other.repeats_at]),
+        )
+        return any(
+            self._allows(allowance, if_=any(min(plans) - _STANDS_STILL <= at <= max(plans) for at in times))
+            for allowance, times in happened
+        )
 
     def _went_with_its_topic(self, part: Range) -> bool:
         """Return whether a topic was deleted while a batch read these records, with the offsets that fence its sink."""
@@ -367,29 +407,29 @@ class Checks(Watch):
         """Return whether the faults explain that a query or a batch has ended with this error."""
         scenario = self._scenario
         if isinstance(failure, BootstrapError):
-            return True
+            return self._allows(NO_BROKER)
         if at > scenario.seconds + _FAULTS_LAST:
             return False
         if isinstance(failure, DataLossError):
-            return scenario.fail_on_loss and self._follows_fault(at, LOSES_RECORDS)
+            return self._allows(DATA_LOSS, if_=scenario.fail_on_loss and self._follows_fault(at, LOSES_RECORDS))
         if failure.code == ErrorCode.FENCED_INSTANCE_ID and any(one in str(failure) for one in self._taken_late):
-            return True
+            return self._allows(TAKEN_LATE)
         if failure.code == ErrorCode.UNRELEASED_INSTANCE_ID:
-            # A killed member's session begins anew with each coordinator, and the query waits for a minute.
+            # The query waits for a minute.
             sessions = 1 + sum(what.startswith(f"coordinator of {GROUP_ID} moves") for *_, what in self._world.story)
-            return sessions * scenario.session_ms >= 60_000
+            return self._allows(UNRELEASED, if_=sessions * scenario.session_ms >= 60_000)
         if of_batch and failure.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-            # A program that rewinds is in the group, and batches do not offer its protocol.
-            return self._follows_fault(at, ("rewind",))
+            # Batches do not offer the protocol of a rewind.
+            return self._allows(REWIND_IN_GROUP, if_=self._follows_fault(at, ("rewind",)))
         if of_batch and isinstance(failure, FencedError):
-            # Its slots have left because its tasks came late, or an attempt has committed whose answer nobody has got.
-            return self._follows_fault(at, _FENCES) or scenario.batch_poll_ms < LONG_POLL_MS
+            comes_late = scenario.batch_poll_ms < LONG_POLL_MS
+            return self._allows(BATCH_FENCED, if_=comes_late or self._follows_fault(at, _FENCES))
         if not scenario.runs_tasks and not of_batch:
             lost = any(one <= at <= one + _FAULTS_LAST for one in self._lost_at)
-            return isinstance(failure, FencedError) and lost and scenario.on_lost == "stop"
+            return self._allows(STOPS, if_=isinstance(failure, FencedError) and lost and scenario.on_lost == "stop")
         if isinstance(failure, LostTransactionsError) and failure.decided:
-            return self._lost_transactions >= set(failure.transactional_ids)
+            return self._allows(TRANSACTIONS_LOST, if_=self._lost_transactions >= set(failure.transactional_ids))
         # Whatever fails a job, the query runs the batch again after its restart.
-        return self._follows_fault(at, _FENCES if isinstance(failure, FencedError) else None) and isinstance(
-            failure, RetriableError | AbortableError | ApplicationRecoverableError
-        )
+        is_repeatable = isinstance(failure, RetriableError | AbortableError | ApplicationRecoverableError)
+        after = self._follows_fault(at, _FENCES if isinstance(failure, FencedError) else None)
+        return self._allows(JOB_FAILED, if_=is_repeatable and after)

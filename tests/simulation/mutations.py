@@ -38,6 +38,7 @@ from kafka_source.source import batch, decision, facts, group_member_owner, posi
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
 from kafka_source.transactions.offset_transaction import GroupOffsets
+from tests.simulation.allowances import ALLOWANCES, RARE, Allowance
 from tests.simulation.checks import Checks
 from tests.simulation.scenario import Scenario, scenario_of
 
@@ -403,6 +404,10 @@ def _an_empty_answer_is_the_end(right: Any) -> Any:
     return take
 
 
+def _withhold(allowance: Allowance) -> Callable[[Any], Any]:
+    return lambda right: lambda self, asked, *, if_=True: asked != allowance and right(self, asked, if_=if_)
+
+
 MUTATIONS = (
     Mutation("commit before the sink has written", (MicroBatches, "tasks"), _commit_before_the_sink),
     Mutation(
@@ -490,12 +495,10 @@ MUTATIONS = (
     Mutation("join again with another instance id", (model.GroupSettings, "instance_id"), _fresh_instance_ids),
     *(Mutation(*one, of_sink=True) for one in _OF_SINK),
     # ---- what the checks allow, and what needs it
-    Mutation("allow no topic to be begun again", (Checks, "_begins_again"), lambda _: lambda *_: False),
-    Mutation(
-        "allow no record of a deleted topic twice",
-        (Checks, "_went_with_its_topic"),
-        lambda _: lambda *_: False,
-        of_sink=True,
+    *(
+        Mutation(f"allow no more: {one.name}", (Checks, "_allows"), _withhold(one))
+        for one in ALLOWANCES
+        if one not in RARE
     ),
     # ---- what tasks read
     Mutation(
