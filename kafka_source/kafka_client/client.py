@@ -616,6 +616,12 @@ class KafkaClient:
         if self._coordinators.pop((kind, key), None) is not None:
             self._ask_another()
 
+    def forget_lost_coordinator(self, key: str, kind: int = GROUP) -> None:
+        """Drop the cached coordinator, whose connection is lost, also where it coordinates others."""
+        lost = self._coordinators.get((kind, key))
+        self.forget_coordinator(key, kind)
+        self._coordinators = {one: broker for one, broker in self._coordinators.items() if broker != lost}
+
     async def is_replaced(self, key: str, kind: int, coordinator: Endpoint, deadline: Deadline) -> bool:
         """Return whether another broker names another coordinator than this one, which refuses a member or an epoch.
 

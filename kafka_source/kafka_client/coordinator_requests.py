@@ -73,7 +73,7 @@ async def to_coordinator(
         patience = max(0.001, min(client.settings.request_timeout, deadline.left))
         response = await connection.send(request, patience, max_version)
     except ConnectionLost:
-        client.forget_coordinator(key, kind)
+        client.forget_lost_coordinator(key, kind)
         raise
     if _REFUSALS.isdisjoint(_codes_of(response)):
         client.forget_refusals(key, kind)
@@ -107,7 +107,7 @@ async def _connection(client: KafkaClient, kind: int, key: str, deadline: Deadli
     try:
         return await client.connection(coordinator, deadline)
     except ConnectionLost:
-        client.forget_coordinator(key, kind)
+        client.forget_lost_coordinator(key, kind)
         raise
 
 

@@ -12,7 +12,7 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, RetriableError
-from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
+from kafka_source.kafka_client import TRANSACTION, ConnectionLost, Deadline, KafkaClient
 from kafka_source.kafka_client.handshake import Identity
 from kafka_source.transactions.open_transaction import initialise
 from tests.support.fake_broker import TOPIC, WITH_IDENTITY, FakeBroker, Partition
@@ -97,6 +97,18 @@ def test_a_coordinator_that_is_forgotten_is_asked_of_another_broker(
         assert client.run(client.coordinator("group", Deadline(10))).node_id == 1
         client.forget_coordinator("group")
         assert client.run(client.coordinator("group", Deadline(10))).node_id == 2
+
+
+def test_a_coordinator_that_is_lost_is_forgotten_for_all_that_it_coordinates(
+    brokers: tuple[FakeBroker, FakeBroker],
+) -> None:
+    """Each of them would wait for a connection that a broker which is cut off never opens."""
+    with closing(client_of(brokers[0], age_ms=600_000)) as client:
+        for name in ("one", "two"):
+            assert client.run(client.coordinator(name, Deadline(10), TRANSACTION)).node_id == 1
+        brokers[0].close()
+        client.run(initialise(client, "one", 60_000, Deadline(10)))
+        assert client.run(client.coordinator("two", Deadline(10), TRANSACTION)).node_id == 2
 
 
 def test_a_transaction_that_never_ends_is_asked_of_another_coordinator(
