@@ -22,10 +22,9 @@ class Load:
     def __init__(self, servers: str, topic: str, records_per_second: int) -> None:
         self._topic = topic
         self._records = round(records_per_second * _TICK_SECONDS)
-        # Idempotent: a record is there once, also if a broker is lost.
-        self._producer = Producer(
-            {"bootstrap.servers": servers, "linger.ms": 20, "enable.idempotence": True, "message.timeout.ms": 900_000}
-        )
+        # Idempotent: a record is there once, also if a broker is lost. A broker that is cut off does not answer.
+        lost = {"enable.idempotence": True, "message.timeout.ms": 900_000, "socket.timeout.ms": 10_000}
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, **lost})
         self._closing = threading.Event()
         self.count = 0
         self._thread = threading.Thread(target=self._run, daemon=True)

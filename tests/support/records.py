@@ -116,6 +116,8 @@ class CommittedReader:
                 "enable.auto.commit": False,
                 "topic.metadata.refresh.interval.ms": 1000,
                 "reconnect.backoff.max.ms": 500,
+                # A broker that is cut off does not answer.
+                "socket.timeout.ms": 10_000,
             }
         )
         self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])

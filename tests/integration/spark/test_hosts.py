@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 from testbed.host_brokers import HostBrokers
 from testbed.hosts import Hosts, Link, Place, reason_against_hosts
+from testbed.load import Load
 from testbed.spark_cluster import SparkCluster
 from tests.apps.process import ROOT, App, spark_app
 from tests.support.records import CommittedReader, produce, written_rows
@@ -27,6 +30,14 @@ CONF = {
     "spark.driver.port": DRIVER_PORT,
     "spark.driver.blockManager.port": BLOCKS_PORT,
     "spark.executor.memory": "512m",
+}
+# By default a lost executor is noticed after two minutes, and each process waits half a minute for a silent broker.
+LIMITS: dict[str, object] = {"kafka.request.timeout.ms": 5_000, "kafka.socket.connection.setup.timeout.ms": 2_000}
+QUICK_TO_NOTICE = {
+    "spark.network.timeout": "20s",
+    "spark.network.timeoutInterval": "4s",
+    "spark.executor.heartbeatInterval": "4s",
+    "spark.task.maxFailures": "8",
 }
 
 
@@ -169,3 +180,100 @@ def test_executors_read_from_the_brokers_of_their_rack(world: World, tmp_path: P
     for worker, rack in WORKERS.items():
         near = sum(passed[broker, worker] for broker in RACKS if RACKS[broker] == rack)
         assert near > 5 * (sum(passed[broker, worker] for broker in RACKS) - near), passed
+
+
+def has_all(output: CommittedReader, values: set[bytes]) -> bool:
+    return set(output.values) >= values
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Two queries of one application that copy a topic, which grows all the time, and readers of their output."""
+
+    app: App
+    load: Load
+    outputs: tuple[CommittedReader, CommittedReader]
+
+    def progress(self, seconds: float = 240) -> float:
+        """Wait until both outputs have records that were written after this call; return how long it took."""
+        began, first = time.monotonic(), str(self.load.count).encode()
+        for output in self.outputs:
+            wait_until(partial(self._has, output, first), f"the record {first!r}", seconds)
+        return time.monotonic() - began
+
+    def _has(self, output: CommittedReader, value: bytes) -> bool:
+        assert self.app.process.poll() is None, self.app.log.read_text(errors="replace")[-3000:]
+        return any(record[3] == value for record in output.records[-20_000:])
+
+    def check(self) -> None:
+        """End the load, and compare what is in both outputs with it: exactly once in the first."""
+        self.load.close()
+        everything = {str(number).encode() for number in range(self.load.count)}
+        for output in self.outputs:
+            wait_until(partial(has_all, output, everything), "all records")
+        assert set(self.outputs[1].values) == everything
+        assert len(self.outputs[0].records) == len(everything)
+        self.app.stop()
+        assert not any("failed" in line for line in self.app.lines())
+
+
+@contextmanager
+def copies(world: World, folder: Path, name: str) -> Iterator[Copies]:
+    servers = world.brokers.internal_bootstrap_servers
+    source, *outputs = (world.brokers.create_topic(f"{name}-{topic}", PARTITIONS) for topic in ("in", "once", "least"))
+    options: list[dict[str, object]] = []
+    for output in outputs:
+        group: dict[str, object] = {
+            "kafka.group.id": output,
+            "kafka.group.instance.id": output,
+            "group.members": 2,
+            "kafka.session.timeout.ms": 6_000,
+            "maxOffsetsPerTrigger": 1_000,
+            **LIMITS,
+        }
+        sink = {"kafka.bootstrap.servers": world.brokers.bootstrap_servers, "topic": output, **LIMITS}
+        if output.endswith("once"):
+            group |= {"commit": "sink"}
+            sink |= {"transactional": "true", "transactional.id.prefix": output, "commit.group": output}
+        options += [world.source(source, **group), sink]
+    with (
+        CommittedReader(servers, outputs[0], PARTITIONS) as once,
+        CommittedReader(servers, outputs[1], PARTITIONS) as least,
+        world.run("copying_app", folder, *options, **QUICK_TO_NOTICE) as app,
+    ):
+        load = Load(servers, source, 100)
+        try:
+            yield Copies(app, load, (once, least))
+        finally:
+            load.close()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_each_host_is_cut_off_in_turn(world: World, tmp_path: Path) -> None:
+    with copies(world, tmp_path, "cut") as running:
+        running.progress()
+        for host in (*RACKS, *WORKERS):
+            world.hosts.set_link(host, Link(cut=True))
+            without = running.progress()
+            world.hosts.set_link(host, Link())
+            print(f"  {host}: {without:.1f} s without it, {running.progress():.1f} s after that", flush=True)
+        world.hosts.set_link("driver", Link(cut=True))
+        time.sleep(15)
+        world.hosts.set_link("driver", Link())
+        print(f"  driver: {running.progress():.1f} s after 15 s", flush=True)
+        running.check()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_links_lose_packets(world: World, tmp_path: Path) -> None:
+    with copies(world, tmp_path, "loss") as running:
+        running.progress()
+        for host in world.hosts.addresses:
+            world.hosts.set_link(host, Link(loss=0.05))
+        for _ in range(5):
+            running.progress()
+        for host in world.hosts.addresses:
+            world.hosts.set_link(host, Link())
+        running.check()
