@@ -58,7 +58,7 @@ class Times(NamedTuple):
     most: int
 
 
-NEVER, ONCE, MAYBE, ONCE_OR_TWICE, TWICE = Times(0, 0), Times(1, 1), Times(0, 1), Times(1, 2), Times(2, 2)
+NEVER, ONCE, MAYBE, ONCE_OR_TWICE = Times(0, 0), Times(1, 1), Times(0, 1), Times(1, 2)
 
 
 def refused(draw: Draw) -> set[str]:

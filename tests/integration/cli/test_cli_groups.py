@@ -158,28 +158,6 @@ def test_a_lag_above_a_bound_is_an_exit_code(command, orders, group):
     command.run("groups", "--regex", f"^{group}$", "--fail-above-lag", "14")
 
 
-@pytest.mark.parametrize(
-    ("target", "offsets"),
-    [
-        (("--to", "earliest"), {0}),
-        (("--to-datetime", "1970-01-01T00:00:00Z"), {0}),
-        (("--back", "1h"), {0}),
-        (("--by-duration", "PT1H"), {0}),
-        (("--shift-by", "-1"), {2}),
-        (("--to-offset", "1"), {1}),
-        (("--to", "current"), {3}),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
-)
-def test_rewinds(command, orders, group, groups, target, offsets):
-    moves = command.json("rewind", group, *target, "--all-topics")
-    assert {move["offset"] for move in moves} == offsets
-    assert {move["committed"] for move in moves} == {3}
-    assert set(groups.committed(group).values()) == {3}, "nothing is changed yet"
-    command.json("rewind", "--group", group, *target, "--topic", orders, "--yes")
-    assert set(groups.committed(group).values()) == offsets
-
-
 def test_one_partition_is_rewound(command, orders, group, groups):
     command.run("rewind", group, "-t", f"{orders}:1", "--to-offset", "1", "--yes")
     assert groups.committed(group) == {TopicPartition(orders, 0): 3, TopicPartition(orders, 1): 1}

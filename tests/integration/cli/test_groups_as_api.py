@@ -20,10 +20,10 @@ from kafka_source.errors import (
     UnknownTopicError,
 )
 from kafka_source.group.requests import describe_consumer_protocol
-from kafkagroup.admin import AtOffset, AtTime, ByDuration, FromGroup, Groups, OffsetsDocument, Shift, Topics
+from kafkagroup.admin import AtOffset, AtTime, ByDuration, Groups, Shift, Topics
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.memberships import everything
-from tests.support.records import create_again, produce
+from tests.support.records import produce
 from tests.support.waiting import wait_until
 
 
@@ -164,17 +164,6 @@ def test_a_time_between_two_records(kafka, groups, committed, group):
     assert [move.offset for move in moves] == [10, 20]
 
 
-def test_a_group_goes_where_another_one_is(groups, committed, group):
-    first = TopicPartition(committed, 0)
-    groups.create(f"{group}-other", {first: 9})
-    moves = groups.moves(group, FromGroup(f"{group}-other"))
-    assert [(move.topic_partition, move.offset) for move in moves] == [(first, 9)]
-    with pytest.raises(UnknownGroupError, match="nobody"):
-        groups.moves(group, FromGroup("nobody"))
-    with pytest.raises(UnknownTopicError):
-        groups.moves(group, "latest", topics=["no-such-topic"])
-
-
 def test_a_group_is_created_where_it_shall_start(kafka, groups, committed, group):
     name = f"{group}-made"
     starts = groups.moves(name, AtOffset(8), topics=[committed])
@@ -207,33 +196,6 @@ def test_a_group_is_cloned_with_what_it_has_noted(groups, committed, group, cons
     assert copy.offsets[TopicPartition(committed, 0)].metadata.startswith("a note")
     with pytest.raises(InvalidConfigurationError, match="exists already"):
         groups.clone(group, f"{group}-copy")
-
-
-def test_offsets_go_through_a_file(groups, committed, group):
-    text = groups.export_offsets(group).to_json()
-    assert text == groups.export_offsets(group).to_json()
-    groups.rewind(group, dict.fromkeys(everything(committed, 2), 0))
-    document = OffsetsDocument.from_json(text)
-    moves = groups.import_offsets(document)
-    assert [(move.committed, move.offset) for move in moves] == [(0, 4), (0, 6)]
-    assert groups.export_offsets(group).to_json() == text
-    groups.import_offsets(document, f"{group}-new")
-    assert list(groups.committed(f"{group}-new").values()) == [4, 6]
-    with pytest.raises(UnknownGroupError, match="no committed offsets of other"):
-        groups.export_offsets(group, topics=["other"])
-
-
-def test_offsets_of_a_topic_that_was_created_again_are_refused(kafka, groups, committed, group):
-    document = groups.export_offsets(group)
-    kafka.delete_topic(committed)
-    create_again(kafka, committed, 2)
-    wait_until(
-        lambda: Topics(Settings({"bootstrap.servers": kafka.bootstrap_servers})).describe(committed), "the new topic"
-    )
-    with pytest.raises(InvalidConfigurationError, match="was deleted and created again since the export"):
-        groups.import_offsets(document)
-    with pytest.raises(InvalidConfigurationError, match="and this is cluster"):
-        groups.import_offsets(OffsetsDocument(group, "elsewhere", document.offsets))
 
 
 def test_the_offsets_of_a_topic_are_deleted(groups, committed, group, consumer, topic):

@@ -76,22 +76,6 @@ def test_a_union_of_two_topics_goes_on_through_every_rebalance(kafka, topic, gro
     assert sorted([*ours(), *(value for _, _, value in other.records)]) == [*range(250), *range(1000, 1250)]
 
 
-def test_one_topic_loaded_twice_is_shared_and_each_record_is_read_once(kafka, topic, group, start, tmp_path):
-    servers, name = kafka.bootstrap_servers, topic("twice", partitions=4)
-    produce(servers, name, 200)
-    query = start(group, name, name)
-    for count in (200, 300, 400):
-        wait_until(functools.partial(has_written, tmp_path / "out", count), f"{count} records", SECONDS)
-        produce(servers, name, 100, first=count)
-    wait_until(lambda: len(written(tmp_path / "out")) >= 500, "all records", SECONDS)
-    query.stop()
-    assert written(tmp_path / "out") == list(range(500))
-
-
-def has_written(folder, count):
-    return len(written(folder)) >= count
-
-
 @pytest.mark.parametrize(
     "options",
     [

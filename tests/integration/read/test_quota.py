@@ -7,7 +7,6 @@ import json
 import os
 import tempfile
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
@@ -17,7 +16,7 @@ from typer.testing import CliRunner
 
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
-from tests.apps.process import App, paced_app, streaming_app
+from tests.apps.process import paced_app
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire, watched_kafka
 
@@ -112,22 +111,6 @@ def assert_at_the_bound(wire: Wire, begin: float, end: float, bound: float) -> N
         print(f"{seconds:g} s: least {min(parts):.3f}, median {median(parts):.3f}, most {max(parts):.3f}")
         print([f"{part:.3f}" for part in parts])
         assert 1 - tolerance <= min(parts) <= max(parts) <= 1 + tolerance
-
-
-@pytest.mark.long
-def test_a_streaming_sink_keeps_to_the_bound(spark, kafka, tmp_path):
-    topic = fill(kafka, "to-be-copied", 4, 1000)
-    kafka.create_topic("copied", 2)
-    reader = spark.readStream.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-    rows = reader.option("subscribe", topic).option("startingOffsets", "earliest").load().select("value")
-    writer = rows.writeStream.format("kafkagroup").option("topic", "copied").option("quota.bytes.per.second", MB)
-    writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).trigger(availableNow=True)
-    begun = time.monotonic()
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    wait_until(lambda: not query.isActive, "the end of the copy")
-    assert query.exception() is None
-    assert time.monotonic() - begun >= 3.5
-    assert sum(progress.numInputRows for progress in query.recentProgress) == 4000
 
 
 def test_the_micro_batches_of_a_sink_ask_the_same_process(spark, kafka, tmp_path):
@@ -330,50 +313,3 @@ def test_a_sink_keeps_to_the_bound(spark, kafka):
     writer.option("quota.bytes.per.second", MB).save()
     # Four tasks share it: 4 MB take four seconds, less what is let through at once.
     assert time.monotonic() - begun >= 3.5
-
-
-@pytest.mark.long
-def test_two_queries_with_one_to_three_and_an_unbounded_one_beside_them(tmp_path):
-    """Each is an application of its own, so that none waits for a thread of Spark's."""
-    wire, bounds, megabytes = Wire(), {"one": 0.5 * MB, "three": 1.5 * MB}, 120
-    with watched_kafka(wire, nodes=3) as kafka, ExitStack() as apps:
-
-        def start(name: str, **options: object) -> App:
-            given = {
-                "kafka.bootstrap.servers": kafka.bootstrap_servers,
-                "kafka.client.id": name,
-                "kafka.group.id": name,
-                "subscribe": fill(kafka, name, megabytes, 1000, partitions=3),
-                "startingOffsets": "earliest",
-                "group.members": 2,
-                **options,
-            }
-            app = apps.enter_context(streaming_app(tmp_path / name, given, name=name))
-            wait_until(lambda: wire.of(name).seen, f"the first records of {name}")
-            return app
-
-        def seconds_of(name: str) -> float:
-            """How long an unbounded query takes for all of its records."""
-            app = start(name)
-            wait_until(lambda: sum(size for _, size in wire.of(name).seen) > megabytes * MB, f"all records of {name}")
-            app.stop()
-            seen = wire.of(name).seen
-            return seen[-1][0] - seen[0][0]
-
-        alone = seconds_of("alone")
-        for name, bound in bounds.items():
-            start(name, **{"quota.bytes.per.second": bound})
-        begin = time.monotonic()
-        wait_until(lambda: time.monotonic() > begin + 12, "the first window")
-        beside = seconds_of("beside")
-        print(f"unbounded: {megabytes} MB in {alone:.1f} s alone, in {beside:.1f} s beside them")
-        # The machine has to do what the others read, too.
-        assert beside < 2 * alone + 5
-        wait_until(lambda: time.monotonic() > begin + 35, "more to look at")
-        for name, bound in bounds.items():
-            now = time.monotonic()
-            rates = wire.of(name).rates(begin + 12, now)
-            print(name, [f"{rate / bound:.3f}" for rate in rates])
-            assert max(rates) <= 1.15 * bound
-            assert max(wire.of(name).rates(begin + 12, now, 11)) <= 1.05 * bound
-            assert sum(rates) / len(rates) >= 0.9 * bound

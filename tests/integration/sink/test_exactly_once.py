@@ -97,14 +97,6 @@ def test_a_kill_between_any_two_steps_loses_and_doubles_nothing(
     assert sink.open() == []
 
 
-def test_a_decided_batch_is_finished_even_if_another_query_takes_over(kafka: EmbeddedKafka, topic: Topic) -> None:
-    name = topic("eo-takeover")
-    assert in_a_process("sink-decided", kafka.bootstrap_servers, name, "old", batches=(7,)) == SIGKILL
-    # A new checkpoint: batch 0 of another query is no replay, and its tasks use the same transactional ids.
-    Sink(kafka.bootstrap_servers, name, "new").run(0)
-    assert visible(kafka, name, 120) == whole(0, 7)
-
-
 def test_an_attempt_that_did_not_count_is_aborted(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-attempts"))
     epoch = sink.begin()
@@ -313,16 +305,6 @@ def test_a_topic_that_is_created_again_with_fewer_partitions_after_the_decision_
     assert visible(kafka, kept, 61) == sorted([b"one", *whole(1)])
 
 
-def test_a_stage_that_runs_again_leaves_alone_what_was_prepared(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-stage"))
-    epoch = sink.begin()
-    prepared = sink.tasks(epoch, 0)
-    sink.task(epoch, 0, 1)  # its attempts are counted from 0 again
-    sink.decide(epoch, 0, prepared)
-    assert visible(kafka, sink.topic, 60) == whole(0)
-    assert sink.open() == []
-
-
 @pytest.mark.parametrize("moment", ["sink-decided", "sink-committed"])
 def test_an_attempt_that_stands_still_before_it_initialises_its_id_takes_no_other_attempts(
     kafka: EmbeddedKafka, topic: Topic, hook: Hook, monkeypatch: pytest.MonkeyPatch, moment: str
@@ -349,46 +331,6 @@ def test_an_attempt_that_stands_still_before_it_initialises_its_id_takes_no_othe
         sink.task(epoch, 0, 0)
     sink.run(0, 1)  # batch 0 is replayed
     assert visible(kafka, sink.topic, 120) == whole(0, 1)
-
-
-def test_an_attempt_that_begins_after_its_batch_touches_no_decided_transaction(
-    kafka: EmbeddedKafka, topic: Topic, hook: Hook
-) -> None:
-    """It was started beside one of batch 0, and has its first row when batch 1 is committed and not yet finished."""
-    sink = Sink(kafka.bootstrap_servers, topic("eo-straggler"))
-    old = sink.begin()
-    sink.decide(old, 0, sink.tasks(old, 0))
-
-    def die(name: str) -> None:
-        if name == "sink-committed":
-            raise KafkaGroupError("The driver dies here.")
-
-    epoch = sink.begin()
-    prepared = sink.tasks(epoch, 1)
-    hook(die)
-    with pytest.raises(KafkaGroupError, match="dies here"):
-        sink.decide(epoch, 1, prepared)
-    hook(None)
-    with pytest.raises(FencedError, match="has ended already"):
-        sink.task(old, 0, 0)
-    # Else the commit of batch 1 could not be repeated, and its records would count as lost.
-    sink.run(1, 2)
-    assert visible(kafka, sink.topic, 180) == whole(0, 1, 2)
-
-
-def test_a_stage_that_runs_again_leaves_alone_what_is_about_to_be_written(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-stage-empty"))
-    epoch = sink.begin()
-    first = in_transaction(sink.settings, f"{sink.prefix}-0-0", "auto")  # it has sent nothing yet
-    again = sink.task(epoch, 0, 0)
-    assert again.transaction is not None
-    assert again.transaction.transactional_id == f"{sink.prefix}-0-1"
-    first.send(as_records(rows(0, 0), sink.topic))
-    first.flush()
-    first.release()
-    sink.decide(epoch, 0, [again])
-    assert visible(kafka, sink.topic, 20) == sorted(rows(0, 0))
-    assert sink.open() == []
 
 
 def test_a_driver_that_was_replaced_after_its_decision_does_not_say_that_records_are_lost(
@@ -421,21 +363,6 @@ def test_a_driver_that_was_replaced_after_its_decision_does_not_say_that_records
         late.run(others_done())
     sink.decide(second, 1, [newer])
     assert visible(kafka, sink.topic, 40) == sorted(rows(0, 0) + rows(1, 0))
-
-
-def test_a_driver_that_was_replaced_decides_nothing(kafka: EmbeddedKafka, topic: Topic) -> None:
-    old = Sink(kafka.bootstrap_servers, topic("eo-zombie"))
-    epoch = old.begin()
-    prepared = old.tasks(epoch, 0)
-    new = Sink(kafka.bootstrap_servers, old.topic)
-    new_epoch = new.begin()
-    with pytest.raises(FencedError):
-        old.decide(epoch, 0, prepared)
-    assert visible(kafka, old.topic) == []
-    prepared = new.tasks(new_epoch, 0)
-    old.abort(epoch)  # as Spark has it do; these are not its
-    new.decide(new_epoch, 0, prepared)
-    assert visible(kafka, old.topic, 60) == whole(0)
 
 
 def test_a_driver_that_was_replaced_records_nothing_as_finished(kafka: EmbeddedKafka, topic: Topic) -> None:
@@ -520,18 +447,6 @@ def test_a_task_that_still_runs_when_its_write_is_given_up_leaves_nothing(
         prepare(settings, SinkTask(sink.prefix, "write", 0, 1), epoch, records())
     assert sink.open() == []
     assert visible(kafka, sink.topic) == []
-
-
-def test_a_batch_begins_with_aborting_what_was_left(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-left"))
-    sink.run(0)
-    epoch = sink.begin()
-    sink.task(epoch, 1, 0)
-    sink.task(epoch, 1, 5)  # and the query is killed; when it restarts it has fewer tasks
-    epoch = sink.begin()
-    assert sink.open() == []
-    sink.decide(epoch, 1, sink.tasks(epoch, 1))
-    assert visible(kafka, sink.topic, 120) == whole(0, 1)
 
 
 def test_a_write_none_of_whose_tasks_is_done_can_be_given_up(kafka: EmbeddedKafka, topic: Topic) -> None:
