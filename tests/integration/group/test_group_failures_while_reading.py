@@ -13,7 +13,6 @@ from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import CutConnection, TcpProxy, pass_on
 from tests.support.memberships import Memberships
 from tests.support.mixed_group import Application, Trickle
-from tests.support.records import stream, written
 from tests.support.waiting import wait_until
 
 PARTITIONS = 6
@@ -155,32 +154,3 @@ def test_the_leader_dies_and_another_leads(readers):
     assert first.unfinished
     assert {value for value, count in times.items() if count > 1} == set(first.unfinished)
     assert max(times.values()) == 2
-
-
-@pytest.mark.long
-def test_a_stream_reads_on_when_its_coordinators_node_dies(spark, nodes, group, tmp_path):
-    kafka, _ = nodes
-    name = kafka.create_topic(f"flow-{group}", PARTITIONS, 3)
-    trickle = Trickle(kafka.internal_bootstrap_servers, name)
-    options = {"kafka_group_id": group, "group_members": 2, "startingOffsets": "earliest"}
-    writer = stream(spark, kafka, name, kafka_heartbeat_interval_ms=300, **options).writeStream.format("parquet")
-    out = tmp_path / "out"
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).option("path", str(out)).start()
-    node = None
-    try:
-        wait_until(lambda: written(out), "the stream to read", 200)
-        admin = kafka.admin()
-        node = admin.describe_consumer_groups([group])[group].result(timeout=60).coordinator.id
-        kafka.kill(node)
-        marked = trickle.count
-        wait_until(lambda: not query.isActive or len(written(out)) > marked + 1000, "the stream to read on", 200)
-        assert query.exception() is None
-        trickle.close()
-        wait_until(lambda: len(written(out)) >= trickle.count, "all records")
-        assert query.isActive
-    finally:
-        query.stop()
-        trickle.close()
-        if node is not None:
-            kafka.restart(node)
-    assert written(out) == list(range(trickle.count))
