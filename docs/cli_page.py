@@ -169,9 +169,9 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re
 
 def as_markdown() -> str:
     """Return the page."""
-    parts = [HEAD, "## Commands\n\n"]
+    parts, shown = [HEAD, "## Commands\n\n"], dict[type, str]()
     for path, command in _commands(typer.main.get_command(app), ()):
-        parts.append(_command(" ".join(path), command))
+        parts.append(_command(" ".join(path), command, shown))
     return "".join(parts).rstrip("\n") + "\n"
 
 
@@ -184,7 +184,7 @@ def _commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
         yield from _commands(one, (*path, name))
 
 
-def _command(name: str, command: Any) -> str:
+def _command(name: str, command: Any, shown: dict[type, str]) -> str:
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     options = [param for param in command.params if param.param_type_name == "option" and "--help" not in param.opts]
     connects = any(_CONNECTION.intersection(param.opts) for param in options)
@@ -200,7 +200,7 @@ def _command(name: str, command: Any) -> str:
                 "| `-b`, `-c`, `--command-config`, `--context` | [the connection](#settings-of-the-connection) |"
             )
         lines.append("")
-    lines += _json(name)
+    lines += _json(name, shown)
     return "\n".join(lines) + "\n"
 
 
@@ -236,8 +236,8 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def _json(name: str) -> list[str]:
-    """Return what the JSON of a command has."""
+def _json(name: str, shown: dict[type, str]) -> list[str]:
+    """Return what the JSON of a command has; `shown` names the command that has shown the fields of a row."""
     if name in _DOCUMENTS_OF_THEIR_OWN:
         return [textwrap.fill(_DOCUMENTS_OF_THEIR_OWN[name], 118), ""]
     if name in _WITHOUT_DOCUMENT:
@@ -249,22 +249,26 @@ def _json(name: str) -> list[str]:
             if name != "watch"
             else ["JSON: an array of objects for each sample.", ""]
         )
-        return lines + _tables(document.kinds)
+        return lines + _tables(document.kinds, name, shown)
     lines = ["JSON: an object with arrays of objects: " + ", ".join(f"`{part}`" for part in document.parts) + ".", ""]
     for part, kinds in document.parts.items():
-        lines += [f"In `{part}`:", "", *_tables(kinds)]
+        lines += [f"In `{part}`:", "", *_tables(kinds, name, shown)]
     return lines
 
 
-def _tables(kinds: tuple[type, ...]) -> list[str]:
+def _tables(kinds: tuple[type, ...], name: str, shown: dict[type, str]) -> list[str]:
     lines: list[str] = []
     for number, kind in enumerate(kinds):
         if number:
             lines += ["or:", ""]
+        if kind in shown:
+            lines += [f"The fields are those of [`{shown[kind]}`](#kafkagroup-{shown[kind].replace(' ', '-')}).", ""]
+            continue
+        shown[kind] = name
         about = _attributes(kind)
         lines += ["| field | type | what it is |", "| --- | --- | --- |"]
         lines += [
-            f"| `{name}` | {_type(hint)} | {_cell(about.get(name, ''))} |" for name, hint in columns(kind).items()
+            f"| `{field}` | {_type(hint)} | {_cell(about.get(field, ''))} |" for field, hint in columns(kind).items()
         ]
         lines.append("")
     return lines
