@@ -1,6 +1,6 @@
 """`lag-balanced`: balances the time that members need for their lag, where other strategies balance numbers.
 
-The leader knows the lag and the rate of each partition (`ClusterMetadata.work`), and members tell in their user data
+The leader knows the lag and the rate of each partition (`ClusterMetadata.work`), and members report in their user data
 how fast they read. A unit is a partition, or co-partitioned partitions that stay together. Its work is what is to be
 read in it within a horizon: its lag, and what arrives meanwhile. The time of a member is the work of its units divided
 by its speed. Where nothing is known, the assignment is that of `sticky`. docs/design/balance.md has the reasons.
@@ -421,9 +421,9 @@ def _known_work(
     for unit in index.partitions(range(index.size)):
         partitions = folded.partitions(unit)
         work = [folded.cluster.work.get(tp, PartitionWork()) for tp in partitions]
-        told = [newest[tp][1] if tp in newest else None for tp in partitions]
+        measured = [newest[tp][1] if tp in newest else None for tp in partitions]
         known_lags = [max(0, one.lag) for one in work if one.lag is not None]
-        own = [one.rate if one.rate is not None else rate for one, rate in zip(work, told, strict=True)]
+        own = [one.rate if one.rate is not None else rate for one, rate in zip(work, measured, strict=True)]
         known_rates = [max(0.0, rate) for rate in own if rate is not None]
         lags.append(sum(known_lags) if known_lags else None)
         rates.append(sum(known_rates) if known_rates else None)

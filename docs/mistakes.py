@@ -91,7 +91,7 @@ class Mistake:
         return {name: text for name, text in {**self.base, **self.typed}.items() if name not in self.without}
 
     def answer(self) -> str:
-        """Make a mistake that the driver refuses without a Kafka, and return what the user is told.
+        """Make a mistake that the driver refuses without a Kafka, and return the user's error.
 
         Raises:
             LookupError: It is not refused.

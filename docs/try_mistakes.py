@@ -46,7 +46,7 @@ _SENTENCE = re.compile(r"(?:^|: )kafka_source\.errors\.\w+: (.*)")
 _THEIRS = re.compile(r"\s*$|\s*SQLSTATE|\tat |\s*Traceback|Caused by|=== |\[[A-Z_]+\]|JVM stacktrace|During handling")
 
 
-def told(text: str) -> tuple[str, int]:
+def sentence_of(text: str) -> tuple[str, int]:
     """Return our sentence in what a user sees of an error in a query, and how many lines of it are ours.
 
     Raises:
@@ -67,7 +67,7 @@ def told(text: str) -> tuple[str, int]:
     return sentences[0], lines
 
 
-def told_by_program(text: str) -> tuple[str, int]:
+def last_line_of(text: str) -> tuple[str, int]:
     """Return the last line of what a program of ours says when it ends, and how many lines it says."""
     lines = [line for line in text.splitlines() if line.strip()]
     frames = [line for line in lines if _FRAME.match(line)]
@@ -111,7 +111,7 @@ class Attempts:
         began = time.monotonic()
         text = self._error(mistake, *prepared)
         seconds = time.monotonic() - began
-        sentence, count = told(text) if mistake.how not in (How.COMMAND, How.PYTHON) else told_by_program(text)
+        sentence, count = sentence_of(text) if mistake.how not in (How.COMMAND, How.PYTHON) else last_line_of(text)
         connection = self._connection(mistake)
         known = {
             connection["kafka.bootstrap.servers"]: SERVERS,

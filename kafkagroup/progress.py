@@ -124,8 +124,8 @@ def sources_of(progress: StreamingQueryProgress) -> list[SourceOffsets]:
         driver = _figures(shown)
         latest = _offset(_json(source.latestOffset))
         # Spark 4.0 shows the end of the micro-batch as the latest offset of a Python source.
-        told = {} if driver is None else driver.latest
-        available = told or ({} if latest is None else latest.ends)
+        latest_ends = {} if driver is None else driver.latest
+        available = latest_ends or ({} if latest is None else latest.ends)
         if latest is not None or available:
             found.append(SourceOffsets(number, end, available, start != shown, driver, shown.get("quota")))
     return found

@@ -1,4 +1,4 @@
-"""What /proc tells of processes and of those that they have started, and SIGKILL for them."""
+"""Processes and their children by /proc, and SIGKILL for them."""
 
 from __future__ import annotations
 

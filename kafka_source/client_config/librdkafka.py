@@ -36,7 +36,7 @@ def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, An
     """Return the configuration of a confluent-kafka producer or consumer.
 
     It has the settings that librdkafka knows, those of Java in librdkafka's names and within its ranges. Settings
-    without a meaning for librdkafka are left out; `check.check_settings` tells users of them.
+    without a meaning for librdkafka are left out; `check.check_settings` reports them.
 
     Args:
         settings: Settings of the Kafka clients.

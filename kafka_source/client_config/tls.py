@@ -1,4 +1,4 @@
-"""A client's TLS: opens key and trust stores, tells their type, takes PEM; versions, the check of the host's name.
+"""A client's TLS: opens key and trust stores, finds their type, takes PEM; versions, the check of the host's name.
 
 Of Java's store types, PEM is used as it is, from files or inline (KIP-651); PKCS12 and JKS are converted to PEM. JCEKS
 is refused; the error contains the command that converts it.

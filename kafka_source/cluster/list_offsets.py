@@ -18,7 +18,7 @@ EARLIEST, LATEST = -2, -1
 
 
 class ListedOffset(NamedTuple):
-    """An offset as a leader told it; a tuple for the same reason as `Range`.
+    """An offset as a leader returned it; a tuple for the same reason as `Range`.
 
     Attributes:
         offset: The offset; -1 if the partition has no record at or after the timestamp.

@@ -231,7 +231,7 @@ class Cluster:
     def latest_with_epochs(
         self, partitions: Iterable[TopicPartition], *, read_committed: bool
     ) -> dict[TopicPartition, ListedOffset]:
-        """Return what `latest` returns, each with the epoch of the leader that has told it."""
+        """Return what `latest` returns, each with the epoch of the leader that has returned it."""
         (found,) = self._offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
         return found
 

@@ -74,7 +74,7 @@ class BySink(CommitPolicy):
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """Say that the sink has committed nothing, and refuse to plan a second micro-batch for it.
 
-        The source cannot see its sink. Only a micro-batch that this process has planned tells: as long as it runs, no
+        The source cannot see its sink. Only a micro-batch planned by this process is a proof: as long as it runs, no
         other tool can set the group's offsets to where that one began.
         """
         if self._has_committed:
@@ -136,7 +136,7 @@ def group_or_own(own: int | None, committed: int | None) -> int | None:
 
 
 def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, CommitOffset]) -> bool:
-    """Return whether the sink has committed a batch that is done, or whether the group's offsets do not tell that.
+    """Return whether the sink has committed a batch that is done, or whether the group's offsets do not show that.
 
     Without a sink that commits them the group has the offsets with which the batch began. A group that was set back
     since, by a rewind or by this query itself where a log was truncated, may have them again; that of a topic that was
@@ -269,7 +269,7 @@ def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOff
 def handoff_of(
     planned: Iterable[PlannedInput], member: SlotCredentials, stream: str, plan_id: str, topic_ids: Mapping[str, str]
 ) -> Handoff:
-    """Return what the source tells the sink about a batch.
+    """Return the hand-off of a batch from the source to the sink.
 
     Args:
         planned: What the batch reads.
@@ -297,7 +297,7 @@ def handoffs_of(
     plan_id: str,
     topic_ids: Mapping[str, str],
 ) -> tuple[Handoff, ...]:
-    """Return what the source tells the sink about a batch: one hand-off, or one for each member that commits by itself.
+    """Return a batch's hand-offs from the source to the sink: one, or one for each member that commits separately.
 
     Args:
         planned: What the batch reads.

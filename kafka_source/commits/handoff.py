@@ -96,7 +96,7 @@ class Handoff:
         ranges: Start (included) and end (excluded) offset of each partition.
         stream: The stream's id, from its checkpoint.
         plan: The id of the batch in the checkpoint, see `by_sink.plan_id`.
-        topic_ids: The ids of the topics, by name; without topics whose id the brokers do not tell (before 2.8).
+        topic_ids: The ids of the topics, by name; without topics whose id the brokers do not return (before 2.8).
         epochs: The leader epoch of each end, as far as it is known (KIP-320). It is published as that of the offset.
     """
 
@@ -169,7 +169,7 @@ class Entry(NamedTuple):
         run: See `BatchOfRun`.
         number: See `BatchOfRun`.
         partitions: How many partitions of the topic the batch reads.
-        topic_id: The topic's id; None if the brokers do not tell it.
+        topic_id: The topic's id; None if the brokers do not return it.
         generation: Of the member that reads.
         member_id: Of the member that reads.
         instance_id: Of the member that reads.
@@ -466,7 +466,7 @@ async def _lost_topics(client: KafkaClient, ids: Mapping[str, str | None], deadl
     while names:
         snapshot = await client.retrying(lambda: client.metadata(names, deadline), deadline)
         absent = [name for name in names if name not in snapshot.topics and name not in snapshot.refused]
-        # Another id tells at once. A broker may lack a topic for a moment after its creation.
+        # Another id is a proof immediately. A broker may lack a topic for a moment after its creation.
         if not absent or patience.over:
             others = (t.name for t in snapshot.topics.values() if is_recreated(ids.get(t.name), t.id_text))
             return sorted([*absent, *others])

@@ -97,7 +97,7 @@ class CommitPolicy:
         keeps: Whether the read keeps the group's offsets up to date. Then its driver commits where reading starts, too,
             and rewinds them.
         signs: Whether commits carry the stream's id, so that a stream knows its own.
-        is_output: Whether the group's offsets tell what the output has, from the policy's first batch on.
+        is_output: Whether the group's offsets say what the output has, from the policy's first batch on.
         driver_id: What follows the driver's transactional id; None: it commits without transactions.
         joins_slots: Whether a task may read for several slots at once.
     """

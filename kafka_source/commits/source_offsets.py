@@ -24,7 +24,7 @@ class SourceOffsets:
 
     Attributes:
         offsets: Offsets of groups, to commit together with the decision; none for the replay of a decided batch.
-        taken: Marks of what the sources have told the sink, to commit in any case.
+        taken: Marks of the sources' hand-offs, to commit in any case.
         record: What the decision is about, for replays of the batch, to commit with it.
         refusal: Why nothing must be decided; None: the batch may be.
     """
@@ -118,7 +118,7 @@ async def renewed_offsets(
         sources.setdefault((handoff.member.right, handoff.stream), []).append(handoff)
     found = []
     for (right, stream), handoffs in sources.items():
-        # A source has a hand-off for each member that commits by itself.
+        # A source has a hand-off for each member that commits separately.
         by_partition = {tp: handoff for handoff in handoffs for tp in handoff.ranges}
         renewal = Renewal(group, right, {tp: one.ranges[tp] for tp, one in by_partition.items()}, stream)
         owners = await renewal.wait(client, error, refused, deadline)
@@ -154,7 +154,7 @@ def _check_is_replay(batch: BatchOfRun, handoff: Handoff, committed: Mapping[Top
     """Raise an error if a decided batch was planned again with records that the decision does not contain.
 
     The decision has committed the ends of its ranges with the stream's mark. If a mark is below the end of a range,
-    the records behind it are not in the output. An offset without the mark tells nothing: another client has committed
+    the records behind it are not in the output. An offset without the mark proves nothing: another client has committed
     it since, for example to rewind the group.
     """
     for tp, (_, end) in handoff.ranges.items():

@@ -232,7 +232,7 @@ class LibrdkafkaEngine:
             self._idle.popitem()[1].consumer.close()
 
     def describe(self, topics: Sequence[str]) -> Snapshot:
-        """Return what the brokers say about these topics, with their ids, of which librdkafka tells nothing."""
+        """Return what the brokers say about these topics, with their ids, which librdkafka does not expose."""
         client, deadline = cached_client(self._settings), Deadline(_CLUSTER_SECONDS)
         return client.run(client.metadata(topics, deadline))
 
@@ -577,7 +577,7 @@ class _LibrdkafkaReader:
         low, high = self._watermarks(whole)
         tp = whole.topic_partition
         if self._next[tp] > high:
-            # A leader may be behind for a while; librdkafka fetches nothing more until it is told to.
+            # A leader may be behind for a while; librdkafka fetches nothing more until it is asked to.
             self._stopped.add(tp)
             self._look_again[tp] = time.monotonic() + self._request.loss_patience
         elif self._next[tp] < low < whole.end:

@@ -15,7 +15,7 @@ _MAX_CHANGE = 2.0
 
 
 class WireMeter:
-    """The callbacks of one consumer, and what they have told."""
+    """The callbacks of one consumer, and what they have received."""
 
     def __init__(self) -> None:
         # Bytes on the wire for a byte of a message.

@@ -137,7 +137,7 @@ class NativeReader:
             batch_bytes=request.batch_bytes,
         )
         self._problem = ""
-        # Whether a broker has sent records by the names of topics, which does not tell of which one they are.
+        # Whether a broker has sent records by the names of topics, which leaves open of which one they are.
         self._by_name = False
         self._paced_until = 0.0
         self._given_at = time.monotonic()
@@ -314,7 +314,7 @@ class NativeReader:
     def _check_patience(self, parts: Iterable[_Part]) -> None:
         """Raise RetriableError if one of them has returned no records within `kafkaConsumer.pollTimeoutMs`."""
         since = time.monotonic() - self._request.timeout_ms / 1000
-        # A loss tells more: where the log ends too early, the leader is asked once more.
+        # A loss says more: where the log ends too early, the leader is asked once more.
         late = [
             part
             for part in parts

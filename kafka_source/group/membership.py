@@ -143,7 +143,7 @@ class Membership(ABC):
 
     @abstractmethod
     def ask(self) -> None:
-        """Send heartbeats now; what they tell is known when this returns, if the coordinator answers."""
+        """Send heartbeats now; return when they are answered, or not in time."""
 
     @abstractmethod
     def check(self) -> None:
@@ -249,7 +249,7 @@ class Membership(ABC):
     def _credentials_of(self, slot: int) -> SlotCredentials: ...
 
     def _note_refused_commit(self, used: SlotCredentials, slot: int, problem: BaseException) -> None:
-        """Learn from the error of a commit; nothing, where heartbeats tell the same."""
+        """Learn from the error of a commit; nothing, where heartbeats show the same."""
         return
 
     # ---- leaving and closing

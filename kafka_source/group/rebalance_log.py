@@ -35,11 +35,11 @@ class OtherMembers:
 
     Args:
         client: The cluster's client.
-        settings: How the query joins; `driver` tells which members are other reads of this driver.
+        settings: How the query joins; members with its `driver` are other reads of this driver.
 
     Attributes:
         unclear: Whether another read of the driver is in the group and it was not known yet what the two read: the
-            coordinator tells no member's topics while the group rebalances.
+            coordinator describes no member's topics while the group rebalances.
     """
 
     def __init__(self, client: KafkaClient, settings: GroupSettings) -> None:
@@ -243,7 +243,7 @@ class RebalanceLog:
             reason: Why they rejoined.
             seconds: How long it took.
         """
-        # An answer that comes now tells of the members after this rebalance, and not of those before it.
+        # An answer that comes now has the members after this rebalance, not those before it.
         self.finish()
         ended = _Ended(before, now, reason, seconds, round(time.time() * 1000))
         if members is not None:

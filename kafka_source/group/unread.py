@@ -54,7 +54,7 @@ class Found:
         asked: The partitions for which healing was asked, and that have had no reader since.
         heal: The partitions to heal now: without a reader in two looks of one epoch.
         warn: The partitions of which to warn now: healing did not help.
-        warned: The partitions of which a warning told, and that have had no reader since.
+        warned: The partitions that a warning named, and that have had no reader since.
     """
 
     last: Look = Look(-1, _NONE, _NONE)

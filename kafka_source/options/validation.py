@@ -192,9 +192,9 @@ def check_load(given: Mapping[str, str]) -> Checked[ReadOptions]:
         else:
             _check_values_of_streams(given)
             return checked
-    # Of two problems, the one that does not depend on the kind of query is the one to tell.
-    told = next((one for one in problems if not isinstance(one, OtherQueryError)), problems[0])
-    raise told.plain() if isinstance(told, OtherQueryError) else told
+    # Of two problems, the one that does not depend on the kind of query is reported.
+    first = next((one for one in problems if not isinstance(one, OtherQueryError)), problems[0])
+    raise first.plain() if isinstance(first, OtherQueryError) else first
 
 
 def _check_values_of_streams(given: Mapping[str, str]) -> None:

@@ -56,7 +56,7 @@ class TransactionalDelivery(RecordWriter, Protocol):
 
     @property
     def transaction(self) -> OpenTransaction | None:
-        """The transaction that this delivery has initialised; None if the engine does not tell its producer epoch."""
+        """The transaction that this delivery has initialised; None if the engine does not expose its producer epoch."""
         ...
 
     def abort(self) -> None:

@@ -68,7 +68,7 @@ class LibrdkafkaDelivery:
         keep: Keeps the delivery for the worker's next task; None to keep none.
 
     Attributes:
-        transaction: Always None: librdkafka does not tell its producer id and epoch.
+        transaction: Always None: librdkafka does not expose its producer id and epoch.
     """
 
     transaction: None = None

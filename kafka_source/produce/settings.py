@@ -32,7 +32,7 @@ _ACKS = {"all": -1, "-1": -1, "1": 1}
 # librdkafka's default. Java's 16 KiB would mean 60 times as many requests for the broker.
 _BATCH_BYTES = 1_000_000
 _METADATA_MS = 300_000
-# Brokers know a topic soon after it is created. A name that is wrong is told within ten seconds.
+# Brokers know a topic soon after it is created. A wrong name is reported within ten seconds.
 UNKNOWN_TOPIC_MS = 5_000
 
 

@@ -33,11 +33,11 @@ class _Loop(asyncio.SelectorEventLoop):
             try:
                 result = func(*args)
             except BaseException as error:
-                tell(answer.set_exception, error)
+                notify(answer.set_exception, error)
             else:
-                tell(answer.set_result, result)
+                notify(answer.set_result, result)
 
-        def tell(setter: Callable[[Any], None], value: object) -> None:
+        def notify(setter: Callable[[Any], None], value: object) -> None:
             # The loop may be closed meanwhile, and its caller may no longer wait.
             with contextlib.suppress(RuntimeError):
                 self.call_soon_threadsafe(lambda: None if answer.done() else setter(value))

@@ -134,7 +134,7 @@ async def check_timeout(client: KafkaClient, prefix: str, timeout_ms: int, deadl
     """Check the timeout against `transaction.max.timeout.ms` of the broker that coordinates `{prefix}-driver`.
 
     The check reads the broker's configuration (DescribeConfigs), which changes nothing. This needs the right
-    DESCRIBE_CONFIGS on the cluster. If the broker does not tell its limit, the check initialises `{prefix}-driver` with
+    DESCRIBE_CONFIGS on the cluster. If the broker returns no limit, the check initialises `{prefix}-driver` with
     the timeout, and the coordinator refuses a timeout that is too high. That fences other drivers of the prefix, as the
     begin of the next batch does anyway.
 
@@ -174,7 +174,7 @@ def _too_high(timeout_ms: int, limit: str) -> InvalidConfigurationError:
 
 
 async def _limit(client: KafkaClient, transactional_id: str, deadline: Deadline) -> int | None:
-    """Return the limit of the broker that coordinates a transactional id, in milliseconds; None if it does not tell."""
+    """Return the limit of the broker that coordinates a transactional id, in milliseconds; None if it returns none."""
     what = f"Reading {_LIMIT} of the coordinator of transactional id {transactional_id} failed"
 
     async def ask() -> int | None:

@@ -135,7 +135,7 @@ class GroupMemberOwner(PartitionOwner):
         return self.owned()
 
     def _join_again(self) -> None:
-        """Join, if the slots have not yet, or if the group has removed them; tell it how fast the query reads."""
+        """Join, if the slots have not yet, or if the group has removed them; report the query's rate."""
         self._pace = self._pace.finished(time.monotonic())
         self._membership.record_throughput(self._pace.speed, self._pace.growth.rates)
         self.join()

@@ -95,7 +95,7 @@ class _Opener:
 
 
 def _find_added_files() -> None:
-    """Let archives that `addPyFile` has sent be imported: Spark tells a data source of modules only."""
+    """Let archives that `addPyFile` has sent be imported: Spark adds only modules to a data source's path."""
     from pyspark.core.files import SparkFiles
 
     if getattr(SparkFiles, "_is_running_on_worker", False):

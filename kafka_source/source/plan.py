@@ -218,8 +218,8 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
 
     Args:
         end: The batch's end offset. It has each partition's start, end and slot, and the options that cut ranges.
-        start: The batch's start offset; None: that of `end` itself. Spark before 4.2 asks for the end offset without
-            telling the reader the start, so after a restart `end` may begin too early. The plan leaves out what lies
+        start: The batch's start offset; None: that of `end` itself. Spark before 4.2 asks for the end offset
+            without the start, so after a restart `end` may begin too early. The plan leaves out what lies
             before `start`, unless the topic was created again or the group was rewound in between, or the stream's id
             says that `end` was planned from `start` (`commit=sink`): then the group was rewound.
     """

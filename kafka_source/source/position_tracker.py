@@ -100,7 +100,7 @@ class Settled:
     """Where the partitions of a trigger continue.
 
     Attributes:
-        starts: The positions, without partitions whose position only their next leader can tell.
+        starts: The positions, without partitions whose position only their next leader has.
         stepped: The partitions that step back, because records were lost.
         latest: The latest offset of each partition that has a leader; with `read_committed` the last stable one.
         leaders: The epochs of their leaders; -1: unknown.
@@ -202,7 +202,7 @@ class PositionTracker:
 
     @property
     def marks_steps_back(self) -> bool:
-        """Whether offsets of the checkpoint tell a step back by the mark of a rewind."""
+        """Whether the mark of a rewind shows a step back in the checkpoint."""
         return not self._own_positions
 
     def compare_with_group(self, newest: StreamOffset) -> None:
@@ -286,7 +286,7 @@ class PositionTracker:
         case.decisions |= {tp: decide(tp, known(tp), case.facts[tp], case.rules) for tp in partitions}
 
     def _look_up(self, need: Need, partitions: Collection[TopicPartition], case: _Case) -> None:
-        """Add to the facts what partitions need, but for those that have no leader to tell it."""
+        """Add to the facts what partitions need, but for those that have no leader to ask."""
         facts, look, leaderless = case.facts, self._look, case.scope.leaderless
         if need is Need.GROUP:
             committed = self._committed(partitions, case)

@@ -163,7 +163,7 @@ class Positions:
         Args:
             starts: Where the micro-batch starts, which are the positions.
             ends: Where it ends.
-            leaders: The epoch of the leader that has told each end; -1: unknown.
+            leaders: The epoch of the leader that has returned each end; -1: unknown.
         """
         epochs = {tp: leaders.get(tp, -1) if end > starts[tp] else self.known(tp).epoch for tp, end in ends.items()}
         return {tp: epoch for tp, epoch in epochs.items() if epoch >= 0}

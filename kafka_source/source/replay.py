@@ -3,7 +3,7 @@
 What a replay of our batches reads, its commit policy says (`commits`).
 
 A batch of Spark's own Kafka source is planned again. Spark's offsets say where it ends, and the offset before says
-where it starts. The start of a query's first batch is in the file `sources/0/0` of the checkpoint. Spark does not tell
+where it starts. The start of a query's first batch is in the file `sources/0/0` of the checkpoint. Spark does not give
 a Python source where the checkpoint is, so this start is resolved from the options, or, where they cannot give the same
 offsets again, imported by a command.
 """
@@ -104,12 +104,12 @@ def _describe_skipped(options: ReadOptions, batch: StreamOffset, *, refused: boo
         refused: Whether the query ends.
     """
     read = format_moves({tp: (span.start, span.end) for tp, span in records_of(batch).items()})
-    told = f"Spark has finished a micro-batch without reading it, so these records are in no output: {read}."
+    text = f"Spark has finished a micro-batch without reading it, so these records are in no output: {read}."
     if not refused:
-        return f"{told} That is right where nothing of the query needs them, or where its sink has them already."
+        return f"{text} That is right where nothing of the query needs them, or where its sink has them already."
     group = f" Group {options.group_id} stays where the micro-batch begins." if options.in_group else ""
     return (
-        f"{told}{group} It is the first one of this checkpoint, and the sink has one of its number, of another "
+        f"{text}{group} It is the first one of this checkpoint, and the sink has one of its number, of another "
         f"checkpoint. {NEW_OUTPUT}. If nothing of the query needs these records, set the option strict to false."
     )
 

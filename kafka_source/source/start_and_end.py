@@ -35,7 +35,7 @@ class BatchBounds:
         late_starts: The partitions that start at `earliest`, which each action of a batch without a group looks up.
         late_ends: The partitions that end at `latest`, likewise.
         leaderless: Those of them that have no leader, with 0 for both offsets: their tasks wait for one.
-        epochs: The epoch of the leader that has told each end, as far as it is known and the end is not late.
+        epochs: The epoch of the leader that has returned each end, as far as it is known and the end is not late.
     """
 
     starts: Mapping[TopicPartition, int]
@@ -121,8 +121,8 @@ def resolve_batch(
     _check_given_ends(cluster, options, starts, {tp: end for tp, end in ends.items() if last[tp] == end})
     unknown = dict.fromkeys(leaderless, 0)
     # In a group no end is late: what was planned is committed.
-    told = {tp: one.leader_epoch for tp, one in listed.items() if options.in_group and one.leader_epoch >= 0}
-    return BatchBounds(starts | unknown, ends | unknown, late_starts, late_ends, leaderless, told)
+    end_epochs = {tp: one.leader_epoch for tp, one in listed.items() if options.in_group and one.leader_epoch >= 0}
+    return BatchBounds(starts | unknown, ends | unknown, late_starts, late_ends, leaderless, end_epochs)
 
 
 def look_up(

@@ -1,6 +1,6 @@
 """The stream reader as Spark calls it, in each version: read limits, the calls of AvailableNow, the progress.
 
-Spark 4.2 changed the signatures: it tells the reader where the last batch ended and which limits apply. `StreamReader`
+Spark 4.2 changed the signatures: it gives the reader the last batch's end and the limits. `StreamReader`
 is the class for the installed Spark.
 """
 
@@ -140,7 +140,7 @@ class _StreamReader(DataSourceStreamReader):
 
 @short_errors
 class StreamReaderSpark40(_StreamReader):
-    """The stream reader for Spark 4.0 and 4.1: Spark tells neither the start nor the limits, so these always apply."""
+    """The stream reader for Spark 4.0 and 4.1: Spark gives neither start nor limits, so limits always apply."""
 
     _last_end: dict[str, Any] | None = None
 

@@ -75,7 +75,7 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
     sink commit what is read, a driver has one more, with `-driver` behind it.
 
     The id starts with the name of the group, for rights by prefix. Names of groups and topics may contain any sign, so
-    they alone would not tell group `a` and topic `b-c` from group `a-b` and topic `c`, which would fence each other.
+    without it, group `a` with topic `b-c` and group `a-b` with topic `c` would have one id and fence each other.
 
     Args:
         group: `group.id`.
@@ -181,7 +181,7 @@ class TransactionalCommitter:
                 transactional id.
             UnknownTopicError: A topic was deleted; nothing is committed.
             UnknownOutcomeError: The coordinator did not say in time whether the transaction is committed; the group's
-                committed offsets tell.
+                committed offsets show it.
             AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id, or READ on the group.
             InvalidConfigurationError: The brokers have named no transaction coordinator for `coordinator_seconds`.
             KafkaGroupError: Any other category; what may pass by itself was tried again for `timeout` seconds.

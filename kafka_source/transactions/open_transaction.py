@@ -132,7 +132,7 @@ async def initialise(
             raise UnknownOutcomeError(f"{what}: the coordinator has not answered ({error}).") from error
         if again and ended is not None and answer.error_code in _OTHER_EPOCH:
             # A coordinator that has restarted or moved no longer knows the epoch before the present one
-            # (TransactionMetadata.lastProducerEpoch is not in its log). So it cannot tell a repeated request from
+            # (TransactionMetadata.lastProducerEpoch is not in its log). So to it, a repeated request looks like
             # another process's, and refuses both.
             raise UnknownOutcomeError(
                 f"{what}: the id has a newer epoch than {ended.epoch}. Either an earlier try, whose response was lost, "

@@ -102,7 +102,7 @@ class TransactionalProducers:
 def cause_of(error: KafkaError, producer: Producer) -> KafkaError:
     """What made the transaction fail if `error` only follows from it, else `error`; not for use in a callback.
 
-    librdkafka keeps the reason until the transaction is aborted, and tells it to the caller that begins another one.
+    librdkafka keeps the reason until the transaction is aborted, and raises it when another one begins.
     """
     if error.code() not in _CONSEQUENCES:
         return error
@@ -184,7 +184,7 @@ class _Preparation:
 
     def _listen(self, producer: Producer) -> None:
         """Hear what the client reports of its connections; a refused password will not be taken later either."""
-        with contextlib.suppress(KafkaException):  # a fatal error, which the call that met it has told already
+        with contextlib.suppress(KafkaException):  # a fatal error, which its call has raised already
             producer.poll(0)
         if self._problem is not None:
             reported = from_confluent(self._problem, self._context)

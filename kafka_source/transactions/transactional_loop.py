@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 _ABORT_SECONDS = 5.0
 _PAUSES = RetryPolicy(0.05, 1.0)
-# Over the timeout that librdkafka was told: so it gets to name the reason itself where it does keep it.
+# Above librdkafka's own timeout, so that librdkafka can name the reason where it keeps its timeout.
 _GRACE_SECONDS = 1.0
 
 

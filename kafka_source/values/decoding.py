@@ -174,14 +174,14 @@ def _first_rows(
     rows = sorted(row for row in reasons if row < taken)
     if not rows:
         return taken, batch, made
-    told = ["; ".join(reasons[row]) for row in rows]
-    first = _error(batch, rows[0], told[0])
+    texts = ["; ".join(reasons[row]) for row in rows]
+    first = _error(batch, rows[0], texts[0])
     if decoding.mode == "FAILFAST":
         raise first
     log.warning("mode=%s: %d records of %d are bad. The first one: %s", decoding.mode, len(rows), batch.num_rows, first)
     is_bad = _is_one_of(rows, batch)
     if on_bad is not None:
-        on_bad(batch.filter(is_bad), told)
+        on_bad(batch.filter(is_bad), texts)
     if decoding.mode == "PERMISSIVE":
         return taken, batch, made
     kept = pc.invert(is_bad)

@@ -1,7 +1,7 @@
 """Put dead letters back: each once, by where its record was, in transactions that hold the progress, too.
 
 The progress is the committed offsets of a group, `{topic}-redrive`. Dead letters are written at least once, so those of
-one record are told apart by the topic, partition and offset in their headers. The places of the letters that were put
+one record differ in the topic, partition and offset in their headers. The places of the letters that were put
 back are held in memory, about 100 bytes a letter; a later run reads those of earlier ones from the topic.
 """
 

@@ -221,11 +221,11 @@ class MemberDescription:
         partitions: Its assignment, sorted.
         topics: The topics that it subscribes to, sorted; empty while a classic group rebalances.
         rack: `client.rack`; None if it has none or the group rebalances.
-        user_data: What it told the assignor in its subscription; None if it told nothing.
-        assigned_data: What the assignor told it with its assignment; None if that is nothing.
-        epoch: The member epoch (KIP-848); None in a classic group, whose brokers do not tell the generation.
+        user_data: The user data of its subscription; None if there are none.
+        assigned_data: The user data of its assignment; None if there are none.
+        epoch: The member epoch (KIP-848); None in a classic group, whose brokers do not return the generation.
         revoking: Partitions that the brokers have taken away and the member has still to give up (KIP-848); brokers
-            before 4.3 do not tell (KAFKA-20431).
+            before 4.3 do not return them (KAFKA-20431).
         awaiting: Partitions that the brokers mean for the member and that it does not have yet (KIP-848): another
             member has to give them up, or the next heartbeat brings them.
         rate: Offsets a second that it commits, between two looks; None: not asked for, or not known.

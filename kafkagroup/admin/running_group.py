@@ -173,9 +173,9 @@ def _to_target(settings: Settings, target: Target, partitions: Collection[TopicP
 
 
 def cannot_be_rewound(group: Group) -> str | None:
-    """Return why a group cannot be rewound while its members run, as its description tells; None: perhaps it can.
+    """Return why a group cannot be rewound while its members run, by its description; None: perhaps it can.
 
-    Whether all members support it, only the coordinator knows, and it tells when the group is rewound. Client ids are
+    Whether all members support it, only the coordinator knows; it answers when the group is rewound. Client ids are
     names that users may change.
 
     Args:
@@ -332,7 +332,7 @@ async def _check_set(
         error: Why the commit has failed.
 
     Raises:
-        UnknownOutcomeError: The coordinator does not tell, or only some of the offsets are set.
+        UnknownOutcomeError: The coordinator does not answer, or only some of the offsets are set.
         ApplicationRecoverableError: The offsets are not set.
     """
     look = f"Look at its committed offsets before you rewind it again. ({error})"
@@ -340,7 +340,7 @@ async def _check_set(
         found = await fetch_entries(client, group, entries, Deadline(_COMMIT_SECONDS))
     except KafkaGroupError as problem:
         raise UnknownOutcomeError(f"Group {group} was rewound or was not. {look}", code=error.code) from problem
-    # The mark tells, and not the offset: if the session has ended, the members may have committed behind it already.
+    # The mark is the proof, not the offset: if the session has ended, members may have committed after it already.
     there = [tp for tp, entry in entries.items() if tp in found and found[tp].metadata == entry.metadata]
     if len(there) == len(entries):
         return
@@ -360,7 +360,7 @@ def _refused(described: Group, why: str) -> InvalidConfigurationError:
 
     Args:
         described: The group.
-        why: What the coordinator's refusal means where the description of the group does not tell.
+        why: What the coordinator's refusal means where the description of the group has no reason.
     """
     text = cannot_be_rewound(described) or _explained(described, why, described.members)
     return InvalidConfigurationError(text, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -139,7 +139,7 @@ class Topics:
         return Rows(PartitionSummary, partitions)
 
     def for_assignor(self, topics: Collection[str]) -> ClusterMetadata:
-        """Return what an assignor is told about topics: their partitions, and the racks of the replicas.
+        """Return an assignor's facts about topics: their partitions, and the racks of the replicas.
 
         Raises:
             UnknownTopicError: A topic does not exist, or this user may not describe it.

@@ -246,7 +246,7 @@ class GroupStream(Stream):
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was
                 handed out, or you went on after an error. Go on: a repeated block has the same error.
             UnknownOutcomeError: The coordinator has not said whether the transaction is committed. The group's offsets
-                tell: if you repeat the block and it is committed, that is a `FencedError`, and nothing is there twice.
+                do: if you repeat the block and it is committed, that is a `FencedError`, and nothing is there twice.
             DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
             AbortableError: A write has failed, and the block has caught its error.
             KafkaGroupError: As `write`.

@@ -45,7 +45,7 @@ class Begun:
         cluster: The id of the cluster; None: unknown.
         form: The form of the parts.
         columns: The columns of the records.
-        start: Where the first export was told to begin.
+        start: The start of the first export.
         starts: The offsets that this meant, by partition. Partitions that came later start at 0.
     """
 

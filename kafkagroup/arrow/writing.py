@@ -203,7 +203,7 @@ class Transaction:
 
 
 async def _visible(client: KafkaClient, transactional_id: str) -> None:
-    """Wait until the coordinator has told the brokers of a commit, so that who reads next sees the records."""
+    """Wait until the coordinator has notified the brokers of a commit, so that the next read sees the records."""
     deadline = Deadline(_VISIBLE_SECONDS)
     # Committed they are in any case.
     with contextlib.suppress(KafkaGroupError):

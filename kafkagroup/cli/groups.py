@@ -334,7 +334,7 @@ def _options(text: str | None) -> dict[str, Any]:
 
 
 def _topics(given: list[str]) -> tuple[dict[str, int], list[str]]:
-    """Return the partition counts that are given, and the topics whose partitions the cluster has to tell."""
+    """Return the partition counts that are given, and the topics whose partition counts the cluster has to return."""
     fixed, asked = {}, []
     for text in given:
         name, equals, count = text.partition("=")

@@ -155,7 +155,7 @@ def clock_finding(newest_ms: int | None, now: float) -> Finding:
         now: Our time in seconds since 1970.
     """
     if newest_ms is None or newest_ms <= 0:
-        return Finding(_NAME, "skipped", "Unknown: no broker tells its time to this user.")
+        return Finding(_NAME, "skipped", "Unknown: no broker shows its time to this user.")
     ahead = newest_ms / 1000 - now
     if ahead > _TOLERANCE_SECONDS:
         return Finding(
@@ -174,7 +174,7 @@ def clock_finding(newest_ms: int | None, now: float) -> Finding:
 
 
 async def newest_timestamp(client: KafkaClient, deadline: Deadline) -> int | None:
-    """Return the newest timestamp in `__consumer_offsets` in ms since 1970; None if no broker tells."""
+    """Return the newest timestamp in `__consumer_offsets` in ms since 1970; None if no broker shows it."""
     try:
         snapshot = await client.metadata({_TOPIC}, deadline)
         topic = snapshot.topics.get(_TOPIC)

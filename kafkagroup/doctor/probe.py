@@ -1,4 +1,4 @@
-"""Connect to one broker step by step, keep the step that failed, and tell what kind of server answers there.
+"""Connect to one broker step by step, keep the step that failed, and name the kind of server that answers there.
 
 The steps are those of the connector's own connections: resolve the host's name, connect by TCP, TLS, ApiVersions,
 login by SASL, Metadata. If one fails, a second look finds out what kind of server answers at this port.
@@ -128,14 +128,14 @@ def probe(endpoint: Endpoint, settings: Settings, seconds: float) -> Probe:
         tls = protocol.endswith("SSL")
         if isinstance(problem, ssl.SSLCertVerificationError):
             certificate = _unmatched_certificate(endpoint, settings, seconds)
-        told = problem if isinstance(problem, KafkaGroupError) else explain_failure(endpoint, problem, tls=tls)
+        shown = problem if isinstance(problem, KafkaGroupError) else explain_failure(endpoint, problem, tls=tls)
         return Probe(
             str(endpoint),
             protocol,
             # The settings come first, and are no step of a connection.
             tuple(trace.passed[1:]),
             trace.step,
-            str(told),
+            str(shown),
             listener_at(endpoint, seconds) if trace.step in ("tls", "kafka", "login", "metadata") else "",
             certificate,
             seconds=time.monotonic() - began,

@@ -49,12 +49,12 @@ _COORDINATOR_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The rights of a user to one resource, as a broker tells.
+    """The rights of a user to one resource, as a broker describes them.
 
     Attributes:
         resource: The resource, for example `topic orders`.
-        operations: The allowed ones of those that were asked for; None: the broker does not tell.
-        problem: Why it does not tell, or what else is wrong with the resource; empty if nothing is.
+        operations: The allowed ones of those that were asked for; None: the broker does not return them.
+        problem: Why it does not return them, or what else is wrong with the resource; empty if nothing is.
     """
 
     resource: str
@@ -73,7 +73,7 @@ def right_finding(name: str, needed: Collection[str], allowed: Allowed, purpose:
     """
     listed = " and ".join(needed)
     if allowed.operations is None:
-        return Finding(name, "skipped", f"Unknown: {allowed.problem or 'the broker does not tell'}.", "")
+        return Finding(name, "skipped", f"Unknown: {allowed.problem or 'the broker does not return them'}.", "")
     missing = [operation for operation in needed if operation not in allowed.operations]
     if missing:
         return Finding(
@@ -88,7 +88,7 @@ def right_finding(name: str, needed: Collection[str], allowed: Allowed, purpose:
 
 
 def named(bits: int) -> frozenset[str] | None:
-    """Return the names of the operations in a response; None if the broker does not tell.
+    """Return the names of the operations in a response; None if the broker does not return them.
 
     Args:
         bits: A bit for each code of `AclOperation`.
@@ -184,5 +184,5 @@ def _refused(resource: str, error: KafkaGroupError) -> Allowed:
     if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         return Allowed(resource, frozenset(_CODES), str(error).rstrip("."))
     if error.code == ErrorCode.UNSUPPORTED_VERSION:
-        return Allowed(resource, None, "the brokers are too old to tell")
+        return Allowed(resource, None, "the brokers are too old to return them")
     return Allowed(resource, None, str(error).rstrip("."))

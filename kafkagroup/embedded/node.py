@@ -56,7 +56,7 @@ class NodeFiles:
 class Node:
     """Starts, signals and stops the JVM of one node.
 
-    Independent of Kafka, except for the log line that tells that the broker has started.
+    Independent of Kafka, except for the log line that says that the broker has started.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The lag of groups as the brokers tell it (`kafkagroup watch --prometheus`), under the names of a query's lag."""
+"""The lag of groups as the brokers report it (`kafkagroup watch --prometheus`), under the names of a query's lag."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkagroup.metrics.sample import ProductionCurve
 
 
 class GroupMeter:
-    """Makes the updates of looks at groups. It remembers the ends of partitions, to tell the age of records."""
+    """Makes updates from descriptions of groups. It remembers ends of partitions, to estimate the age of records."""
 
     def __init__(self) -> None:
         self._curves: dict[tuple[str, TopicPartition], ProductionCurve] = {}

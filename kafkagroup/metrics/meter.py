@@ -245,7 +245,7 @@ class _Look:
 
 
 class Sampler:
-    """Makes samples of one run of a query. It remembers the ends of partitions, to tell the age of records.
+    """Makes samples of one run of a query. It remembers the ends of partitions, to estimate the age of records.
 
     Args:
         began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.

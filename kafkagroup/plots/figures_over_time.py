@@ -117,7 +117,7 @@ def rates_of(samples: Sequence[Sample]) -> Rates:
         seconds = max(1e-3, edges[number + 1] - edges[number])
         rates.read.append(sum(p.end - p.start for p in one.partitions.values()) / seconds)
         rates.written.append(_written(before, one))
-        # A quota's account is told in the offset of the next micro-batch.
+        # A quota's account is in the offset of the next micro-batch.
         rates.bytes.append(None if after is None else _bytes(one, after, seconds))
         rates.quota_records.append(one.quota.get("recordsPerSecond"))
         rates.quota_bytes.append(one.quota.get("bytesPerSecond"))

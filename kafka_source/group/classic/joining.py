@@ -85,9 +85,9 @@ class JoinRounds:
         settings: The group id, the slots and the timeouts.
         slots: The slots of the query.
         topics: The topics to which the slots subscribe.
-        heartbeats: Told when a rebalance no longer waits for the slots.
-        balance: Looks up the work for the leader, and is told what it has assigned.
-        siblings: Told while the slots wait in a join; None: there are no other reads to tell.
+        heartbeats: Notified when a rebalance no longer waits for the slots.
+        balance: Looks up the work for the leader, and gets its assignment.
+        siblings: Notified while the slots wait in a join; None: there are no other reads.
         in_flight: Returns the partitions of the batch in flight, which the slots claim.
         leave: Leaves the group with all slots, for a reason, within a deadline.
     """
@@ -377,10 +377,10 @@ class JoinRounds:
         snapshot: Snapshot,
     ) -> str | None:
         """Return why the assignment that the slots got back after a restart does not match, or None if it matches."""
-        # Before Kafka 3.2 (JoinGroup 9) a static leader that comes back is told its former id as the leader's. The
+        # Before Kafka 3.2 (JoinGroup 9) a static leader that comes back gets its former id as the leader's. The
         # coordinator knows its new id and takes it for the leader, but the member does not. So a member whose leader
         # is no member watches the topics: one of them is the leader, whose rejoin starts a rebalance. Slots that
-        # come back after the leader are told its new id, so every slot's answer counts.
+        # come back after the leader get its new id, so every slot's answer counts.
         named = {slot.member.last_join.leader for slot in self._slots}
         self._leader_unaware = not named <= {d.member.member_id for d in members}
         if self.watches_as_leader:

@@ -122,8 +122,8 @@ class Member:
 
     Attributes:
         id_before: The member id that the group had for the instance id before this member joined, if that is known. The
-            member needs it to tell a coordinator that has lost its new id from one that has given the instance id to
-            another process; see `_classify_fenced`.
+            member needs it to distinguish a coordinator that has lost its new id from one that has given the instance
+            id to another process; see `_classify_fenced`.
     """
 
     def __init__(self, client: KafkaClient, settings: MemberSettings, status: MemberStatus | None = None) -> None:
@@ -366,7 +366,7 @@ class Member:
         While a group rebalances, its coordinator stores the new member id of a static member not with the response to
         JoinGroup, but with the leader's assignment. If it fails before that, the next coordinator loads the group with
         a previous member id, and refuses the new one with FENCED_INSTANCE_ID, as if another process had joined. The
-        next coordinator may be the same broker, over the same connection. The group's description tells the two apart:
+        next coordinator may be the same broker, over the same connection. The group's description distinguishes them:
         ids are unique, so a coordinator that has `id_before` again has loaded it.
         """
         if code != ErrorCode.FENCED_INSTANCE_ID:

@@ -204,7 +204,7 @@ class ClassicMembership(Membership):
         return [slot.number for slot in self._slots if slot.member.status.state is State.LOST]
 
     def ask(self) -> None:
-        """Send heartbeats now; what they tell is known when this returns, if the coordinator answers."""
+        """Send heartbeats now; return when they are answered, or not in time."""
         with contextlib.suppress(RetriableError):
             self._run(self._heartbeats.send(Deadline(REQUEST_SECONDS)), REQUEST_SECONDS)
 

@@ -1,4 +1,4 @@
-"""One slot: what it tells its group, what it is assigned, its credentials. A task acts as it by `commits.rights`."""
+"""One slot: what it reports to its group, its assignment, its credentials. A task acts as it by `commits.rights`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Slot:
         return self._assignors[name]
 
     def record_throughput(self, measures: Measures) -> None:
-        """Let the assignors tell this to the leader of the next rebalance."""
+        """Let the assignors send this to the leader of the next rebalance."""
         for assignor in self._assignors.values():
             assignor.on_measures(measures)
 

@@ -9,7 +9,7 @@
 
 One request does everything: ConsumerGroupHeartbeat. Its answer has the partitions that the member may have now
 (`target`). What the member has (`owned`) follows when its owner is ready: it takes what is new, and gives up what is no
-longer in the target when its micro-batch is committed. A heartbeat tells the coordinator what the member has; the
+longer in the target when its micro-batch is committed. A heartbeat reports what the member has; the
 coordinator then gives the released partitions to their next owner, and the member its next epoch.
 
 The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:
@@ -21,7 +21,7 @@ The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestStat
   broker that stood still, and have an assignment in its answer; a coordinator takes it in its own epoch and in the one
   after that, and repeats an assignment only if it is asked with all fields.
 - A member that has nothing and may have nothing says so in every heartbeat.
-- What the member has is not told between an answer that changes the target and the owner's reaction to it. "Nothing"
+- What the member has is not sent between an answer that changes the target and the owner's reaction to it. "Nothing"
   would be old news by then: the coordinator may take it for a release of what the member is about to take, if an
   earlier request is handled late.
 - While partitions are being given up, heartbeats leave out what the member has, so that nothing counts as released
@@ -67,7 +67,7 @@ class IdPartition:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member tells the coordinator about itself, besides what it has.
+    """What a heartbeat says of a member, besides what it has.
 
     Attributes:
         topics: The names of the topics, sorted.
@@ -118,8 +118,8 @@ class Member:
         epoch: The member's epoch; 0 before the first answer and after a fence.
         target: What it may have, as last answered.
         owned: What it has.
-        told: What it has, as the last heartbeat that was answered has said; None: not since the target has changed.
-        reconciled: Whether the owner has acted on the current target; before that nothing is told.
+        reported: What it has by the last answered heartbeat; None: not since the target has changed.
+        reconciled: Whether the owner has acted on the current target; before that nothing is reported.
         subscribed: The subscription of the last heartbeat that was answered; None: it has to be sent.
         interval_ms: The time between heartbeats, as the coordinator wants it.
         failures: The number of heartbeats in a row that failed or were not answered.
@@ -133,7 +133,7 @@ class Member:
     epoch: int = JOIN_EPOCH
     target: frozenset[IdPartition] = frozenset()
     owned: frozenset[IdPartition] = frozenset()
-    told: frozenset[IdPartition] | None = frozenset()
+    reported: frozenset[IdPartition] | None = frozenset()
     reconciled: bool = True
     subscribed: Subscription | None = None
     interval_ms: int = DEFAULT_INTERVAL_MS
@@ -159,8 +159,8 @@ class Member:
 
     @property
     def has_news(self) -> bool:
-        """Whether a heartbeat is due at once: what the member has is not told yet."""
-        return self.in_group and self.reconciled and self.owned != self.told and not self.revoking
+        """Whether a heartbeat is due immediately: what the member has is not reported yet."""
+        return self.in_group and self.reconciled and self.owned != self.reported and not self.revoking
 
 
 def join(member: Member) -> Member:
@@ -187,7 +187,7 @@ def answered(member: Member, sent: Heartbeat, answer: Answer) -> Member:
         return _failed(member, answer.code)
     interval = answer.interval_ms if answer.interval_ms > 0 else member.interval_ms
     target = member.target if answer.target is None else answer.target
-    told = member.told if sent.owned is None else frozenset(sent.owned)
+    reported = member.reported if sent.owned is None else frozenset(sent.owned)
     return replace(
         member,
         state=State.MEMBER,
@@ -195,7 +195,7 @@ def answered(member: Member, sent: Heartbeat, answer: Answer) -> Member:
         target=target,
         # The coordinator may have offered more and taken it away before the member has taken it. Then the member has
         # what it had, and the coordinator waits until it says so.
-        told=told if target == member.target else None,
+        reported=reported if target == member.target else None,
         reconciled=member.reconciled and target == member.target,
         subscribed=sent.subscription or member.subscribed,
         interval_ms=interval,

@@ -135,7 +135,7 @@ class ConsumerMembership(Membership):
     def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
         """Return whether a commit that was refused may succeed with the current credentials.
 
-        A heartbeat may have raised an epoch, or its answer was lost: then the next one tells.
+        A heartbeat may have raised an epoch, or its answer was lost: then the next one shows it.
 
         Raises:
             RetriableError: The coordinator does not answer, so the slots may be members of a newer epoch.
@@ -148,7 +148,7 @@ class ConsumerMembership(Membership):
         if not is_answered:
             raise RetriableError(
                 f"The coordinator of group {self._settings.group} has refused a commit and answers no heartbeat, which "
-                "would tell whether the slots have a newer epoch. The commit is tried again."
+                "would show whether the slots have a newer epoch. The commit is tried again."
             )
         return False
 
@@ -185,7 +185,7 @@ class ConsumerMembership(Membership):
         return [slot.number for slot in self._slots if slot.member.state is State.LOST]
 
     def ask(self) -> None:
-        """Send heartbeats now; what they tell is known when this returns, if the coordinator answers."""
+        """Send heartbeats now; return when they are answered, or not in time."""
         self._ask()
 
     def _ask(self) -> bool:
@@ -262,7 +262,7 @@ class ConsumerMembership(Membership):
             await self._look_up_topics(deadline)
             await OtherMembers(self._client, self._settings).look_up(self._told.topics, timeout_s=deadline.left)
         if reason.cause is RebalanceCause.MEMBERS and self._has_lost():
-            # A heartbeat has told so just now. Others may have read in between, also if the slots get the same again.
+            # A heartbeat has just shown it. Others may have read in between, also if the slots get the same again.
             reason = Reason(RebalanceCause.LOST, "the group has removed slots")
         for slot in self._slots:
             slot.rejoin()
@@ -325,8 +325,8 @@ class ConsumerMembership(Membership):
             return False
         others = [member for member in found.members if member.member_id not in ours]
         if any(member.member_epoch < found.assignment_epoch for member in others):
-            # It may have what is meant for these slots, and give it up after its batch. Brokers before 4.3 do not tell
-            # that it has it (KAFKA-20431).
+            # It may have what is meant for these slots, and give it up after its batch. Brokers before 4.3 do not
+            # show what it has to release (KAFKA-20431).
             return True
         taken = {
             (topic.topic_id, number)

@@ -50,7 +50,7 @@ class ConsumerSlot:
     Attributes:
         member: The member's state.
         wake: Set when a heartbeat is due at once.
-        told_at: Since when the slot has to take or give up what the brokers have told; None: it has done so.
+        told_at: Since when the slot has to follow the brokers' assignment; None: it has followed.
     """
 
     def __init__(self, number: int, client: KafkaClient, settings: GroupSettings) -> None:
@@ -69,7 +69,7 @@ class ConsumerSlot:
 
     @property
     def settled(self) -> bool:
-        """Whether the slot has what the brokers mean for it, and nothing to tell them about that."""
+        """Whether the slot has what the brokers assign to it, and nothing to report about it."""
         return self.member.reconciled and self.member.owned == self.member.target
 
     async def beat(self, subscription: Subscription, deadline: Deadline) -> None:

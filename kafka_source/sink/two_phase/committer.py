@@ -438,7 +438,7 @@ class TwoPhaseCommit:
     ) -> None:
         """Raise an error if transactions may time out between the decision and their commit.
 
-        The decision's own transaction has begun since `began` (time.monotonic()), so its start tells the coordinators'
+        The decision's own transaction has begun since `began` (time.monotonic()), so its start is the coordinators'
         time. The process may have stood still since then.
         """
         decision = await describe(self._client, epoch.driver.transactional_id, deadline)

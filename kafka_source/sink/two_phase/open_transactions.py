@@ -30,7 +30,7 @@ ONGOING = "Ongoing"
 COMMITTED = "CompleteCommit"
 
 FENCED_TIMEOUT_MS = 5_003
-"""The timeout of an id that a driver has fenced, which tells it from one that a task has just initialised. No process
+"""The timeout of an id that a driver has fenced; one that a task has just initialised has another. No process
 holds its epoch. A coordinator waits no longer than this timeout for the replicas of its own log: with a few
 milliseconds it answers COORDINATOR_NOT_AVAILABLE wherever the brokers are further apart."""
 

@@ -137,8 +137,8 @@ def _initialised(
 async def _next_id(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, deadline: Deadline) -> str:
     """Take turns until there is one whose id is not in use, and return this id.
 
-    InitProducerId ends the transaction of the id's holder, and cannot be told which one it may end. But it numbers
-    those who send it: of an id that never has a transaction each of them gets an epoch of its own. So attempts that
+    InitProducerId ends the transaction of the id's holder, whichever that is. But it numbers its
+    senders: of an id that never has a transaction each of them gets an epoch of its own. So attempts that
     look at the same moment, also those of a stage that runs again, whose numbers Spark counts from 0 again, get
     different ids.
 
