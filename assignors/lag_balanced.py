@@ -2,7 +2,7 @@
 
 The leader knows the lag and the rate of each partition (`ClusterMetadata.work`), and members report in their user data
 how fast they read. A unit is a partition, or co-partitioned partitions that stay together. Its work is what is to be
-read in it within a horizon: its lag, and what arrives meanwhile. The time of a member is the work of its units divided
+read in it within a horizon: its lag, and what arrives in it. The time of a member is the work of its units divided
 by its speed. Where nothing is known, the assignment is that of `sticky`. docs/design/balance.md has the reasons.
 """
 

@@ -1,4 +1,4 @@
-"""`range` and `roundrobin`: assign partitions by their numbers, without regard to who had them.
+"""`range` and `roundrobin`: assign partitions by their numbers, without regard to former owners.
 
 `range` assigns consecutive partitions of each topic to each member, matching racks first: Kafka's `RangeAssignor` with
 the racks of KIP-881. Topics with the same subscribers and the same number of partitions are co-partitioned: partition p

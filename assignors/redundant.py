@@ -1,4 +1,4 @@
-"""`redundant`: each partition to several members; who is its primary, and who stands by to take over at once.
+"""`redundant`: each partition to several members: one is its primary, the others stand by to take over immediately.
 
 Java has no such strategy. Kafka's "Client-side Assignment Proposal" describes the use case: search indexers, each of
 which holds a replica of a partition.

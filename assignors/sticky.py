@@ -1,4 +1,4 @@
-"""`sticky` and `cooperative-sticky`: what members claim; `sticky_uniform` and `sticky_mixed` decide who gets what.
+"""`sticky` and `cooperative-sticky`: the claims of members; `sticky_uniform` and `sticky_mixed` assign.
 
 They are Kafka's `StickyAssignor` (KIP-54) and `CooperativeStickyAssignor` (KIP-429), which makes the same assignment in
 two rebalances: balanced, with as few moved partitions as possible.

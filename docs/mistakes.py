@@ -69,7 +69,7 @@ class Mistake:
         without: Options of `base` that are missing.
         at: The Kafka that is asked.
         words: What is wrong, where the options alone do not say it.
-        user: Who logs in.
+        user: The user that logs in.
         body: What is written, in SQL; or the command, or the program.
         connect: Whether it is made over Spark Connect too.
     """

@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 SERVERS = "broker:9092"
 PASSWORD = secrets.token_hex(8)
 SECONDS = 120
-# Who may do what, beside what the name says; `nobody` may do nothing.
+# Rights of each user, beside what the name says; `nobody` has none.
 RIGHTS = {
     "reader": [("topic", "READ", "orders")],
     "member": [("topic", "READ", "orders"), ("group", "READ", "*")],

@@ -48,7 +48,7 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
 
         with kafkagroup.pinned(spark, {"kafka.group.id": "nightly", ...}) as orders:
             orders.write.parquet(...)
-            print(orders.count())  # the same rows, whatever has arrived meanwhile
+            print(orders.count())  # the same rows, whatever has arrived since
 
     This process joins the group and keeps its slots alive with heartbeats while the block runs. If an exception leaves
     the block, nothing is committed. The DataFrame may be used after the block too; it still means the same rows.

@@ -69,7 +69,7 @@ class SourceLag:
         """Return the figures under Spark's names: `minOffsetsBehindLatest`, `max…`, `avg…`; empty without partitions.
 
         `estimatedTotalBytesBehindLatest` is among them if the size of an offset is known, and `badRecords`, which Spark
-        does not have, if the query goes on after bad values.
+        does not have, if the query continues after bad values.
         """
         if not self.behind:
             return {}

@@ -468,7 +468,7 @@ JAVA: Mapping[str, JavaSetting] = {one.name: one for section in SECTIONS.values(
 """All settings of Java by name."""
 
 TOKEN_PROVIDER = "sasl.oauthbearer.token.provider"  # noqa: S105 - a name
-"""Our own setting: who makes the OAUTHBEARER tokens."""
+"""Our own setting: the provider of OAUTHBEARER tokens."""
 
 OWN = frozenset(
     {

@@ -70,7 +70,7 @@ class Sasl:
         password: The password for PLAIN and SCRAM.
         service_name: The name of the brokers' Kerberos service, for GSSAPI.
         keytab: The file with the principal's keys, for GSSAPI; empty: the tickets of the process's user.
-        principal: Who logs in, for GSSAPI; empty: the owner of the process's default ticket.
+        principal: The principal that logs in, for GSSAPI; empty: the owner of the process's default ticket.
         oauth: The source of tokens, for OAUTHBEARER.
     """
 

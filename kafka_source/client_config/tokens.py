@@ -59,8 +59,8 @@ def provided_token(oauth: OAuth) -> Token:
 class LibrdkafkaTokens:
     """A provider as confluent-kafka's `oauth_cb`.
 
-    The first token is made at once, so that a provider's error is raised as it is: confluent-kafka would wait for 10
-    seconds, and then raise an error without the reason.
+    The first token is made immediately, so that a provider's error is raised unchanged: confluent-kafka would wait for
+    10 seconds, and then raise an error without the reason.
 
     Args:
         oauth: The provider.

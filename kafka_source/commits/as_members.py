@@ -110,7 +110,7 @@ class AsMembers(KeptOffsets):
 
         Raises:
             FencedError: The members are no longer the group's.
-            InvalidConfigurationError: The coordinator refuses the commit for good.
+            InvalidConfigurationError: The coordinator refuses the commit finally.
         """
         try:
             offsets = self._not_committed(finished)

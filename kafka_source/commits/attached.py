@@ -1,4 +1,4 @@
-"""A task's slots while it reads: they are verified while the first records are fetched, and may be lost meanwhile."""
+"""A task's slots while it reads: they are verified while the first records are fetched, and may be lost."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def check_dispensable(problem: KafkaGroupError, options: ReadOptions, *, is_outp
     if commits or not isinstance(problem, RetriableError | FencedError):
         raise problem
     if isinstance(problem, RetriableError):
-        # The task only reads. If its driver was replaced meanwhile, the coordinator refuses the driver's commit.
+        # The task only reads. If its driver was replaced, the coordinator refuses the driver's commit.
         log.warning("reading without a check of the membership, because the coordinator does not answer: %s", problem)
     elif problem.code == ErrorCode.ILLEGAL_GENERATION:
         # The driver's slots have rejoined since the batch was planned, because another read of the driver waited for

@@ -9,7 +9,7 @@ and publishes the new credentials to the tasks (see `rights`). The tasks attach 
 The slots leave when the group's committed offsets have reached the end of the batch, and when the Spark driver has
 ended. They also leave when no task has committed for longer than `max.poll.interval.ms`: the batch may have failed, or
 was planned only to look at it, and a group with members can be neither rewound nor deleted. A task that
-commits later asks the keeper to join again; it does, unless others have got the partitions meanwhile.
+commits later asks the keeper to join again; it does, unless others have been assigned the partitions.
 """
 
 from __future__ import annotations

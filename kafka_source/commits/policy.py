@@ -99,7 +99,7 @@ class CommitPolicy:
         signs: Whether commits carry the stream's id, so that a stream knows its own.
         is_output: Whether the group's offsets say what the output has, from the policy's first batch on.
         driver_id: What follows the driver's transactional id; None: it commits without transactions.
-        joins_slots: Whether a task may read for several slots at once.
+        joins_slots: Whether one task may read for several slots.
     """
 
     keeps = False

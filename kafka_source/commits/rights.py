@@ -57,7 +57,7 @@ class Right:
 
     @property
     def is_renewed(self) -> bool:
-        """Whether slots that were lost join again at once, for the commits of the batch."""
+        """Whether slots that were lost join again immediately, for the commits of the batch."""
         return self.id is not None
 
     async def publish(
@@ -135,7 +135,7 @@ class Renewal:
         """
         if error.code not in _REMOVED:
             raise error
-        # The driver of a stream joins again by itself.
+        # The driver of a stream joins again without a call.
         has_asked = self.stream is not None
         while True:
             entries = await fetch_entries(client, REJOINED.of(self.group, self.right), self.ranges, deadline)
@@ -309,7 +309,7 @@ class SlotSession:
     def commit_by(
         self, commit: Callable[[Parts], object], offsets: Mapping[TopicPartition, int | CommitOffset], timeout_s: float
     ) -> None:
-        """Call `commit` as this slot; if it is refused and the slot has joined again meanwhile, call it again.
+        """Call `commit` as this slot; if it is refused and the slot has joined again since, call it again.
 
         Args:
             commit: Commits the offsets of one or several members; raises FencedError if the coordinator refuses them.
@@ -373,17 +373,17 @@ class SlotSession:
         if state not in (State.LOST, State.FENCED, State.FAILED):
             return
         c = self._credentials
-        who = f"Slot {c.slot} of group {c.group} ({c.instance_id or c.member_id})"
+        slot = f"Slot {c.slot} of group {c.group} ({c.instance_id or c.member_id})"
         if state is State.FENCED:
             raise FencedError(
-                f"{who} is now held by another process: a newer attempt of this task, a restarted query, or another "
+                f"{slot} is now held by another process: a newer attempt of this task, a restarted query, or another "
                 "query with the same kafka.group.instance.id.",
                 code=ErrorCode.FENCED_INSTANCE_ID,
             )
         # Without a member id the coordinator does not know the member; with one it is a member of a later generation.
         known = bool(self._member.status.member_id)
         raise FencedError(
-            f"{who} is no longer a member of generation {c.generation}: the group has rebalanced, or the slot sent no "
+            f"{slot} is no longer a member of generation {c.generation}: the group has rebalanced, or the slot sent no "
             "heartbeat for longer than kafka.session.timeout.ms. Its partitions may be assigned to another member.",
             code=ErrorCode.ILLEGAL_GENERATION if known else ErrorCode.UNKNOWN_MEMBER_ID,
         )

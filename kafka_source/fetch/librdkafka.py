@@ -157,7 +157,7 @@ _CHUNK = 2000
 _POLL_SECONDS = 0.05
 _STATISTICS_MS = 1000
 _MIN_GRAIN, _MAX_GRAIN = 4096, 1 << 20
-# A task that may fetch so many bytes at once fetches as it does without a quota.
+# A task that may fetch so many bytes in one go fetches as it does without a quota.
 _UNLIMITED_BYTES = 4 * _MAX_GRAIN
 _AHEAD_MS = 5
 _CLUSTER_SECONDS = 10.0
@@ -355,7 +355,7 @@ class _LibrdkafkaReader:
         for batch in self._batches():
             given_at = time.monotonic()
             yield batch
-            # The consumer of the batches may be slow. Nothing is asked for meanwhile, so this time does not count.
+            # The consumer of the batches may be slow. Nothing is requested then, so this time does not count.
             self._overdue_at += time.monotonic() - given_at
 
     def _batches(self) -> Iterator[pa.RecordBatch]:

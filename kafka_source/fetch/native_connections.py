@@ -30,7 +30,7 @@ class FetchSize:
     """How many bytes to ask a broker for at most.
 
     The next request leaves when a response has arrived, so its round trip passes while that response is decoded. Where
-    the round trip is longer, larger responses give the task more to decode meanwhile.
+    the round trip is longer, larger responses give the task more to decode.
 
     Args:
         most: The largest size; `fetch.max.bytes` can lower it.

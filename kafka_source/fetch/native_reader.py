@@ -147,7 +147,7 @@ class NativeReader:
         for batch in self._batches():
             given_at = time.monotonic()
             yield batch
-            # The consumer of the batches may be slow. No request is sent meanwhile, so this time does not count.
+            # The consumer of the batches may be slow. No request is sent then, so this time does not count.
             for part in self._parts.values():
                 part.exclude_time(time.monotonic() - given_at)
 

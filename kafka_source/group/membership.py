@@ -305,7 +305,7 @@ def warn_of_overdue(settings: GroupSettings, slots: int, silent: float) -> str:
         silent,
         settings.rebalance_timeout_ms,
     )
-    return f"nobody asked for a batch or committed for {silent:.0f} s (max.poll.interval.ms)"
+    return f"no batch was requested or committed for {silent:.0f} s (max.poll.interval.ms)"
 
 
 class BackgroundTasks:

@@ -228,7 +228,7 @@ class BatchInFlight:
 
     @property
     def renewed(self) -> Right | None:
-        """The right for which slots that were lost join again at once; None: they join again when Spark calls."""
+        """The right for which slots that were lost join again immediately; None: they join again when Spark calls."""
         return self.right if self.right is not None and self.right.is_renewed and self.ends else None
 
 

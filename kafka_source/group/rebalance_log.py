@@ -1,4 +1,4 @@
-"""What a query logs about its group: who else is in it, for whom it waits in a join, and each rebalance.
+"""A query's log of its group: the other members, those for which it waits in a join, each rebalance.
 
 In Spark's own source `kafka.group.id` is a label, and sharing one has no effect. Here the query becomes a member, and
 takes partitions from other applications of the group. So the log says with whom it shares them before its slots join.
@@ -49,7 +49,7 @@ class OtherMembers:
     async def look_up(
         self, topics: Collection[str], own: Collection[str] = (), *, timeout_s: float = math.inf
     ) -> GroupDescription | None:
-        """Ask the coordinator who is in the group, log it by `log_members`, and return it; None if it is not known.
+        """Describe the group, log its members by `log_members`, and return it; None if it is not known.
 
         A coordinator that refuses or does not answer is no error here: the join reports it.
         """
@@ -65,7 +65,7 @@ class OtherMembers:
     def log_members(
         self, members: Iterable[DescribedMember], topics: Collection[str], own: Collection[str] = ()
     ) -> None:
-        """Log who is in the group besides this query; once in this process.
+        """Log the group's other members; once in this process.
 
         Args:
             members: The members of the group.
@@ -198,8 +198,8 @@ class _Ended:
 class RebalanceLog:
     """Logs and keeps the rebalances of one query's slots. All but `take` runs on the membership's event loop.
 
-    Who came and went follows from the names of all members. The leader knows them. Other members ask the coordinator;
-    the query does not wait for the answer, and the line is logged when the answer is there.
+    Members that came and went follow from the names of all. The leader knows them; other members ask the coordinator,
+    and the query does not wait for the answer, and the line is logged when the answer is there.
 
     Args:
         client: The members' client.

@@ -476,10 +476,10 @@ async def commit_offsets(
         credentials: The credentials of the member that commits.
         offsets: The next offset to read, by partition.
         deadline: The time limit for all attempts.
-        fail_on_unknown_topic: Whether to fail at once if the coordinator does not know a topic. If false, the commit is
+        fail_on_unknown_topic: Whether to fail immediately if the coordinator does not know a topic; else the commit is
             retried until the deadline: the coordinator may not know yet of a topic that was just created.
         has_looked: Whether the caller has looked that the topics are those whose ids the offsets have. Else it gets
-            UnknownTopicError at once where the coordinator does not say so, or says that a topic is another one.
+            UnknownTopicError immediately where the coordinator does not say so, or says that a topic is another one.
 
     Raises:
         FencedError: The coordinator rejects the credentials; what it has not accepted before is not committed.

@@ -23,7 +23,7 @@ from kafka_source.runtime.spark_processes import is_alive
 
 log = logging.getLogger(__name__)
 
-# Seconds between two looks for siblings that have started meanwhile.
+# Seconds between two searches for siblings that have started since.
 _LOOK_AGAIN = 1.0
 _numbers = itertools.count(1)
 
@@ -75,12 +75,12 @@ class Siblings:
             self._server = await asyncio.start_unix_server(self._serve, self._own)
 
     async def wait_for_join(self) -> None:
-        """Return when a sibling waits in a join; at once if one does now."""
+        """Return when a sibling waits in a join; immediately if one does now."""
         await self._asked.wait()
 
     @contextlib.asynccontextmanager
     async def waiting(self) -> AsyncIterator[None]:
-        """Tell all siblings, also those that start meanwhile, that this read waits in a join."""
+        """Notify all siblings, also those that start later, that this read waits in a join."""
         connections: dict[Path, asyncio.StreamWriter] = {}
         await self._connect(connections)
         looking = asyncio.ensure_future(self._connect_again(connections))

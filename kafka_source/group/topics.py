@@ -156,5 +156,5 @@ class SubscribedTopics:
         if not leading:
             return changes(dict.fromkeys(before, TopicState(0, None)), dict.fromkeys(names, TopicState(0, None)))
         found = changes(before, states_of(snapshot, names | self._group_topics))
-        # A rejoin meanwhile has already seen what is there now.
+        # A rejoin in between has already seen what is there now.
         return found if self._watched is before else []

@@ -1,7 +1,7 @@
 """Connect to the first address of a host name that answers (RFC 8305, "happy eyeballs"), with blocking sockets.
 
 A firewall or a dead machine answers nothing, so the first address of a name could take the whole time of a connection.
-Therefore the next address is tried after a short delay, while the earlier ones go on.
+Therefore the next address is tried after a short delay, while the earlier ones continue.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class _Attempts:
             loser.close()
 
     def begin(self, address: Address) -> None:
-        """Begin to connect to an address; raises OSError if it is refused at once."""
+        """Begin to connect to an address; raises OSError if it is refused immediately."""
         sock = socket.socket(address.family, socket.SOCK_STREAM)
         self.running.add(sock)
         sock.setblocking(False)

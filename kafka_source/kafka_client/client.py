@@ -54,7 +54,7 @@ _MANY_KEYS_VERSION = 4
 # Seconds after which the next endpoint is tried too, while an earlier one has not answered.
 _NEXT_BROKER_SECONDS = 0.5
 _BOOTSTRAP_SECONDS = 8.0
-# How long to ask who else may be a coordinator, before its refusal is believed.
+# How long to look for another coordinator, before the refusal of this one is believed.
 _CONFIRM_SECONDS = 5.0
 # Seconds that a caller waits longer for a request which another caller has sent, so that its own error comes first.
 _SHARED_MARGIN = 0.5
@@ -91,7 +91,7 @@ class KafkaClient:
         self._reaching: asyncio.Task[None] | None = None
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._finding: dict[tuple[int, str], asyncio.Task[Broker]] = {}
-        # Who has refused members or epochs since none was refused; see `is_replaced`.
+        # Coordinators that have refused a member or epoch since their last acceptance; see `is_replaced`.
         self._refusing: dict[tuple[int, str], set[Endpoint]] = {}
         self._reconnects = Reconnects(self.settings.reconnect)
         self._recovery = Recovery(self.settings.rebootstrap_after)
@@ -149,7 +149,7 @@ class KafkaClient:
         if self.loop.alive:
             self.loop.run(_called(self._close_every))
             if self._own_loop:
-                # Once more when the tasks have ended: one of them may have opened a connection meanwhile.
+                # Once more when the tasks have ended: one of them may have opened a connection.
                 self.loop.close(last=self._close_every)
 
     # ---- metadata
@@ -321,7 +321,7 @@ class KafkaClient:
         return await asyncio.shield(task)
 
     def _opened(self, node_id: int, task: asyncio.Task[Connection]) -> None:
-        # Here and not where it is waited for: all who waited may have been cancelled, and it must be closed some day.
+        # Here and not where it is waited for: all that waited may have been cancelled, and it must be closed some day.
         is_wanted = self._opening.get(node_id) is task
         if is_wanted:
             del self._opening[node_id]
@@ -449,7 +449,7 @@ class KafkaClient:
         return connection
 
     def _expected(self, endpoint: Endpoint) -> Identity | None:
-        """Return who should be at an endpoint; None: unknown, or there are several, or brokers do not check it."""
+        """Return the node expected at an endpoint; None: unknown, or there are several, or brokers do not check it."""
         nodes = [broker.node_id for broker in self._brokers.values() if broker.endpoint == endpoint]
         if not self._brokers_check_identity or self.cluster_id is None or len(nodes) != 1:
             return None
@@ -484,7 +484,7 @@ class KafkaClient:
             raise ConnectionLost(f"The broker {endpoint} knows no brokers.")
         self._entry = endpoint
         if not self._brokers:
-            # Whoever asks for coordinators only needs other brokers too, if this one is cut off.
+            # A caller that only asks for coordinators needs other brokers too, if this one is cut off.
             self._brokers = dict(read_snapshot(answer).brokers)
         return connection
 
@@ -556,7 +556,7 @@ class KafkaClient:
 
         async def ask() -> Broker:
             try:
-                # All who look for this coordinator wait for one request. If one of them is cancelled or has no time
+                # All callers of this coordinator wait for one request. If one of them is cancelled or has no time
                 # left, the shield keeps the request running for the others.
                 found = asyncio.shield(self._being_found(kind, key, deadline))
                 return await asyncio.wait_for(found, self._patience(deadline) + _SHARED_MARGIN)
@@ -595,7 +595,7 @@ class KafkaClient:
         return task
 
     def _found(self, kind: int, key: str, task: asyncio.Task[Broker]) -> None:
-        # Here and not where it is waited for: all who waited may have given up.
+        # Here and not where it is waited for: all callers may have given up.
         del self._finding[kind, key]
         if not task.cancelled() and task.exception() is None:
             self._coordinators[kind, key] = task.result()

@@ -208,8 +208,8 @@ class Connection:
         while isinstance(step, Call):
             # `open` limits the time of the whole handshake; this timeout never expires before that limit.
             response = await self._send(step.request, step.version, settings.connect_timeout)
-            # In another thread: the step may compute password hashes or fetch a token, and the event loop's thread has
-            # to send heartbeats meanwhile.
+            # In another thread: the step may compute password hashes or fetch a token, while the event loop's thread
+            # sends heartbeats.
             step = await asyncio.get_running_loop().run_in_executor(None, advance, talk, response)
         return step
 

@@ -1,4 +1,4 @@
-"""The handshake of a new connection: ApiVersions, who the broker is (KIP-1242), then SASL (KIP-152, KIP-368).
+"""The handshake of a new connection: ApiVersions, the broker's identity (KIP-1242), then SASL (KIP-152, KIP-368).
 
 It is a generator that yields requests and receives their responses, so that the event loop's connections and the
 blocking sockets of the engines share it.

@@ -1,7 +1,7 @@
 """Log in: PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628), GSSAPI (RFC 4752); when an OAuth token is fetched again.
 
 Each mechanism is a generator that yields what to send and receives what the broker answers. It ends when the broker has
-accepted the login, and proved who it is where the mechanism has such a proof.
+accepted the login, and proved its identity where the mechanism has such a proof.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def gssapi(service: str, *, keytab: str, principal: str) -> Exchange:
     Args:
         service: The broker's service and host, with `@` between them.
         keytab: The file with the principal's keys; empty: the tickets of the process's user.
-        principal: Who logs in; empty: the owner of the default ticket.
+        principal: The principal that logs in; empty: the owner of the default ticket.
 
     Raises:
         SaslError: The broker offers no login without a security layer.
@@ -195,7 +195,7 @@ def gssapi(service: str, *, keytab: str, principal: str) -> Exchange:
         raise SaslError("the broker offers no login without a security layer")
     chosen = bytes((_AUTHENTICATION_ONLY,)) + offered[1:] + service.encode()
     if (yield context.wrap(chosen, False).message):
-        raise SaslError("the broker goes on after the end of the login")
+        raise SaslError("the broker sends more after the end of the login")
 
 
 def _security_context(service: str, keytab: str, principal: str) -> Any:

@@ -105,7 +105,7 @@ def rewinds_in(committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPa
     """Return the ids of the rewinds that committed offsets have marks of.
 
     A read without a checkpoint begins at the group's offsets, so it follows all of them. Its commits carry them on, for
-    queries with a checkpoint that are stopped meanwhile.
+    stopped queries with a checkpoint.
     """
     return {tp: rewind_id for tp, entry in committed.items() if (rewind_id := OffsetNote.parse(entry.metadata).rewound)}
 

@@ -44,7 +44,7 @@ class SlotCredentials:
 def representative_slots(slots: Iterable[SlotCredentials]) -> list[SlotCredentials]:
     """Return those of the slots that vouch for all of them.
 
-    If the coordinator accepts one slot of a classic group, its generation goes on, with the assignment that all slots
+    If the coordinator accepts one slot of a classic group, its generation continues, with the assignment that all slots
     were given, see `per_member_epoch`. A second process with the same instance ids takes slots 0, 1, 2 and so on: if it
     takes any of these slots, it takes the one with the lowest number too, so this one is asked for. While the process
     is still joining, the answer may come too early; then the driver's heartbeats notice it.

@@ -1,7 +1,7 @@
 """The topics that match `subscribePattern`, for a query and for a group's leader; how long the search may take.
 
-Python's `re` backtracks: an expression and a text of a few dozen characters can take years, and no other thread of the
-process runs meanwhile, nor a signal's handler. So a process of its own searches, and the kernel ends it when it has
+Python's `re` backtracks: an expression and a text of a few dozen characters can take years, and neither another
+thread of the process nor a signal's handler runs. So a process of its own searches, and the kernel ends it when it has
 used its processor time, also if its parent has ended.
 """
 

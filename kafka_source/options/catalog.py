@@ -52,8 +52,8 @@ class ReadOptions(ValueOptions):
         "subscribePattern",
         kinds.TOPIC_PATTERN,
         "Subscribe to every topic whose name contains a match (Spark's semantics): `orders` also matches `my-orders`; "
-        "use `^orders$` for an exact match. Internal topics never match. Whoever may create topics chooses names on "
-        "which the pattern is tried: the query stops with an error if it takes longer than 5 s for one.",
+        "use `^orders$` for an exact match. Internal topics never match. Any user with the right to create "
+        "topics chooses names that it is tried on: the query stops with an error if it takes longer than 5 s for one.",
     )
     assign: dict[str, tuple[int, ...]] | None = option(
         "assign",
@@ -94,9 +94,9 @@ class ReadOptions(ValueOptions):
     avro_schema_evolution_mode: SchemaEvolution = option(
         "avroSchemaEvolutionMode",
         kinds.SCHEMA_EVOLUTION,
-        "Whether a newer schema of the subject stops a stream, as in Databricks' `from_avro`. `none`: the stream goes "
-        "on with the columns that it has. `restart`: it stops before the first rows with the newer schema, and has its "
-        "columns when it starts again. For Protobuf and JSON Schema too.",
+        "Whether a newer schema of the subject stops a stream, as in Databricks' `from_avro`. `none`: the stream "
+        "continues with the columns that it has. `restart`: it stops before the first rows with the newer schema, and "
+        "has its columns when it starts again. For Protobuf and JSON Schema too.",
         default="none",
         where=Where.STREAM,
     )
@@ -202,7 +202,7 @@ class ReadOptions(ValueOptions):
         kinds.MILLISECONDS,
         "How long offsets that were read or planned may be missing, because the log ends before them or its topic is "
         "unknown, until that is a loss; in a task at most kafkaConsumer.pollTimeoutMs. A broker that has just "
-        "become the leader, or is behind, says so for a while. The query's other partitions are read meanwhile. What "
+        "become the leader, or is behind, says so for a while. The query's other partitions are read. What "
         "leader epochs prove, and an offset without an epoch, does not wait.",
         default=30_000,
         units="ms",
@@ -301,7 +301,7 @@ class ReadOptions(ValueOptions):
     commit: Commit | None = option(
         "commit",
         kinds.COMMIT,
-        "Who commits the group's offsets: `batch`, the driver after each micro-batch; `task`, each task at the end of "
+        "The group's committer: `batch`, the driver after each micro-batch; `task`, each task at the end of "
         "its ranges; `sink`, the exactly-once sink of the same query (its option `commit.group`; with another sink the "
         "query stops before its second micro-batch); `none`, in a batch only: no commit. A stream that must not commit "
         "has `group.membership=false`. In a batch read `task` is at most once: a task commits before Spark has written "
@@ -365,7 +365,7 @@ class ReadOptions(ValueOptions):
         "coordinator.timeout.ms",
         kinds.COUNT,
         "How long a query waits for the group's coordinator while its broker is away or still loads the group. The "
-        "default outlives the restart of a broker. What needs no coordinator goes on meanwhile: a task of a stream "
+        "default outlives the restart of a broker. What needs no coordinator continues: a task of a stream "
         "reads its records without checking its membership, unless it commits itself (`commit=task`). It is also "
         "the limit for a partition without a leader.",
         default=300_000,
@@ -543,7 +543,7 @@ class ReadOptions(ValueOptions):
 
     def default_framing(self, value_format: ValueFormat, schema: str | None) -> ValueFraming:
         """Return what precedes the values of a column if its options do not say it."""
-        # Who gives the columns of JSON reads JSON that names no schema, mostly.
+        # With JSON columns given, the JSON mostly names no schema.
         return "none" if value_format == "json" and schema is not None else "confluent"
 
     @property

@@ -1,7 +1,7 @@
 """Which options exclude each other, or need another one: one table of rules.
 
 A rule is a function with examples of what it refuses. Validation calls all rules, docs/options.md shows each example
-with its error, and a test walks through them. Each option is valid by itself when a rule looks at it.
+with its error, and a test walks through them. Each option alone is valid when a rule reads it.
 """
 
 from __future__ import annotations

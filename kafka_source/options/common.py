@@ -80,7 +80,7 @@ class CommonOptions:
         "strict",
         kinds.BOOLEAN,
         "Refuse what is almost surely a mistake: a misspelt option or `kafka.` setting; a setting that decides what is "
-        "read, committed or written, or who the user is, without its prefix `kafka.` (`group.id`); a checkpoint of "
+        "read, committed or written, or which user logs in, without its prefix `kafka.` (`group.id`); a checkpoint of "
         "another group, or of other topics only; a partition in `assign` that does not exist; a first micro-batch that "
         "the sink skips. Set it to false to say that you mean it: each of them is then a warning, as in Spark's own "
         "source.",

@@ -376,7 +376,7 @@ def _unknown(name: str, where: Where, given: Mapping[str, str]) -> _Unknown | No
 
 
 def _is_decisive(setting: str, where: Where) -> bool:
-    """Return whether a setting of Kafka decides what is read, committed or written, or who the user is."""
+    """Return whether a setting of Kafka decides what is read, committed or written, or which user logs in."""
     role = Role.PRODUCER if where is Where.SINK else Role.CONSUMER
     java = JAVA.get(setting)
     decides = setting in _DECISIVE or setting.startswith(("sasl.", "security.", "ssl."))

@@ -2,7 +2,7 @@
 
 Version 13 names topics by their ids (KIP-516, Kafka 4.1): a topic that was created again has another id, so the broker
 refuses records for the one before. Version 8 names them by name, for brokers before and topics without an id. From
-version 12 on a request adds its partitions to the transaction by itself, which is KIP-890's second protocol
+version 12 on a request adds its partitions to the transaction implicitly, which is KIP-890's second protocol
 (docs/design/transactions.md): there version 12 stands in for version 8, and a transaction of the first protocol has
 version 8 only. Source: `ProduceRequest.json` and `ProduceResponse.json` of Apache Kafka.
 """

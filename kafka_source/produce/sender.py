@@ -2,7 +2,7 @@
 
 At most one record batch of a partition is in flight: the next one is sent when the broker has acknowledged it. So
 batches stay in order whatever is sent again, and the sequence numbers of an idempotent producer have no gap. A broker
-gets one request at a time, with one batch for each of its partitions; meanwhile the next batches are encoded.
+gets one request at a time, with one batch for each of its partitions, while the next batches are encoded.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class Sender:
             # The leader has the coordinator add them. Several leaders that do so at the same time wait for each other,
             # for longer than a request of ours takes.
             return
-        # Add all known partitions at once, in one request.
+        # Add all known partitions, in one request.
         new = self._queues.keys() - self._in_transaction
         self._transaction.add(new, self._settings.delivery_timeout)
         self._in_transaction |= new

@@ -22,7 +22,7 @@ LINGER_MS = 50
 """Our default of `linger.ms`.
 
 Full batches cost half as much as small ones. No record waits longer for it: the flush at the end of a task sends every
-batch at once.
+batch in one call.
 """
 
 # Brokers allow 15 minutes by default (transaction.max.timeout.ms). A batch and a restart of the driver have to fit in.

@@ -1,7 +1,7 @@
-"""The quota of a query and what its tasks have fetched: decides who may fetch how much, and when.
+"""The quota of a query and what its tasks have fetched: decides when each task may fetch, and how much.
 
 KIP-13 delays a reader by (observed - bound x window) / bound. Brokers apply it to a sliding window: they let a whole
-window pass at once, and a pause of the reader counts twice, when it happens and when it leaves the window. Here the
+window pass together, and a pause of the reader counts twice, when it happens and when it leaves the window. Here the
 window begins with the first fetch, and moves forward only over a pause that is longer than what may be caught up. So a
 pause is caught up once, and an idle reader cannot save up more than 4 % of a window. Callers pass the time.
 """

@@ -10,7 +10,7 @@ class BadRecords:
 
     Args:
         quota: What the tasks report to; None: they report nothing.
-        counts: Whether the stream goes on after bad values.
+        counts: Whether the stream continues after bad values.
     """
 
     def __init__(self, quota: StreamQuota | None, *, counts: bool) -> None:

@@ -41,7 +41,7 @@ class QuotaServer:
     Each read has an account of its own, also when many of them share this server.
 
     Args:
-        ticket: Tells the quota, its bounds and the port's address.
+        ticket: Names the quota, its bounds and the port's address.
         settings: The query's client settings.
         rate: The brokers' name of their bound, see `bounds.current_bounds`.
         listener: The port's socket.
@@ -61,7 +61,7 @@ class QuotaServer:
             found = self._accounts.pop(name, None) or Account(self._settings, self._bounds)
             self._accounts[name] = found
             # A read that ended does not say so. The bound is for memory only: it is far above the reads of one driver
-            # at a time, and a read that loses its account goes on with a new one.
+            # at a time, and a read that loses its account continues with a new one.
             if len(self._accounts) > _MAX_ACCOUNTS:
                 del self._accounts[next(iter(self._accounts))]
             return found

@@ -18,7 +18,7 @@ from kafka_source.runtime.control_port import ControlClient
 log = logging.getLogger(__name__)
 
 MAX_WAIT = 1.0
-"""Who has to wait for longer asks again, so that a raised bound holds for tasks that wait."""
+"""The longest wait between two requests to the quota server, so that a raised quota takes effect."""
 
 _NONE = Grant(0.0, 0.0, 0.0)
 

@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 class _Loop(asyncio.SelectorEventLoop):
     """A loop that gives work which blocks, also that of asyncio's resolver, to a thread of its own.
 
-    Python refuses its pools further work when the main thread has ended, although other threads go on.
+    Python refuses its pools further work when the main thread has ended, although other threads continue.
     """
 
     def run_in_executor(  # type: ignore[override]
@@ -38,7 +38,7 @@ class _Loop(asyncio.SelectorEventLoop):
                 notify(answer.set_result, result)
 
         def notify(setter: Callable[[Any], None], value: object) -> None:
-            # The loop may be closed meanwhile, and its caller may no longer wait.
+            # The loop may have been closed, and its caller may no longer wait.
             with contextlib.suppress(RuntimeError):
                 self.call_soon_threadsafe(lambda: None if answer.done() else setter(value))
 

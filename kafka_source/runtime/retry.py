@@ -73,7 +73,7 @@ def retry(
     Args:
         work: One attempt.
         policy: The pauses between attempts.
-        on: The errors after which another attempt is made; any other error is raised at once.
+        on: The errors after which another attempt is made; any other error is raised immediately.
         deadline: If it would expire during the next pause, the last error is raised; None: no time limit.
         again: See `Again`.
     """

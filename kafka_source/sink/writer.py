@@ -120,7 +120,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         log.info("write records=%d", records)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Give up in the driver, after a task failed for good: abort an exactly-once write, else only log."""
+        """End a failed batch in the driver: abort an exactly-once write, else only log."""
         self._abort(messages, "the write")
 
 
@@ -134,7 +134,7 @@ class _StreamWriter(_Writer, DataSourceStreamWriter):
         log.info("write batch=%d records=%d", batchId, records)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Give up in the driver, after a task failed for good; the query writes the batch again when it restarts."""
+        """End a failed batch in the driver; the query writes the batch again when it restarts."""
         self._abort(messages, f"batch {batchId}")
 
 
@@ -167,7 +167,7 @@ def _commit_messages(messages: Iterable[WriterCommitMessage | None]) -> list[Com
 
 
 def _paced(batches: Iterable[Records], pacer: Pacer) -> Iterator[Records]:
-    """Yield records in pieces that the quota allows at once, each when the quota allows it."""
+    """Yield records in pieces of the size that the quota allows, each when the quota allows it."""
     if not pacer.enabled:
         yield from batches
         return

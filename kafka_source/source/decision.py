@@ -45,7 +45,7 @@ class Known:
     Attributes:
         next: The offset that the query reads next; None: not resolved.
         other: Of the query's offset and the group's the one that does not count, because it is lower; None: none.
-        is_replaced: Whether a restart would find another offset than `next` by itself.
+        is_replaced: Whether a restart would find another offset than `next`.
         rewind: The id of the last rewind that the query follows; None: there was none.
         epoch: The epoch of the leader whose log had everything before `next` (KIP-320); -1: unknown.
         checked: The epoch of the last leader whose log is known to have it, too.

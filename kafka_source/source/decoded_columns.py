@@ -43,7 +43,7 @@ def readers_of(options: ReadOptions) -> Readers:
 def _reader_of(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
     if column.format != "json" or column.schema is None:
         return reader_schema(options, column)
-    # Only who gives a type loads its parser.
+    # A parser is loaded only for a type that is given.
     from kafka_source.json_type import json_column_type
 
     kind = json_column_type(column.schema, f"{column.column}.schema")

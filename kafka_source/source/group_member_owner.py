@@ -233,7 +233,7 @@ class GroupMemberOwner(PartitionOwner):
         return replace(super().take_events(), rebalances=self._membership.take_rebalances())
 
     def leave(self) -> None:
-        """Leave the group at once, also with instance ids of the user's."""
+        """Leave the group immediately, also with instance ids of the user's."""
         self._membership.leave()
 
     def detach(self, kept: Collection[int]) -> None:

@@ -361,7 +361,7 @@ def mark_late_bounds(planned: Sequence[PlannedInput], bounds: BatchBounds) -> li
     ranges = [r for one in planned for r in one.ranges]
     read = {r.topic_partition for r in ranges}
     ranges += [Range(*tp, bounds.starts[tp], bounds.ends[tp]) for tp in bounds.late_ends if tp not in read]
-    # Tasks that wait for a leader come last: the others are read meanwhile.
+    # Tasks that wait for a leader come last: the others are read first.
     ordered = sorted(ranges, key=lambda r: (r.topic_partition in bounds.leaderless, r))
     return [PlannedInput(-1, (_with_late_bounds(r, bounds),)) for r in ordered]
 

@@ -418,7 +418,7 @@ class PositionTracker:
                 log.warning("rewound %s-%d from=%d to=%d", tp.topic, tp.partition, one.rewound_from, to)
             elif before is not None and to is not None and to > before:
                 moves[tp] = (before, to)
-        # What is not in the last batch was another query's meanwhile; what is replaced is followed on purpose.
+        # What is not in the last batch was another query's; what is replaced is followed on purpose.
         surprising = {
             tp: move for tp, move in moves.items() if tp in start.partitions and not decisions[tp].known.is_replaced
         }

@@ -137,7 +137,7 @@ class Positions:
             )
 
     def replaced(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return the partitions in which a restart would find another offset by itself."""
+        """Return the partitions in which a restart would find another offset."""
         return frozenset(tp for tp in partitions if self.known(tp).is_replaced)
 
     def forget_topics(self, topics: Collection[str]) -> None:

@@ -126,7 +126,7 @@ class TopicTracker:
 
 
 class PartitionsWithoutLeader:
-    """The partitions that have no leader; a micro-batch leaves them out, so that the others are read meanwhile.
+    """The partitions that have no leader; a micro-batch leaves them out, so that the others are read.
 
     Args:
         seconds: How long a partition may have no leader (`coordinator.timeout.ms`).

@@ -67,7 +67,7 @@ class Trigger:
         self._options, self._policy = options, policy
         self._schemas = dict(schemas or {})
         check_engine(options.engine, options.settings)
-        # A lookup does not wait for leaders: a trigger does, and the other partitions are read meanwhile.
+        # A lookup does not wait for leaders: a trigger does, and reads the other partitions.
         self._cluster = Cluster.of(options, leader_seconds=0)
         self._leaderless = PartitionsWithoutLeader(options.coordinator_timeout_ms / 1000)
         self._selection = subscription_of(options)

@@ -1,9 +1,9 @@
 """Commit a group's offsets in transactions: their transactional id, retries, and users without the right to them.
 
-All partitions of a commit become the group's offsets at once or not at all. The group says who may commit: its
+All partitions of a commit become the group's offsets together or not at all. The group decides about commits: its
 coordinator checks generation, member id and instance id in the transaction. The producer epoch orders the commits of
 one transactional id: nothing of an earlier one is written after a later one. Attempts of a task are one member, so
-there the epoch says who may commit, too.
+there the epoch decides, too.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class TransactionalCommitter:
                 committed offsets show it.
             AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id, or READ on the group.
             InvalidConfigurationError: The brokers have named no transaction coordinator for `coordinator_seconds`.
-            KafkaGroupError: Any other category; what may pass by itself was tried again for `timeout` seconds.
+            KafkaGroupError: Any other category; a retriable error was retried for `timeout` seconds.
         """
         groups = []
         for credentials, offsets in parts:
@@ -237,7 +237,7 @@ class TransactionalCommitter:
         try:
             given = await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)
         except (UnknownOutcomeError, UnknownTopicError):
-            # If a later attempt has taken the id meanwhile, it has committed the same offsets or later ones.
+            # If a later attempt has taken the id since, it has committed the same offsets or later ones.
             self._unfinished = transaction if self._attempt is not None else None
             raise
         if given is not None:

@@ -95,7 +95,7 @@ async def commit_in(
         groups: The offsets, by group.
         deadline: For all of it, except for the abort after an error.
         before_commit: Work that must succeed before the commit; it begins when the offsets are added.
-        fail_on_unknown_topic: Give up at once if the group coordinator does not know a topic. Else it is asked until
+        fail_on_unknown_topic: Give up immediately if the group coordinator does not know a topic; else ask it until
             the deadline, for it may not have heard yet of a topic that was created a moment ago.
 
     Returns:

@@ -30,7 +30,7 @@ _TRANSACTION_LOG = "__transaction_state"
 # librdkafka opens three connections in sequence and backs off before the second and third: 20 ms in all instead of
 # 59. Where a broker is down the wait still doubles with each try.
 _QUICK = {"reconnect.backoff.ms": 1}
-# Between looks at what the client reported meanwhile, such as a refused password.
+# Between checks for errors that the client has reported, such as a refused password.
 _INIT_SLICE_SECONDS = 1.0
 
 
@@ -39,7 +39,7 @@ class TransactionalProducers:
 
     Args:
         config: librdkafka's, without the transactional id.
-        transactional_id: Whoever else initialises it fences this one.
+        transactional_id: Another process that initialises it fences this one.
         init_seconds: How long the background may take to make a producer ready.
         keep_warm: Whether the next producer is made ready as soon as a transaction has ended.
     """
@@ -83,7 +83,7 @@ class TransactionalProducers:
         try:
             return preparation.result(deadline)
         except TimeoutError:
-            # It goes on in the background: a second one beside it would be fenced by the first when that is done.
+            # It continues in the background: a second one beside it would be fenced by the first when that is done.
             with self._lock:
                 self._next = preparation
             raise preparation.timed_out(deadline.seconds) from None
@@ -142,7 +142,7 @@ class _Preparation:
         try:
             self._producer = self._initialised()
         except BaseException as error:
-            # A producer that the traceback holds would go on trying, and fence its successor when it succeeds.
+            # A producer that the traceback holds would continue trying, and fence its successor when it succeeds.
             for one in (error, error.__cause__):
                 traceback.clear_frames(one.__traceback__ if one is not None else None)
             self._error = error
@@ -192,7 +192,7 @@ class _Preparation:
                 raise reported
 
     def timed_out(self, seconds: float) -> KafkaGroupError:
-        """The error for a producer that was not ready after so many seconds, with what the client said meanwhile."""
+        """The error for a producer that was not ready after so many seconds, with the client's errors."""
         code = ErrorCode.LOCAL_TIMED_OUT if self._problem is None else self._problem.code()
         said = "" if self._problem is None else f"; the client said: {self._problem.str()}"
         return error_for_code(code, self._context, reason=f"not ready after {seconds:.0f} s{said}")

@@ -1,4 +1,4 @@
-"""Values as JSON for people who look at a topic (`peek`), each decoded by the schema with which it was written."""
+"""Values as JSON for reading by people (`peek`), each decoded by the schema with which it was written."""
 
 from __future__ import annotations
 

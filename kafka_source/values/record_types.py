@@ -76,7 +76,7 @@ def _parsed(text: str) -> Any:
     try:
         return _unwrapped(json.loads(text))
     except (ValueError, RecursionError):
-        # Who needs it says so.
+        # The caller that needs it says so.
         return None
 
 

@@ -43,7 +43,7 @@ _ATTEMPT_SECONDS = 10.0
 _DEFAULT_TIMEOUT_MS = 60_000
 _OVERLOADED = (408, 425, 429)
 
-# A schema comes from people who can register one, and all executors read it.
+# Any user with the right to register can write a schema, and all executors read it.
 _MAX_BYTES = 1 << 20
 _MAX_REFERENCES = 100
 _MAX_DEPTH = 16
@@ -252,7 +252,7 @@ class Registry:
         """Return the schemas that records name, with their references.
 
         Those that the registry does not have are asked for again: a producer may have registered its schema with
-        another node, and a record that is taken for a bad one may be left out for good. A process waits less for them
+        another node, and a record that is taken for a bad one may be left out for ever. A process waits less for them
         where it has waited without an answer.
 
         Args:

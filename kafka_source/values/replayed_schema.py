@@ -1,4 +1,4 @@
-"""The schema of a batch that is replayed after a restart, when the column has got a newer one meanwhile.
+"""The schema of a batch that is replayed after a restart, when the column has a newer one.
 
 Its values are resolved to the schema with which the batch was planned, as in its first run, and then to the column's
 current schema: a field that has come since has its default, so that all runs of the batch have the same rows.

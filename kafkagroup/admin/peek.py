@@ -308,7 +308,7 @@ def _decoder(registry: Settings | None) -> ReadableValues | None:
         return None
     if (reason := why_not_native()) is not None:
         raise InvalidConfigurationError(f"To decode Avro, install kafkagroup-native: {reason}.")
-    # Only who asks a registry loads its client.
+    # The client is loaded only where a registry is asked.
     from kafka_source.values.readable import ReadableValues
 
     return ReadableValues(registry)

@@ -290,7 +290,7 @@ async def _join(client: KafkaClient, member: Member, described: Group, deadline:
     group = member.settings.group
 
     async def lead(joined: Joined) -> Mapping[str, bytes]:
-        # This member leads only if the group's leader has left meanwhile.
+        # This member leads only if the group's leader has left.
         return strategies.lead(joined.members)
 
     try:
@@ -307,7 +307,7 @@ async def _join(client: KafkaClient, member: Member, described: Group, deadline:
             code=error.code,
         ) from error
     if not member.last_join.leader:
-        raise _refused(described, "a consumer of the new protocol (KIP-848) has joined it meanwhile")
+        raise _refused(described, "a consumer of the new protocol (KIP-848) has joined it since")
 
 
 async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPartition, CommitOffset]) -> None:

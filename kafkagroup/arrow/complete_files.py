@@ -34,7 +34,7 @@ def complete_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            # It may have come meanwhile.
+            # It may have come in between.
             check_absent(path, overwrite=overwrite)
             beside.replace(path)
         except BaseException:

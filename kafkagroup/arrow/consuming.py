@@ -84,7 +84,7 @@ def consume(
     """Return the records of topics from where a group has committed on, as a member of this group.
 
     The member joins when you begin to iterate. Use the stream in a `with` block: its end leaves the group, so that
-    other members get the partitions at once. Use it from one thread at a time, and each member from a thread of its
+    other members get the partitions immediately. Use it from one thread at a time, and each member from a thread of its
     own: a rebalance waits until every member asks for its next batch.
 
     Args:
@@ -99,7 +99,7 @@ def consume(
         schema: As in `read`.
         max_bytes: About how much memory the stream takes.
         max_wait: After how many seconds without a new record the iteration ends; None: never. The member stays in the
-            group, and the next iteration goes on.
+            group, and the next iteration continues.
         fail_on_data_loss: Whether records that retention deletes before they are read are an error; if false, they are
             left out.
         engine: As in `read`.
@@ -122,7 +122,7 @@ def consume(
             **position_options("starting", start, topics),
             "failOnDataLoss": str(fail_on_data_loss).lower(),
             "engine": engine,
-            # Whoever calls this means to share, and to go on where the group is: no warning says so.
+            # A caller of this means to share, from the group's offsets on: no warning says so.
             "group.membership": "true",
             "group.members": "1",
         }
@@ -207,12 +207,12 @@ class GroupStream(Stream):
     def commit(self) -> None:
         """Commit the records of all batches that were handed out.
 
-        Partitions that a rebalance has given to another member meanwhile are left out: their new owner reads what was
+        Partitions that a rebalance has given to another member are left out: their new owner reads what was
         not committed again (at least once).
 
         Raises:
             FencedError: The group has removed this member: it was silent for `session.timeout.ms`, or asked for no
-                batch for `max.poll.interval.ms`. Nothing is committed. If you go on, the member joins again, and is
+                batch for `max.poll.interval.ms`. Nothing is committed. If you continue, the member joins again, and is
                 handed out what was not committed in the partitions that it gets.
             UnknownOutcomeError: No answer came, so the commit may be done. Call `commit` again.
             DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
@@ -236,7 +236,7 @@ class GroupStream(Stream):
         """Commit what was handed out together with what is written in the block: all of it, or nothing (exactly once).
 
         After an error nothing of the block is visible and no offset has moved. Repeat the block with the batches that
-        you hold; or go on, and they are handed out again. The transactional id is made of the group and of the member's
+        you hold; or continue, and they are handed out again. The transactional id is that of the group and the member's
         first partition, so the next owner fences what is left of this one. The block may take `transaction.timeout.ms`,
         a minute if you do not say otherwise: if this process dies in it, the next owners wait for so long. The producer
         has the settings of the stream; the native engine is needed. Read with `isolation.level=read_committed` what
@@ -244,7 +244,7 @@ class GroupStream(Stream):
 
         Raises:
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was
-                handed out, or you went on after an error. Go on: a repeated block has the same error.
+                handed out, or you went on after an error. Continue: a repeated block has the same error.
             UnknownOutcomeError: The coordinator has not said whether the transaction is committed. The group's offsets
                 do: if you repeat the block and it is committed, that is a `FencedError`, and nothing is there twice.
             DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
@@ -284,7 +284,7 @@ class GroupStream(Stream):
         return FencedError(
             f"Since the batches of this transaction were handed out, {why}: the output of group "
             f"{self._options.group_id} may have their records, or get them. Nothing of this transaction is committed. "
-            "Go on: what is still this member's is handed out again.",
+            "Continue: what is still this member's is handed out again.",
             code=ErrorCode.ILLEGAL_GENERATION,
         )
 
@@ -299,7 +299,7 @@ class GroupStream(Stream):
         return replace(self._handed, partitions=spans)
 
     def close(self) -> None:
-        """Leave the group at once, and commit nothing. With a `group.instance.id` the member stays, as in Java."""
+        """Leave the group immediately, and commit nothing. With a `group.instance.id` the member stays, as in Java."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -347,7 +347,7 @@ class GroupStream(Stream):
             return None
         for tp, span in planned.partitions.items():
             if span.start != self._handed.ends.get(tp):
-                # It begins here, or another member has read it meanwhile.
+                # It begins here, or another member has read it.
                 self._done[tp] = span.start
         self._handed = replace(
             planned, partitions={tp: s._replace(end=s.start) for tp, s in planned.partitions.items()}
@@ -355,7 +355,7 @@ class GroupStream(Stream):
         return planned if planned.ends != self._handed.ends else None
 
     def _follow_rebalance(self) -> None:
-        """Forget the partitions that others got, and count as done what others have committed meanwhile.
+        """Forget revoked partitions, and count as done what other members have committed.
 
         The trigger may have rejoined the group and failed afterwards, so a commit looks for this, too.
         """
@@ -364,7 +364,7 @@ class GroupStream(Stream):
             return
         waiting = self._uncommitted().partitions
         kept = {tp: span for tp, span in self._handed.partitions.items() if tp in owned.slots}
-        # Also where all is committed: the trigger goes on at the group's offsets, and would go back to ours.
+        # Also where all is committed: the trigger continues at the group's offsets, and would go back to ours.
         ahead = self._committed_ahead(kept)
         if gone := sorted(waiting.keys() - kept.keys()):
             log.info(

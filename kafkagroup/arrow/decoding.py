@@ -54,7 +54,7 @@ def decode_values(
         RetriableError: The registry does not answer.
     """
     check_value_kernel()
-    # Only who decodes loads the kernel.
+    # The kernel is loaded only for decoding.
     from kafka_source.values.decoding import ColumnDecoding, Decoding, decode
     from kafka_source.values.reader_schema import registered
 

@@ -106,7 +106,7 @@ class Export:
             return self._copy(stream, file)
 
     def to_pipe(self, file: IO[bytes]) -> Exported:
-        """Write what another program reads meanwhile; raises as `read` and `FetchEngine.read`."""
+        """Write what another program reads; raises as `read` and `FetchEngine.read`."""
         with self._stream() as stream:
             return self._copy(stream, file, pipe=True)
 
@@ -221,7 +221,7 @@ class Export:
         # What the folder has may reach further than this export shall.
         ends = {r.partition: r.end for r in wanted.ranges}
         ranges = tuple(r._replace(end=max(r.start, ends[r.partition])) for r in pinned.ranges)
-        # A topic that is created again meanwhile is not that of the folder.
+        # A topic that is created again is not that of the folder.
         return self._write(folder, begun, options, replace(pinned, ranges=ranges, topics=begun.ids), positions)
 
     def _options(self, start: Position, end: Position) -> ReadOptions:

@@ -66,7 +66,7 @@ def batch_writer(form: FileFormat, schema: pa.Schema, file: IO[bytes], *, pipe: 
 
 class _Parquet(BatchWriter):
     def __init__(self, schema: pa.Schema, file: IO[bytes]) -> None:
-        # Not everybody who has pyarrow has its Parquet.
+        # Some installations of pyarrow have no Parquet.
         from pyarrow.parquet import ParquetWriter
 
         self._writer = ParquetWriter(file, schema, compression="zstd")

@@ -78,7 +78,7 @@ def read(
         function: Makes the rows: it takes and gives iterators of record batches, as for `kafkagroup.map_in_arrow`.
         schema: The columns of what it returns.
         max_bytes: About how much memory the stream takes: for one response of a broker, and for record batches.
-        fail_on_data_loss: Whether records that retention deletes meanwhile are an error; if false, they are left out.
+        fail_on_data_loss: Whether records that retention deletes during the read are an error; else they are left out.
         engine: `native`, `librdkafka`, or `auto` for native where it is installed.
         bar: Whether to show a progress bar; None: on a terminal and in a notebook, if tqdm is installed.
 

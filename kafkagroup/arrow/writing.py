@@ -124,7 +124,7 @@ class Transaction:
 
     Args:
         options: From `transactional_options`.
-        transactional_id: Returns the transactional id. Whoever else has it is fenced at the first write.
+        transactional_id: Returns the transactional id. Another holder is fenced at the first write.
         offsets: Returns the offsets to commit with the transaction, when the block has ended.
     """
 
@@ -183,7 +183,7 @@ class Transaction:
         if self._failure is not None:
             raise AbortableError(
                 f"A write of this transaction has failed ({self._failure!r}), and some of "
-                "its records may be missing. Nothing of the transaction is committed, although its block went on. "
+                "its records may be missing. Nothing of the transaction is committed, although its block continued. "
                 "Repeat the block without this write, or with one that succeeds."
             ) from self._failure
         groups = self._offsets()

@@ -17,7 +17,7 @@ from kafkagroup.cli.topics import export, peek, redrive, topics
 from kafkagroup.cli.transactions import transactions
 from kafkagroup.cli.watch import healthcheck, plot, watch
 
-# Without rich's markup the help is plain text: it is there at once, and reads the same in a pipe.
+# Without rich's markup the help is plain text: it appears immediately, and reads the same in a pipe.
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -164,7 +164,7 @@ def _command(line: list[str]) -> list[str]:
 
 
 def _list_or_one(line: list[str]) -> list[str]:
-    """Tell `groups` from `group NAME`: other tools have one command for both."""
+    """Separate `groups` from `group NAME`: other tools have one command for both."""
     name, rest = line[:1], line[1:]
     if name == ["group"] and rest and rest[0] in _LISTS:
         return ["groups", *rest[1:]]

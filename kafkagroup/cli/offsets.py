@@ -88,7 +88,7 @@ def rewind(
     """Set the committed offsets of a group that has no members, or while streams of kafkagroup are its members.
 
     Give one target. An offset that the log does not have becomes the nearest one that it has. Queries with a checkpoint
-    follow too, also if they are stopped meanwhile. Members that run finish their micro-batch and continue at the new
+    follow too, also if they are stopped. Members that run finish their micro-batch and continue at the new
     offsets, without a restart. A group with consumers of other clients, or with batch reads, has to be stopped; the
     command says which members these are.
     """

@@ -103,7 +103,7 @@ def peek(
         str | None, typer.Option("--back", metavar="DURATION", help="Start this long before now: 90s, 2h30m, 7d.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new records as they come, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Continue with new records as they come, until Ctrl-C.")
     ] = False,
     count: Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="The number of records.")] = 10,
     registry: Annotated[

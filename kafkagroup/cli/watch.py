@@ -138,7 +138,7 @@ def _run(
                     # The other groups are watched on, and this one too if it is created again.
                     note(f"Group {name} does not exist any more.")
                 elif not done and name in names and not waits:
-                    # Somebody has mistyped it.
+                    # The name is misspelt.
                     raise unknown_group(name)
             export({name: lag for name, (group, lag) in found.items() if group is not None}, wall)
             if members:

@@ -119,8 +119,8 @@ def kafka_jars(version: str = KAFKA_VERSION, *, on_progress: Progress | None = N
 def resolve(coordinates: Sequence[str], transitive: bool = False, *, on_progress: Progress | None = None) -> list[Path]:
     """Resolve Maven coordinates to jar files, from the cache if they were resolved before.
 
-    Several processes may call it at once: one downloads while the others wait for it, and a cache folder appears only
-    when it is complete.
+    Several processes may call it at the same time: one downloads, the others wait for it, and a cache folder appears
+    only when it is complete.
 
     Args:
         coordinates: Artifacts as `group:artifact:version`.

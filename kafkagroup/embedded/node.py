@@ -71,10 +71,10 @@ class Node:
         self._pid: int | None = None
 
     def spawn(self) -> None:
-        """Start the process and return at once; `has_started` returns True when the broker is up."""
+        """Start the process and return immediately; `has_started` returns True when the broker is up."""
         if self.running:
             raise BrokerError(f"Node {self.id} is already running.")
-        # One that ended by itself has left its pipe open.
+        # A process that ended on its own has left its pipe open.
         self._wait(0)
         self._log_start = self.files.log.stat().st_size if self.files.log.exists() else 0
         supervisor = subprocess.Popen(
@@ -136,7 +136,7 @@ class Node:
         self._wait(timeout)
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM and return at once; SIGCONT follows, so that a paused node stops too.
+        """Send SIGTERM and return immediately; SIGCONT follows, so that a paused node stops too.
 
         Does nothing if the node does not run.
         """

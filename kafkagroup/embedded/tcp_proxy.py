@@ -63,7 +63,7 @@ class TcpProxy:
         on_request: Hook for frames to the broker.
         on_response: Hook for frames to the client.
         delay: Seconds to wait before a frame is forwarded.
-        refuse: Close each new connection at once.
+        refuse: Close each new connection immediately.
     """
 
     def __init__(self, port: int | None = None, *, frames: bool = True) -> None:
@@ -95,7 +95,7 @@ class TcpProxy:
         self.close()
 
     def connect_to(self, port: int) -> None:
-        """Forward new connections to this loopback port. Before the first call, new connections are closed at once."""
+        """Forward new connections to this loopback port. Until then they are closed immediately."""
         self._target = port
 
     @property
@@ -188,7 +188,7 @@ class TcpProxy:
         """Wait while this direction is held, then for the delay.
 
         Returns:
-            False if the connection or the proxy was closed meanwhile.
+            False if the connection or the proxy has been closed.
         """
         with self._changed:
             self._changed.wait_for(lambda: direction not in self._held or connection.closed.is_set() or self._closed)

@@ -68,7 +68,7 @@ class PrometheusEndpoint:
     """Serves the figures at `http://HOST:PORT/metrics`.
 
     Args:
-        host: The address to listen at. Whoever reaches it can read names of queries, groups and topics.
+        host: The address to listen at. Any client that reaches it can read names of queries, groups and topics.
         port: The port; 0: any free one.
 
     Raises:

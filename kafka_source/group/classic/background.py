@@ -1,9 +1,9 @@
 """What slots do while Spark does not call: heartbeats, rejoins for other reads of the driver, leaving when overdue.
 
 Slots rejoin in Spark's calls, between micro-batches. There are three exceptions. A read of the same driver and group
-that waits in a join keeps Spark from calling this one, so the slots rejoin for it at once. Slots that the group has
-removed in the middle of a micro-batch rejoin at once if its tasks or its sink need new credentials for their commits
-(see `commits.rights`). And if Spark has not called for `max.poll.interval.ms`, the slots leave, so that others can have
+that waits in a join keeps Spark from calling this one, so the slots rejoin for it immediately. Slots removed from
+the group in a micro-batch rejoin immediately if its tasks or its sink need new credentials for their commits (see
+`commits.rights`). And if Spark has not called for `max.poll.interval.ms`, the slots leave, so that other members get
 their partitions (KIP-62).
 
 """
@@ -302,7 +302,7 @@ class BackgroundRejoiner:
         """Leave if no call has come for longer than `max.poll.interval.ms` and other members want the partitions.
 
         A query that is alone in its group stays: no member gets anything by a rebalance, and its triggers may be
-        further apart. A keeper of slots never calls, and leaves by itself.
+        further apart. A keeper of slots never calls, and has a limit of its own.
         """
         if self._called_at is None or self._calls or self._busy is not None:
             return
@@ -314,7 +314,7 @@ class BackgroundRejoiner:
         if not self._is_rebalancing and not (self.in_flight.ends and await self._has_other_members()):
             return
         if self._calls:
-            return  # Somebody has called meanwhile.
+            return  # Spark has called in between.
         self.left = warn_of_overdue(self._settings, len(self._slots), silent)
         await self._run_alone(self._leave("max.poll.interval.ms has expired"))
         await self._publish(self.in_flight, {})

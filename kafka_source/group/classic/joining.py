@@ -1,4 +1,4 @@
-"""Bring all slots into one generation: the rounds of a join, who is refused, an assignment that no longer matches.
+"""Bring all slots into one generation: the rounds of a join, refusals, an assignment that no longer matches.
 
 One join takes several rounds if a strategy moves partitions in two steps (KIP-429), if a program rewinds the group, if
 its leader refuses a member, or if the assignment that static members got back after a restart does not match any more.
@@ -129,7 +129,7 @@ class JoinRounds:
             self._siblings = None
 
     async def look_at_group(self, topics: Collection[str], timeout_s: float) -> None:
-        """Note, before the first join, which member ids the group has for the slots; log who is in it.
+        """Note, before the first join, which member ids the group has for the slots; log its members.
 
         Args:
             topics: The topics of the subscription; empty with a pattern.
@@ -182,7 +182,7 @@ class JoinRounds:
 
     @contextlib.asynccontextmanager
     async def _announce_join(self) -> AsyncIterator[None]:
-        """Tell siblings and the log that this query waits in a join."""
+        """Notify siblings and log that this query waits in a join."""
         progress = asyncio.ensure_future(log_progress(self._client, self._settings))
         try:
             if self._siblings is None:
@@ -309,7 +309,7 @@ class JoinRounds:
     def _log_rewind(self) -> Reason:
         """Log that the group is rewound, and return that as the reason of the next generation."""
         log.warning(
-            "rewind group=%s generation=%d: the group's offsets are being set, no member reads meanwhile",
+            "rewind group=%s generation=%d: the group's offsets are being set, no member reads until then",
             self._settings.group,
             max(slot.generation for slot in self._slots),
         )
@@ -342,7 +342,7 @@ class JoinRounds:
         if described is None:
             return None
         if described.state != DEAD:
-            # Who has joined at the same time as this query was not there before.
+            # Members that joined together with this query were not in the first description.
             self._others.log_members(described.members, topics, member_ids(self._slots))
         hands_over = any(slot.hands_over for slot in self._slots)
         if hands_over and described.state in REBALANCING:
@@ -363,7 +363,7 @@ class JoinRounds:
         unowned = unowned_partitions(snapshot.for_assignor(frozenset(topics)), held.values()) if hands_over else []
         if not unowned:
             return None
-        # Whoever gives partitions up rejoins in a second phase. If it has died in between and is back within its
+        # A member that releases partitions rejoins in a second phase. If it has died in between and is back within its
         # session, it gets its assignment back without them, so the second phase has to be asked for.
         await self._wait_for_rebalance(Deadline(_HANDOVER_SECONDS))
         return Reason(RebalanceCause.START, f"{format_partitions(unowned)} is assigned to no member")

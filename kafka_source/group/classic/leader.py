@@ -1,8 +1,8 @@
-"""The leader's work: who gets which partitions, who keeps those in flight, and the plan as bytes for SyncGroup.
+"""The leader's work: assign partitions, keep those in flight with their owners, encode the plan for SyncGroup.
 
 **Claims** are partitions that a member keeps through a rebalance, because its micro-batch still reads them. A
 cooperative strategy (KIP-429) takes a partition away in one rebalance and gives it to its next owner in a later one.
-An eager strategy gives it away at once. Our leader gives our members the same two steps under an eager strategy: a
+An eager strategy gives it away immediately. Our leader gives our members the same two steps under an eager strategy: a
 member lists the partitions of its micro-batch as owned, and the leader leaves those that the strategy gives to
 another member out of the assignment. The member's own assignment names them as held: no other member has them, so the
 member may still commit them. It rejoins without the claim when they are committed, and that rebalance gives them to

@@ -38,7 +38,7 @@ def refusal(
         protocols: The assignors that the member offered.
         session_timeout_ms: The session timeout that the member requested.
     """
-    who = f"{what} group {group}" + (f" as {instance_id}" if instance_id else "") + " failed"
+    request = f"{what} group {group}" + (f" as {instance_id}" if instance_id else "") + " failed"
     reasons: dict[int, str] = {
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
             f"its members do not all support one of {', '.join(protocols)}; those of a killed run stay until their "
@@ -55,7 +55,7 @@ def refusal(
             "may be larger than the brokers' message.max.bytes: lower group.members, or raise that"
         ),
     }
-    return error_for_code(code, who, reason=reasons.get(code, ""))
+    return error_for_code(code, request, reason=reasons.get(code, ""))
 
 
 log = logging.getLogger(__name__)

@@ -56,7 +56,7 @@ class ClassicMembership(Membership):
     All slots share one connection for heartbeats. Each slot has its own connection for JoinGroup and SyncGroup, because
     the coordinator holds these requests, and every request behind them on the same connection, until the rebalance
     completes. Slots rejoin when `rejoin` is called, between micro-batches. The exception is a sibling that waits in a
-    join: then they rejoin at once, outside of `rebalance_paused`, and claim the partitions of the batch in flight.
+    join: then they rejoin immediately, outside of `rebalance_paused`, and claim the partitions of the batch in flight.
 
     Args:
         config: Kafka client settings.

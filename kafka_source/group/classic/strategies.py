@@ -3,9 +3,9 @@
 **The rewind of a running group.** Members of ours offer each of their strategies twice: `range`, and behind all
 strategies `kafkagroup-rewind:range` with an empty subscription. The program that rewinds a group offers only the second
 name of the strategy in use. So the coordinator lets it in only if every member has that name, which members of other
-clients do not have; and members that join meanwhile need it, too. The second names make no strategies common that are
+clients do not have; and members that join later need it, too. The second names make no strategies common that are
 not. The coordinator then starts one generation under that name: the members have finished and committed their
-micro-batches, own no partitions in it, and wait until it ends. Meanwhile the program commits the offsets, each with a
+micro-batches, own no partitions in it, and wait until it ends. In it the program commits the offsets, each with a
 mark in its metadata (`model.commits`), and leaves. A query that finds a mark which it has not followed continues at the
 group's offset, also if its checkpoint is elsewhere.
 

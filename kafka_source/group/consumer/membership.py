@@ -3,8 +3,8 @@
 The methods are those of `group.membership`, so that a query does not know which protocol its group has. What differs:
 
 - The brokers assign. There is no leader, and no rebalance for which members wait.
-- Partitions move one by one. What the brokers take away is given up at once if no batch in flight reads it, else when
-  that batch is finished; only the next owner of these partitions waits. What they give is taken at once.
+- Partitions move one by one. A revoked partition is released immediately if no batch in flight reads it, else when
+  that batch is finished; only the next owner of these partitions waits. An assigned one is taken immediately.
 - Each slot has an epoch of its own, which a heartbeat may raise at any time, also in the middle of a batch. A commit
   with the previous epoch is refused, and made again with the new one.
 """
@@ -124,7 +124,7 @@ class ConsumerMembership(Membership):
 
     @property
     def credentials(self) -> tuple[SlotCredentials, ...]:
-        """The slots' credentials, with the current epochs; who gets them learns of later epochs by `_publish`."""
+        """The slots' credentials, with the current epochs; later epochs follow by `_publish`."""
         found = self._credentials()
         self._known_epochs.add(tuple(one.generation for one in found))
         return found
@@ -166,7 +166,7 @@ class ConsumerMembership(Membership):
     def take_rebalances(self) -> tuple[Rebalance, ...]:
         """Return the changes of what the slots have since the last call, the newest 32 at most."""
         taken = []
-        # The event loop may add one meanwhile.
+        # The event loop may add one.
         with contextlib.suppress(IndexError):
             while True:
                 taken.append(self._rebalances.popleft())
@@ -351,7 +351,7 @@ class ConsumerMembership(Membership):
         return all(await asyncio.gather(*works))
 
     async def _beat(self, slot: ConsumerSlot, deadline: Deadline) -> bool:
-        """Send one heartbeat; return whether it was answered without an error that passes by itself."""
+        """Send one heartbeat; return whether it was answered without a retriable error."""
         before = slot.member.state
         try:
             await slot.beat(self._told, deadline)
@@ -433,7 +433,7 @@ class ConsumerMembership(Membership):
         self._looked_up_at = time.monotonic()
 
     async def _know_names(self, slots: Sequence[ConsumerSlot]) -> None:
-        """Learn the names of assigned topics that were created meanwhile; until then their partitions wait."""
+        """Learn the names of assigned topics that are new; until then their partitions wait."""
         unknown = {one.topic_id for slot in slots for one in slot.member.target} - self._names.keys()
         if not unknown or time.monotonic() - self._looked_up_at < _POLL_SECONDS:
             return

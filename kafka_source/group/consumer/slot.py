@@ -49,7 +49,7 @@ class ConsumerSlot:
 
     Attributes:
         member: The member's state.
-        wake: Set when a heartbeat is due at once.
+        wake: Set when a heartbeat is due immediately.
         told_at: Since when the slot has to follow the brokers' assignment; None: it has followed.
     """
 
@@ -183,7 +183,7 @@ class ConsumerSlot:
             RetriableError: The coordinator could not be reached in time; the member stays until its session ends.
         """
         was_known = self.member.state in (State.JOINING, State.MEMBER)
-        # At once: a call that joins again meanwhile has to see it, and the answer to a heartbeat changes nothing.
+        # Before the request: a call that joins again has to see it, and the answer to a heartbeat changes nothing.
         self.member = member_state.left(self.member)
         if not was_known:
             return
@@ -212,7 +212,7 @@ class ConsumerSlot:
     def refusal(self, code: int) -> KafkaGroupError:
         """Return the error for the code with which the coordinator refuses this member."""
         group = self._settings.group
-        who = f"Joining group {group}" + (f" as {self.instance_id}" if self.instance_id else "") + " failed"
+        request = f"Joining group {group}" + (f" as {self.instance_id}" if self.instance_id else "") + " failed"
         if code == ErrorCode.FENCED_INSTANCE_ID:
             return FencedError(
                 f"Another process has joined group {group} as {self.instance_id}. Each query needs a "
@@ -221,7 +221,7 @@ class ConsumerSlot:
             )
         if code == ErrorCode.UNSUPPORTED_VERSION:
             return InvalidConfigurationError(
-                f"{who}: the brokers do not have the consumer protocol (KIP-848), which Kafka has from 4.0 on if the "
+                f"{request}: the brokers lack the consumer protocol (KIP-848), which Kafka has from 4.0 on if the "
                 "feature group.version is 1. Set kafka.group.protocol=classic, or upgrade the brokers.",
                 code=code,
             )
@@ -238,7 +238,7 @@ class ConsumerSlot:
                 "kafka.group.instance.id of its own"
             ),
         }
-        return error_for_code(code, who, reason=reasons.get(code, self._message))
+        return error_for_code(code, request, reason=reasons.get(code, self._message))
 
     def _request(self, sent: member_state.Heartbeat) -> ConsumerGroupHeartbeatRequest:
         said = sent.subscription

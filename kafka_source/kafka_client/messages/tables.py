@@ -43,7 +43,7 @@ class Kind(Generic[_T]):
     Args:
         default: The value of a field without another default.
         method: The method of Reader and Writer; empty: `structure` reads and writes itself.
-        code: A number's type in a layout of `struct`; numbers that stand one after another are read at once.
+        code: A number's type in a layout of `struct`; numbers that stand one after another are read together.
         structure: The structure, or that of the elements of an array.
     """
 
@@ -308,7 +308,7 @@ def _write(fields: Mapping[str, Field], version: int, flexible: bool, names: dic
 
 
 def _runs(fields: Mapping[str, Field], names: dict[str, object]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the names of fields, those together that a layout has at once; its name is empty for others."""
+    """Yield the names of fields, those of one layout together; its name is empty for others."""
     for has_code, group in groupby(fields, lambda name: bool(fields[name].kind.code)):
         run = list(group)
         layout = f"layout_{run[0]}" if has_code else ""

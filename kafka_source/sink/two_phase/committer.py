@@ -65,7 +65,7 @@ _DECISION_MARGIN_SECONDS = 3.0
 _VISIBLE_SECONDS = 30.0
 # A transaction that is decided must be committed before it times out.
 _MAX_MARGIN_MS = 5_000
-# How many transactions are ended at once; a coordinator ends hundreds in a second.
+# How many transactions are ended in parallel; a coordinator ends hundreds in a second.
 _MAX_IN_FLIGHT = 200
 # The maximum number of transactions that an error names.
 _MAX_NAMED = 10
@@ -253,7 +253,7 @@ class TwoPhaseCommit:
                 refused |= used
                 sources = await renew(error, refused)
             # The transaction of the decision has ended, and one epoch serves one transaction. If another driver has
-            # begun a batch meanwhile, this raises an error.
+            # begun a batch since, this raises an error.
             epoch = replace(epoch, driver=await self._initialise("driver", deadline, ended=epoch.driver))
             prepared = await self._check_open(epoch, batch, deadline)
         failpoint("sink-decided")
@@ -308,7 +308,7 @@ class TwoPhaseCommit:
         return await self._abort(_without(decision, await self._not_ended(deadline)), driver, deadline)
 
     async def _not_ended(self, deadline: Deadline) -> list[Described]:
-        """Return the tasks' transactions that are open, or may still be opened by who has initialised them."""
+        """Return the tasks' transactions that are open, or may still be opened by their latest holders."""
         found = await list_in_states(self._client, self._prefix, [EMPTY, ONGOING], deadline)
         return [one for one in found if one.is_in_use]
 
@@ -508,7 +508,7 @@ class TwoPhaseCommit:
 
 
 async def _each(work: Callable[[_T, Deadline], Awaitable[_R]], items: Sequence[_T], deadline: Deadline) -> list[_R]:
-    """Return the results of a call for each item, with a limited number of calls at once.
+    """Return the results of a call for each item, with a limited number of calls in parallel.
 
     A coordinator answers the requests of a connection in turn. With thousands in flight the last ones would wait
     longer than `request.timeout.ms`, and all of them would begin again.

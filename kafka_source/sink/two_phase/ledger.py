@@ -253,7 +253,7 @@ def decision_text(prefix: str, decision: Decision) -> str:
 def read_decision(prefix: str, number: int, homes: tuple[TopicPartition, ...], text: str, finished: int) -> Decision:
     """Return the decision in a text that the ledger's groups hold.
 
-    Whoever may write to these groups can commit any text in them.
+    Any client that may write to these groups can commit any text in them.
 
     Args:
         prefix: The sink's `transactional.id.prefix`.

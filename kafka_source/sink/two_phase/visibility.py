@@ -104,7 +104,7 @@ class _AbsentPartitionsError(UnknownTopicError):
 
 
 class _AbsentPartitions:
-    """Tells deleted topics, and those created again with fewer partitions, from what metadata lack for a moment."""
+    """Separates deleted topics, and those created again with fewer partitions, from gaps of metadata for a moment."""
 
     def __init__(self) -> None:
         self._since: dict[TopicPartition, float] = {}
