@@ -124,7 +124,7 @@ As far as the tools' help says: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
 | show how fast each member commits | `group G --rate 10`, `watch G --members` | – | – | – | – |
 | sum up, or only what lags | `group G --summary`, `group G --by topic`, `group G --only-with-lag` | – | `group describe -s`, `-t` | `--only-with-lag` | – |
 | exit code for a lag above a bound | `group G --fail-above-lag N` | – | – | – | – |
-| probe whether a group gets on | `healthcheck G --within 60` | – | – | – | – |
+| probe whether a group makes progress | `healthcheck G --within 60` | – | – | – | – |
 | watch lag, rates and time to zero | `watch G` | – | – | – | – |
 | see a change before it is made | always; `--yes` makes it | `--dry-run`, the default; `--execute` makes it | – | the default; `--execute` makes it | – |
 | rewind to the start, the end, a time | `rewind G --to earliest`, `latest`, a time | `--reset-offsets --to-earliest`, `--to-latest`, `--to-datetime` | `group seek G --to start`, `end`, a time | `reset consumer-group-offset --oldest`, `--newest`, `--to-datetime` | – |

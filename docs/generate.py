@@ -22,11 +22,11 @@ options are lower case with dots. Every other option with the prefix `kafka.` go
 [Settings of Kafka](kafka-settings.md) says what becomes of each, and [security](security.md) has those for TLS and
 logins.
 
-What is almost surely a mistake is an error that says what to write: a misspelt option, a misspelt setting
-(`kafka.gruop.id`), a setting that decides something without its prefix (`group.id`). `strict=false` says that you mean
-it. Other, unknown options are ignored with a warning, as Spark ignores them.
+Likely mistakes are rejected with a suggestion: a misspelt option, a misspelt setting
+(`kafka.gruop.id`), a setting that decides something without its prefix (`group.id`). Set `strict=false` to allow
+them. Other, unknown options are ignored with a warning, as Spark ignores them.
 
-Errors in the options come out at `load()`. Two kinds come later, when the query starts: those of a query with a schema
+Invalid options are reported at `load()`. Two kinds come later, when the query starts: those of a query with a schema
 of your own (`.schema(...)`), and options that only batches or only streams take (`endingOffsets` in a stream), because
 at `load()` Spark does not say which of the two it will be.
 

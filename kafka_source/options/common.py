@@ -79,10 +79,10 @@ class CommonOptions:
     strict: bool = option(
         "strict",
         kinds.BOOLEAN,
-        "Refuse what is almost surely a mistake: a misspelt option or `kafka.` setting; a setting that decides what is "
+        "Refuse likely mistakes: a misspelt option or `kafka.` setting; a setting that decides what is "
         "read, committed or written, or which user logs in, without its prefix `kafka.` (`group.id`); a checkpoint of "
         "another group, or of other topics only; a partition in `assign` that does not exist; a first micro-batch that "
-        "the sink skips. Set it to false to say that you mean it: each of them is then a warning, as in Spark's own "
+        "the sink skips. Set it to false to allow them: each is then a warning, as in Spark's own "
         "source.",
         default=True,
         where=Where.ALL,

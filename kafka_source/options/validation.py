@@ -335,7 +335,7 @@ class _Unknown:
 
     Attributes:
         text: The sentence; it never shows the value, which may be a secret.
-        is_mistake: Whether the user almost surely meant another name.
+        is_mistake: Whether the user most likely meant another name.
     """
 
     text: str

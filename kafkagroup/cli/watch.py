@@ -235,7 +235,7 @@ def healthcheck(
         bool, typer.Option("--unreachable-ok", help="Exit with code 0 if the brokers do not answer.")
     ] = False,
 ) -> None:
-    """Check for a probe that a group gets on: each partition's committed offset moves, or its lag is 0.
+    """Check for a probe that a group makes progress: each partition's committed offset moves, or its lag is 0.
 
     Exits with 0 if it does, with 3 if it does not, and with 1 if the brokers do not say. Without --state it looks for
     up to --within seconds, and ends as soon as each partition has moved or has no lag.
@@ -264,7 +264,7 @@ def healthcheck(
 
 
 def _look_once(group: str, look: Callable[[], list[PartitionLag]], within: float, state: Path) -> bool:
-    """Return whether the group gets on, by this look and by those before, which a file has."""
+    """Return whether the group makes progress since the samples in a file; add the current one."""
     from kafka_source.runtime.shared_files import replace_file
     from kafkagroup.admin import health
 
@@ -286,7 +286,7 @@ def _look_once(group: str, look: Callable[[], list[PartitionLag]], within: float
 
 
 def _keep_looking(group: str, look: Callable[[], list[PartitionLag]], within: float) -> bool:
-    """Return whether the group gets on, by looks for a time."""
+    """Return whether the group makes progress, by samples within a time."""
     from kafkagroup.admin import health
 
     began = time.monotonic()
