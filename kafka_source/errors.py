@@ -296,8 +296,8 @@ class DataLossError(ApplicationRecoverableError):
             planned=planned,
             problem="the checkpoint has this partition, but subscribe, subscribePattern or assign no longer select it",
             condition="PARTITIONS_DELETED",
-            advice="Select it again, or start with a new checkpointLocation. With failOnDataLoss=false the query goes "
-            f"on without it. {NEW_OUTPUT}",
+            advice="Select it again, or start with a new checkpointLocation. With failOnDataLoss=false the query "
+            f"continues without it. {NEW_OUTPUT}",
         )
 
     @staticmethod

@@ -165,8 +165,8 @@ def _commit(members: GroupMemberOwner, group: str, read: StreamOffset, *, has_lo
         members.offsets.commit(read.ends, has_looked=has_looked)
     except FencedError as error:
         raise FencedError(
-            f"Nothing of this block was committed: group {group} has given its members' places to others, because the "
+            f"Nothing of this block was committed: group {group} has removed its members, because the "
             "block took longer than the group waits (kafka.max.poll.interval.ms, kafka.session.timeout.ms), or another "
-            f"process uses the same kafka.group.instance.id. Others read these records again. ({error})",
+            f"process uses the same kafka.group.instance.id. Other members read these records again. ({error})",
             code=error.code,
         ) from None

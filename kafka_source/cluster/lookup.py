@@ -149,7 +149,7 @@ class Cluster:
         """
         # Every metadata response is compared with the known id, so this asks only while no broker is connected.
         if self._client.cluster_id is None or not self._client.connected:
-            self._ask("Asking for the cluster's id", lambda deadline: self._client.metadata((), deadline))
+            self._ask("Fetching the cluster's id", lambda deadline: self._client.metadata((), deadline))
         return self._client.cluster_id
 
     def partitions(self, subscription: TopicSelection) -> list[TopicPartition]:

@@ -188,14 +188,14 @@ class AsMembers(KeptOffsets):
             again = self._late.set_back(self._members.committed_entries(partitions, stable=False))
             if again:
                 log.warning(
-                    "group=%s was set back in %s by a late commit: it is committed again",
+                    "group=%s was set back in %s by a late commit; committing again",
                     self._group,
                     format_partitions(sorted(again)),
                 )
                 self.commit(again)
             self._late.looked(at)
         except KafkaGroupError as error:
-            log.warning("looking for late commits group=%s failed, it is tried again: %s", self._group, error)
+            log.warning("looking for late commits group=%s failed, retrying: %s", self._group, error)
 
     def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
         """Set the group's offsets back where this query commits; see `Offsets`."""
@@ -306,5 +306,5 @@ def lost_place(group: str | None, why: str = "the group has removed it") -> Fenc
 
 
 def _is_transient(error: Exception, _: int, __: float) -> bool:
-    log.info("commit failed and is tried again: %s", error)
+    log.info("commit failed, retrying: %s", error)
     return not isinstance(error, UnknownTopicError)

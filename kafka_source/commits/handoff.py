@@ -373,8 +373,8 @@ class DecisionRecord:
         if any(counts[tp.topic] < one.partitions for tp, one in of_plan.items()):
             raise InvalidConfigurationError(
                 f"Group {self.name(stream)} names {len(of_plan)} partitions of the last decided batch, and the "
-                "decision was about more: another program has committed there. Nothing was read. Start the query with "
-                "a new checkpointLocation: it continues at the group's offsets."
+                "decision was about more: another program has committed there too. Nothing was read. Start the query "
+                "with a new checkpointLocation: it continues at the group's offsets."
             )
         return {tp: (one.start, within(entries[tp].offset)) for tp, one in of_plan.items()} if found else None
 

@@ -125,7 +125,7 @@ async def renewed_offsets(
         for owner, partitions in group_by_owner(owners):
             ends = {tp: by_partition[tp].ends_of([tp], client.cluster_id)[tp] for tp in partitions}
             found.append(GroupOffsets(owner, ends))
-    log.info("batch %d: the source has other credentials in group %s since it was planned", batch.number, group)
+    log.info("batch %d: the source has newer credentials in group %s since it was planned", batch.number, group)
     return tuple(found)
 
 
@@ -138,12 +138,12 @@ async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, 
     found = await describe(client, group, deadline)
     if not found.members:
         raise InvalidConfigurationError(
-            f"Option commit.group is {group}, but no source of this query has published what it read, and the group "
+            f"Option commit.group is {group}, but no source of this query has published its ranges, and the group "
             f"has no members. Give the source kafka.group.id={group} and commit=sink; it must read from the cluster "
             "that the sink writes to."
         )
     log.warning(
-        "batch %d commits no offsets of group %s: no source of this query has published what it read; if one has read "
+        "batch %d commits no offsets of group %s: no source of this query has published its ranges; if one has read "
         "records of this batch, it lacks commit=sink",
         batch.number,
         group,

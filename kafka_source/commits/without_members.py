@@ -91,7 +91,7 @@ class WithoutMembers(KeptOffsets):
         except (FencedError, InvalidConfigurationError):
             raise
         except KafkaGroupError as error:
-            log.warning("commit group=%s of idle partitions failed, it is tried again: %s", self._group, error)
+            log.warning("commit group=%s of idle partitions failed, retrying: %s", self._group, error)
             return
         self._known.as_committed(old)
 

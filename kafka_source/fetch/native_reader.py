@@ -608,7 +608,7 @@ class NativeReader:
                     del self._parts[tp]
             elif topic is not None and part.node is None and partition.leader >= 0:
                 if self._is_outdated(topic, part) and part.short_for() <= self._request.loss_patience:
-                    self._problem = f"A broker names a leader of {part.name} from before the plan: it is cut off."
+                    self._problem = f"A broker names an older leader of {part.name} than the plan: it is cut off."
                     continue
                 part.topic_id = topic.topic_id
                 self._continue_at_leader(part, partition)

@@ -141,7 +141,7 @@ class UnreadWatch:
         if self._found.warn:
             log.warning(
                 "group=%s: no member reads %s, although the group is stable and its assignment was asked for again. "
-                "Look whether the group's strategy leaves partitions out, else restart the group's leader.",
+                "Check whether the group's strategy leaves partitions out, else restart the group's leader.",
                 self._settings.group,
                 format_partitions(sorted(self._found.warn)),
             )

@@ -368,7 +368,7 @@ class KafkaClient:
             self._reaching.add_done_callback(lambda task: task.cancelled() or task.exception())
         done, _ = await asyncio.wait((self._reaching,), timeout=deadline.left)
         if not done:
-            raise ConnectionLost(self._describe_unreachable("The time of this request is over."))
+            raise ConnectionLost(self._describe_unreachable("The deadline of this request has passed."))
         self._reaching.result()
 
     async def _search_broker(self) -> None:

@@ -228,7 +228,7 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
         )
     if isinstance(problem, ssl.SSLError) and _ABOUT_CERTIFICATE.search(problem.reason or ""):
         return AuthenticationError(
-            f"The broker {endpoint} refuses this client's certificate, or misses one: {problem.reason}. Set "
+            f"The broker {endpoint} refuses this client's certificate, or requires one: {problem.reason}. Set "
             "kafka.ssl.keystore.location, or kafka.ssl.keystore.certificate.chain and kafka.ssl.keystore.key, to a "
             "certificate that the broker trusts, with its intermediate certificates."
         )

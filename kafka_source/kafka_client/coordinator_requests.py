@@ -79,7 +79,7 @@ async def to_coordinator(
         client.forget_refusals(key, kind)
     elif await client.is_replaced(key, kind, connection.endpoint, deadline):
         raise ConnectionLost(
-            f"The broker {connection.endpoint} refuses {request.name} for {key}, and is its coordinator no longer."
+            f"The broker {connection.endpoint} refuses {request.name} for {key}, and is no longer its coordinator."
         )
     return response
 

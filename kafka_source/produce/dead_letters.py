@@ -77,8 +77,8 @@ def write_dead_letters(
     except KafkaGroupError as error:
         error.args = (
             f"Writing {len(reasons)} dead letters to topic {topic} (deadletter.topic) failed: {error} Nothing is lost: "
-            "the task fails, and its offsets are not committed. See that the topic exists, takes records of this size "
-            "and that this user may write to it, or remove the option.",
+            "the task fails, and its offsets are not committed. Check that the topic exists, that it takes records "
+            "of this size and that this user may write to it, or remove the option.",
         )
         raise
     log.info("deadletter topic=%s records=%d", topic, len(reasons))

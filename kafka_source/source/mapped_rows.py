@@ -48,7 +48,7 @@ def text_of(function: ArrowFunction) -> str:
     try:
         pickled: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
     except Exception as error:
-        problem = f"The function cannot be pickled: {type(error).__name__}: {error}. Make in it what cannot be sent"
+        problem = f"The function cannot be pickled: {type(error).__name__}: {error}. Create such objects inside it"
         raise OptionError("f", None, problem=problem) from None
     if len(pickled) > MOST_BYTES:
         problem = (

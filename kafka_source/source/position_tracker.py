@@ -66,7 +66,7 @@ class ShortLogs:
         if tp not in self._since:
             self._since[tp] = self._clock()
             log.warning(
-                "%s-%d ends before what was read of it: it may be a loss, or a leader that is behind; looking for %g s",
+                "%s-%d ends before the read position: a loss, or a leader that is behind; checking for %g s",
                 tp.topic,
                 tp.partition,
                 self._seconds,

@@ -106,11 +106,11 @@ def _describe_skipped(options: ReadOptions, batch: StreamOffset, *, refused: boo
     read = format_moves({tp: (span.start, span.end) for tp, span in records_of(batch).items()})
     text = f"Spark has finished a micro-batch without reading it, so these records are in no output: {read}."
     if not refused:
-        return f"{text} That is right where nothing of the query needs them, or where its sink has them already."
+        return f"{text} That is right if no part of the query needs them, or if its sink has them already."
     group = f" Group {options.group_id} stays where the micro-batch begins." if options.in_group else ""
     return (
         f"{text}{group} It is the first one of this checkpoint, and the sink has one of its number, of another "
-        f"checkpoint. {NEW_OUTPUT}. If nothing of the query needs these records, set the option strict to false."
+        f"checkpoint. {NEW_OUTPUT}. If no part of the query needs these records, set the option strict to false."
     )
 
 

@@ -189,7 +189,7 @@ def _check_given_ends(
 
     def again(error: Exception, failures: int, _: float) -> bool:
         if not failures:
-            log.warning("%s Looking for %g s whether it grows.", error, deadline.left)
+            log.warning("%s Waiting %g s for it to grow.", error, deadline.left)
         return True
 
     deadline = Deadline(min(_GIVEN_END_SECONDS, options.data_loss_patience_ms / 1000))

@@ -162,7 +162,7 @@ class PartitionsWithoutLeader:
         """Note that these partitions have no leader."""
         if added := sorted(set(partitions) - self._since.keys()):
             log.warning(
-                "no broker leads %s: read when one does; the query ends after %g s (coordinator.timeout.ms)",
+                "no broker leads %s: waiting for a leader; the query ends after %g s (coordinator.timeout.ms)",
                 format_partitions(added),
                 self._seconds,
             )

@@ -329,7 +329,7 @@ class Registry:
             try:
                 self._answer(_Request(path, what), Deadline(self._patience))
             except _UnusableError as also:
-                log.warning("Asked whether it returns what it returned before: %s", also)
+                log.warning("Repeating an earlier request to compare its answer: %s", also)
             else:
                 self._returns_known_until = time.monotonic() + _CONTROL_SECONDS
                 return

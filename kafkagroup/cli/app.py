@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Look at Kafka's consumer groups and topics, move groups, finish transactions, set quotas, check an "
-    "installation. What changes something shows the change and needs --yes.",
+    "installation. A command that changes something shows the change and needs --yes.",
 )
 
 app.callback()(print_version)

@@ -126,7 +126,7 @@ def schema(
         str | None, typer.Option("--schema-registry", metavar="URL", help="The registry; else schema.registry.url.")
     ] = None,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, metavar="N", help="How many of the last records to look at.")
+        int, typer.Option("--count", "-n", min=1, metavar="N", help="How many of the last records to read.")
     ] = 1000,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -318,7 +318,7 @@ class Member:
                 raise ApplicationRecoverableError(
                     f"The coordinator of group {settings.group} at {connection.endpoint} has answered JoinGroup with "
                     f"the protocol {chosen[:_MAX_SHOWN]!r}, which this member did not offer: it offered "
-                    f"{', '.join(self._offered)}. No Kafka broker does this, so look at what answers at this address. "
+                    f"{', '.join(self._offered)}. No Kafka broker does this, so check the server at this address. "
                     "Nothing was assigned."
                 )
             self.joined = Joined(
