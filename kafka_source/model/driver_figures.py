@@ -132,6 +132,23 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeAlignment:
+    """How `maxTimestampSkew` has kept the partitions of a micro-batch in step.
+
+    Attributes:
+        time_ms: The least timestamp of the next records of the partitions that are behind, in milliseconds since 1970.
+        held_by: The partition whose next record has it.
+        skew_before_ms: The greatest such timestamp minus the least one; None: a plan of before serves still.
+        skew_after_ms: The same after the micro-batch, of the partitions that a limit has not cut; None: there are none.
+    """
+
+    time_ms: int
+    held_by: TopicPartition
+    skew_before_ms: int | None = None
+    skew_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DriverFigures:
     """The figures of one micro-batch.
 
@@ -146,6 +163,7 @@ class DriverFigures:
         bad_records: The number of records whose values could not be decoded, as tasks have reported them in that time;
             None: unknown, because tasks of the batch before have not reported, or there is no batch before. Or values
             are not decoded, or the first bad one ends the query.
+        alignment: How the partitions were kept in step; None: without `maxTimestampSkew`, or all were read to the end.
     """
 
     at_ms: int
@@ -156,6 +174,7 @@ class DriverFigures:
     latest: Mapping[TopicPartition, int] = field(default_factory=dict)
     max_offsets: int | None = None
     bad_records: int | None = None
+    alignment: TimeAlignment | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON that `from_json` parses, without what is empty."""
@@ -171,6 +190,8 @@ class DriverFigures:
             "latest": latest,
             "maxOffsets": self.max_offsets,
         }
+        if (step := self.alignment) is not None:
+            everything["alignment"] = [step.time_ms, *step.held_by, step.skew_before_ms, step.skew_after_ms]
         counted = {} if self.bad_records is None else {"badRecords": self.bad_records}
         return {name: value for name, value in everything.items() if value} | counted
 
@@ -194,7 +215,12 @@ class DriverFigures:
             },
             value.get("maxOffsets"),
             value.get("badRecords"),
+            None if (step := value.get("alignment")) is None else _alignment(*step),
         )
+
+
+def _alignment(time: int, topic: str, partition: int, before: int | None, after: int | None) -> TimeAlignment:
+    return TimeAlignment(time, TopicPartition(topic, partition), before, after)
 
 
 def _from_topics(value: Mapping[str, Iterable[int]]) -> tuple[TopicPartition, ...]:

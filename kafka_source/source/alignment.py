@@ -1,0 +1,357 @@
+"""Keep the partitions of a query in step by their records' timestamps (`maxTimestampSkew`). No I/O of its own.
+
+T is the least timestamp of the next records of the partitions that are behind. A window is what the partitions may read
+until T + skew: in each up to the first later record. The window serves until a plan reaches all of its ends. While
+limits cut, T is therefore that of the trigger that has looked it up, which is never later than the present one where
+records are in order.
+
+The next record of a partition is read at its position, because an answer to ListOffsets may be a control record, whose
+timestamp is that of the end of its transaction. The end is looked up by ListOffsets, in one request for each leader:
+the first record from the log's start that is later than T + skew. Where that is before the position, such a record was
+read already, and the answer tells nothing: the end is then searched by reads of a few records, each at most four times
+as far as the one before. Records between two of these are taken to be in order.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import dropwhile
+from typing import NamedTuple, Protocol
+
+from assignors.model import TopicPartition
+from kafka_source.model.driver_figures import TimeAlignment
+from kafka_source.model.partition_runs import format_partitions
+
+log = logging.getLogger(__name__)
+
+FUTURE_MS = 3_600_000
+"""A record whose timestamp is so much later than the driver's clock is read where it stands, and does not count."""
+
+# How many offsets are read at once, where nothing is known of their records.
+_FEW = 16
+_WIDER = 16
+_SEARCH_STEPS = 8
+_FIRST_STEP = 1024
+_STALLED_TRIGGERS = 3
+
+
+class Record(NamedTuple):
+    """The offset and the timestamp of a record, in milliseconds since 1970."""
+
+    offset: int
+    timestamp: int
+
+
+class LogTimes(Protocol):
+    """Looks up the timestamps of records."""
+
+    def records(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Mapping[TopicPartition, Sequence[Record]]:
+        """Return the records that a query reads from these ranges of offsets; a partition without any is left out."""
+        ...
+
+    def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> Mapping[TopicPartition, int]:
+        """Return the offset of the first record from the log's start that is later than a timestamp.
+
+        It may be a control record or an aborted one. A partition without such a record is left out.
+        """
+        ...
+
+
+class _Stretch(NamedTuple):
+    """Offsets of a partition all of whose records are known."""
+
+    start: int
+    end: int
+    records: tuple[Record, ...] = ()
+
+    def after(self, position: int) -> _Stretch:
+        return _Stretch(position, self.end, tuple(dropwhile(lambda one: one.offset < position, self.records)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """What may be read until the next look-up.
+
+    Attributes:
+        ends: Where each partition that is behind was, and the end of what it may read.
+        time: T; None: no partition holds the others back.
+        holder: The partition whose next record has this timestamp.
+        known: What is known of the records at the positions.
+        later: The first record at the end of a partition, as far as it is known.
+    """
+
+    ends: Mapping[TopicPartition, tuple[int, int]]
+    time: int | None = None
+    holder: TopicPartition | None = None
+    known: Mapping[TopicPartition, _Stretch] = field(default_factory=dict)
+    later: Mapping[TopicPartition, Record] = field(default_factory=dict)
+
+    def has(self, starts: Mapping[TopicPartition, int]) -> bool:
+        return all(tp in self.ends and self.ends[tp][0] <= start <= self.ends[tp][1] for tp, start in starts.items())
+
+
+class Alignment:
+    """Where the micro-batches of one query end, so that no partition is ahead of another by more than a skew.
+
+    Args:
+        skew_ms: `maxTimestampSkew`.
+        times: Looks up what is not known.
+        clock: The time in milliseconds since 1970.
+    """
+
+    def __init__(self, skew_ms: int, times: LogTimes, clock: Callable[[], int]) -> None:
+        self._skew, self._times, self._clock = skew_ms, times, clock
+        self._window: _Window | None = None
+        self._figures: TimeAlignment | None = None
+        # The timestamp of the next record as last known, for partitions that lose their leader.
+        self._bounds: dict[TopicPartition, int] = {}
+        # What the last micro-batch has read to the end, and when it was planned.
+        self._read_to_end: Collection[TopicPartition] = ()
+        self._planned_at = 0
+        self._steps: dict[TopicPartition, int] = {}
+        # The position at which a partition holds the others back, and in how many triggers it did not move.
+        self._stalled: tuple[TopicPartition, int, int] | None = None
+        self._left_out: dict[TopicPartition, int] = {}
+        self._named: set[TopicPartition] = set()
+
+    @property
+    def figures(self) -> TimeAlignment | None:
+        """T and the skew of the last micro-batch; None: it reads all partitions to their ends."""
+        return self._figures
+
+    @property
+    def left_out(self) -> Collection[TopicPartition]:
+        """The partitions that hold no other back, because they were not read though they held the others."""
+        return self._left_out.keys()
+
+    def ends(
+        self,
+        starts: Mapping[TopicPartition, int],
+        available: Mapping[TopicPartition, int],
+        without_leader: Collection[TopicPartition],
+        admit: Callable[[Mapping[TopicPartition, int]], dict[TopicPartition, int]],
+    ) -> dict[TopicPartition, int]:
+        """Return where each partition of the next micro-batch ends.
+
+        Args:
+            starts: The first offset to read of each partition.
+            available: The end of what each may read in this run.
+            without_leader: The partitions without a leader, which cannot be read.
+            admit: Returns where each ends by the limits, with bounds for some of them.
+        """
+        behind = {tp: start for tp, start in starts.items() if available[tp] > start}
+        ends, now = admit({}), self._clock()
+        self._figures = None
+        # A record that is added later is hardly older than the time of the last look.
+        self._bounds |= {tp: self._planned_at for tp in without_leader if tp in self._read_to_end}
+        if ends == dict(starts) and not without_leader:
+            return ends
+        if without_leader or any(ends[tp] < available[tp] for tp in behind):
+            ends = self._aligned(behind, available, without_leader, admit, now)
+        left = {tp for tp in behind if ends[tp] < available[tp]}
+        self._read_to_end, self._planned_at = starts.keys() - left - set(without_leader), now
+        return ends
+
+    def _aligned(
+        self,
+        behind: Mapping[TopicPartition, int],
+        available: Mapping[TopicPartition, int],
+        without_leader: Collection[TopicPartition],
+        admit: Callable[[Mapping[TopicPartition, int]], dict[TopicPartition, int]],
+        now: int,
+    ) -> dict[TopicPartition, int]:
+        window, ends, bounds = self._window, None, {}
+        is_new = window is None or not window.has(behind)
+        if window is not None and not is_new:
+            bounds = _bounds(window, behind, available)
+            ends = admit(bounds)
+        if window is None or ends is None or all(ends[tp] >= bound for tp, bound in bounds.items()):
+            # The limits leave room beyond the window, or nothing is known.
+            window, is_new = self._look_up(behind, available, without_leader, now), True
+            bounds = _bounds(window, behind, available)
+            ends = admit(bounds)
+        self._window = window
+        self._figures = _figures(window, behind, ends, available, looked_up=is_new)
+        self._note_progress(window.holder, behind, ends)
+        return ends
+
+    def _look_up(
+        self,
+        behind: Mapping[TopicPartition, int],
+        available: Mapping[TopicPartition, int],
+        without_leader: Collection[TopicPartition],
+        now: int,
+    ) -> _Window:
+        known = self._next_records(behind, available, now + FUTURE_MS)
+        self._left_out = {tp: at for tp, at in self._left_out.items() if behind.get(tp) == at}
+        times = {tp: stretch.records[0].timestamp for tp, stretch in known.items() if stretch.records}
+        self._bounds |= times
+        times = {tp: time for tp, time in times.items() if tp not in self._left_out}
+        times |= {tp: self._bounds[tp] for tp in without_leader if tp in self._bounds}
+        if not times:
+            return _Window({tp: (start, available[tp]) for tp, start in behind.items()}, known=known)
+        holder = min(times, key=lambda tp: (times[tp], tp))
+        until = times[holder] + self._skew
+        ends, later, unknown = {}, {}, []
+        for tp, stretch in known.items():
+            if first := _first_later(stretch.records, until):
+                ends[tp], later[tp] = first.offset, first
+            elif stretch.records:
+                unknown.append(tp)
+            else:
+                ends[tp] = available[tp]
+        answers = self._times.first_later(unknown, until) if unknown else {}
+        to_search = {}
+        for tp in unknown:
+            if (found := answers.get(tp)) is None or found >= available[tp]:
+                ends[tp] = available[tp]
+            elif found >= known[tp].end:
+                ends[tp] = found
+            else:
+                to_search[tp] = known[tp].end
+        found_ends, found_later = self._search(to_search, available, until, now + FUTURE_MS)
+        return _Window(
+            {tp: (start, (ends | found_ends)[tp]) for tp, start in behind.items()},
+            times[holder],
+            holder,
+            known,
+            later | found_later,
+        )
+
+    def _next_records(
+        self, behind: Mapping[TopicPartition, int], available: Mapping[TopicPartition, int], latest_ms: int
+    ) -> dict[TopicPartition, _Stretch]:
+        """Return stretches that begin at the positions, with the next record that counts unless there is none."""
+        found, before = {}, {} if self._window is None else self._window.known
+        for tp, start in behind.items():
+            stretch = before.get(tp, _Stretch(-1, -1))
+            found[tp] = stretch.after(start) if stretch.start <= start <= stretch.end else _Stretch(start, start)
+        width = _FEW
+        while asked := {
+            tp: (stretch.end, min(available[tp], stretch.end + width))
+            for tp, stretch in found.items()
+            if not stretch.records and stretch.end < available[tp]
+        }:
+            answers = self._times.records(asked)
+            for tp, (_, end) in asked.items():
+                found[tp] = _Stretch(behind[tp], end, self._counted(tp, answers.get(tp, ()), latest_ms))
+            width *= _WIDER
+        return found
+
+    def _counted(self, tp: TopicPartition, records: Iterable[Record], latest_ms: int) -> tuple[Record, ...]:
+        """Return the records without those from the future, and those that have no timestamp."""
+        all_records = tuple(records)
+        counted = tuple(one for one in all_records if 0 <= one.timestamp <= latest_ms)
+        if len(counted) < len(all_records) and tp not in self._named:
+            self._named.add(tp)
+            first = next(one for one in all_records if one not in counted)
+            log.warning(
+                "%s has records that maxTimestampSkew does not count: the one at offset %d has no timestamp, or one "
+                "more than 1 h after this clock (%d ms). A watermark follows it; filter such records before it",
+                f"{tp.topic}-{tp.partition}",
+                first.offset,
+                first.timestamp,
+            )
+        return counted
+
+    def _search(
+        self,
+        lows: Mapping[TopicPartition, int],
+        available: Mapping[TopicPartition, int],
+        until: int,
+        latest_ms: int,
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Record]]:
+        """Return ends before which no record was seen that is later, as if records were in order."""
+        found, later = dict(lows), {}
+        highs = {tp: available[tp] for tp in lows}
+        steps = {tp: self._steps.get(tp, _FIRST_STEP) for tp in lows}
+        for _ in range(_SEARCH_STEPS):
+            asked = {}
+            for tp, low in found.items():
+                if highs[tp] - low > (0 if highs[tp] == available[tp] else max(_FEW, (low - lows[tp]) // 8)):
+                    at = low + steps[tp]
+                    if at >= highs[tp]:
+                        at = max(low, highs[tp] - _FEW) if highs[tp] == available[tp] else (low + highs[tp]) // 2
+                    asked[tp] = (at, min(at + _FEW, highs[tp]))
+            if not asked:
+                break
+            answers = self._times.records(asked)
+            for tp, (at, end) in asked.items():
+                records = self._counted(tp, answers.get(tp, ()), latest_ms)
+                first = _first_later(records, until)
+                if first is not None and first == records[0]:
+                    highs[tp], steps[tp] = at, max(1, (at - found[tp]) // 2)
+                elif first is not None:
+                    found[tp] = highs[tp] = first.offset
+                    later[tp] = first
+                elif records:
+                    found[tp], steps[tp] = end, steps[tp] * 4
+                else:
+                    steps[tp] = max(1, steps[tp] // 2)
+        self._steps |= {tp: max(_FEW, end - lows[tp]) for tp, end in found.items()}
+        return found, later
+
+    def _note_progress(
+        self,
+        holder: TopicPartition | None,
+        behind: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+    ) -> None:
+        """Leave out a partition that holds the others back and is not read, though it has a leader."""
+        if holder is None or holder not in behind or ends[holder] > behind[holder]:
+            self._stalled = None
+            return
+        at = behind[holder]
+        times = 1 if self._stalled is None or self._stalled[:2] != (holder, at) else self._stalled[2] + 1
+        self._stalled = (holder, at, times)
+        if times >= _STALLED_TRIGGERS:
+            log.warning(
+                "%s has held the other partitions back for %d triggers without moving from offset %d: "
+                "maxTimestampSkew leaves it out until it moves",
+                format_partitions([holder]),
+                times,
+                at,
+            )
+            self._left_out[holder], self._window = at, None
+
+
+def _bounds(
+    window: _Window, behind: Iterable[TopicPartition], available: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    return {tp: min(available[tp], window.ends[tp][1]) for tp in behind}
+
+
+def _first_later(records: Iterable[Record], until: int) -> Record | None:
+    return next((one for one in records if one.timestamp > until), None)
+
+
+def _figures(
+    window: _Window,
+    behind: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    available: Mapping[TopicPartition, int],
+    *,
+    looked_up: bool,
+) -> TimeAlignment | None:
+    if window.time is None or window.holder is None:
+        return None
+    before, after = [], []
+    for tp in behind:
+        stretch = window.known.get(tp, _Stretch(0, 0))
+        if looked_up and stretch.records:
+            before.append(stretch.records[0].timestamp)
+        if ends[tp] >= available[tp]:
+            continue
+        records = stretch.after(ends[tp]).records if ends[tp] < stretch.end else ()
+        if records:
+            after.append(records[0].timestamp)
+        elif tp in window.later and ends[tp] <= window.later[tp].offset == window.ends[tp][1] == ends[tp]:
+            after.append(window.later[tp].timestamp)
+    return TimeAlignment(
+        window.time,
+        window.holder,
+        max(before) - min(before) if before else None,
+        max(after) - min(after) if after else None,
+    )
