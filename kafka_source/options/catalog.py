@@ -506,6 +506,14 @@ class ReadOptions(ValueOptions):
         "one. Use it instead of a guess at `maxOffsetsPerTrigger`; see [tuning](tuning.md#the-size-of-micro-batches).",
         where=Where.STREAM,
     )
+    max_timestamp_skew: int | None = option(
+        "maxTimestampSkew",
+        kinds.POSITIVE_DURATION,
+        "Keep partitions in step by the timestamps of their records, such as `10m`. Where a limit cuts a micro-batch, "
+        "it ends in each partition before the first record that is later than the least next one plus this time. A "
+        "watermark with this delay or a longer one then drops no rows of partitions that are behind. All limits stay.",
+        where=Where.STREAM,
+    )
     min_offsets_per_trigger: int | None = option(
         "minOffsetsPerTrigger",
         kinds.OFFSETS,

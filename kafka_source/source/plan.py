@@ -131,6 +131,7 @@ class Admission:
         self,
         starts: Mapping[TopicPartition, int],
         latest: Mapping[TopicPartition, int],
+        bounds: Mapping[TopicPartition, int] | None = None,
         *,
         limited: bool,
     ) -> dict[TopicPartition, int]:
@@ -140,22 +141,31 @@ class Admission:
             starts: The first offset to read of each partition.
             latest: The latest offset of each partition; a partition without a leader is left out, and ends at its
                 start.
+            bounds: Where partitions end at most, see `Alignment`; they make nothing wait for more.
             limited: Apply the options' limits and the quota.
         """
-        if self._target is not None:
-            self._target |= {tp: latest[tp] for tp in self._without_target & latest.keys()}
-            self._without_target -= latest.keys()
-        latest = {**starts, **latest}
-        ends = available_ends(starts, latest, self._target)
+        ends = self.available(starts, latest)
+        waits = limited and self._waits_for_more(sum(ends[tp] - start for tp, start in starts.items()))
+        if bounds:
+            ends |= {tp: min(ends[tp], bound) for tp, bound in bounds.items()}
+        if waits:
+            return dict(starts)
         if not limited:
             return ends
-        if self._waits_for_more(sum(ends[tp] - start for tp, start in starts.items())):
-            return dict(starts)
         ends = rate_limit({tp: (start, ends[tp]) for tp, start in starts.items()}, self.max_offsets)
         if self._max_bytes is not None:
             sizes = {} if self._quota is None else self._quota.record_bytes()
             ends = batch_sizing.admit(starts, ends, sizes, (self._max_bytes, math.inf))
         return ends if self._quota is None else self._quota.admit(starts, ends)
+
+    def available(
+        self, starts: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return how far each partition can be read without a limit; arguments as in `ends`."""
+        if self._target is not None:
+            self._target |= {tp: latest[tp] for tp in self._without_target & latest.keys()}
+            self._without_target -= latest.keys()
+        return available_ends(starts, {**starts, **latest}, self._target)
 
     @property
     def max_offsets(self) -> int | None:

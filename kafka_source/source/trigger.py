@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from assignors.model import TopicPartition
@@ -34,6 +35,7 @@ from kafka_source.quota.server import StreamQuota
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.source.attempts import Again, removed, repeat, unfinished
 from kafka_source.source.group_member_owner import owner_of
+from kafka_source.source.log_times import alignment_of
 from kafka_source.source.plan import Admission, min_records_per_task, spans
 from kafka_source.source.position_tracker import PositionTracker, Scope
 from kafka_source.source.positions import Positions
@@ -99,6 +101,7 @@ class Trigger:
         self._quota = None if quota is None else StreamQuota(quota, options.settings)
         self._bad_records = BadRecords(self._quota, counts=options.goes_on_after_bad_values)
         self._admission = Admission(options, self._quota)
+        self._alignment = alignment_of(options, self._cluster)
         self._owned = OwnedPartitions({})
         self._latest: dict[TopicPartition, int] = {}
         self._looked_up_ms = 0
@@ -156,7 +159,9 @@ class Trigger:
         if is_first and not self._commits_before_first(scope):
             # The commit was refused and the slots have rejoined: others may have read on in between.
             return removed("The slots have joined the group again since the positions were looked up.")
-        ends = self._admission.ends(starts, latest, limited=limited)
+        admit = partial(self._admission.ends, starts, latest, limited=limited)
+        available = self._admission.available(starts, latest)
+        ends = admit() if self._alignment is None else self._alignment.ends(starts, available, scope.leaderless, admit)
         has_new = ends != starts
         if not has_new and self._admission.runs_to_an_end:
             short = self._resolver.awaits_longer_logs
@@ -358,6 +363,7 @@ class Trigger:
             self._latest if with_latest else {},
             None if self._options.target_trigger_duration is None else self._admission.max_offsets,
             self._bad_records.take(),
+            None if self._alignment is None else self._alignment.figures,
         )
 
     def quota(self) -> dict[str, Any] | None:

@@ -573,6 +573,7 @@ SPARKS = {
     "avroSchemaEvolutionMode",
     # Ours, and named like the limits of Spark that it stands beside.
     "targetTriggerDuration",
+    "maxTimestampSkew",
 }
 
 

@@ -1,0 +1,87 @@
+"""Look up the timestamps of records for `maxTimestampSkew`: a small fetch at a position, and ListOffsets by time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.errors import RefreshRetriableError, RetriableError
+from kafka_source.fetch.engine import FetchRequest
+from kafka_source.fetch.select import engine_for
+from kafka_source.model.record_columns import Column
+from kafka_source.model.stream_offset import Range
+from kafka_source.options import ReadOptions
+from kafka_source.source.alignment import Alignment, Record
+
+_COLUMNS = (Column("topic"), Column("partition"), Column("offset"), Column("timestamp", lenient=True))
+# Java's default of a producer's `batch.size`: brokers send whole batches.
+_FETCH_BYTES = 16_384
+# A trigger is tried again, with other leaders.
+_TIMEOUT_MS = 10_000
+
+
+def alignment_of(options: ReadOptions, cluster: Cluster) -> Alignment | None:
+    """Return what keeps the partitions of a query in step; None: nothing, without `maxTimestampSkew`."""
+    if options.max_timestamp_skew is None:
+        return None
+    times = BrokerTimes(options, cluster)
+    return Alignment(options.max_timestamp_skew, times, lambda: round(time.time() * 1000))
+
+
+class BrokerTimes:
+    """Implements `LogTimes` by the brokers.
+
+    Args:
+        options: Of the query.
+        cluster: Its cluster.
+    """
+
+    def __init__(self, options: ReadOptions, cluster: Cluster) -> None:
+        self._options, self._cluster = options, cluster
+        given = options.settings
+        most = min(_FETCH_BYTES, given.integer("max.partition.fetch.bytes") or _FETCH_BYTES)
+        self._settings = Settings({**given.given, "max.partition.fetch.bytes": str(most)})
+
+    def records(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Mapping[TopicPartition, Sequence[Record]]:
+        """Return the records of these ranges, see `LogTimes`.
+
+        Raises:
+            RefreshRetriableError: A leader does not answer.
+            KafkaGroupError: As `FetchEngine.read`, but for lost records: the tasks report them.
+        """
+        request = FetchRequest.of(
+            self._options,
+            tuple(Range(*tp, start, end) for tp, (start, end) in ranges.items()),
+            _COLUMNS,
+            cluster=None,
+            topics={},
+        )
+        timeout = min(_TIMEOUT_MS, request.timeout_ms)
+        request = replace(request, fail_on_data_loss=False, timeout_ms=timeout)
+        found: dict[TopicPartition, list[Record]] = {}
+        try:
+            for batch in engine_for(self._options.engine, self._settings).read(request):
+                topics, numbers, offsets, times = (_values(column) for column in batch.columns)
+                for topic, number, offset, at in zip(topics, numbers, offsets, times, strict=True):
+                    one = Record(offset, -1 if at is None else at // 1000)
+                    found.setdefault(TopicPartition(topic, number), []).append(one)
+        except RetriableError as error:
+            raise RefreshRetriableError(f"Looking for the timestamps of the next records failed: {error}") from None
+        return found
+
+    def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> Mapping[TopicPartition, int]:
+        """Return the offset of the first record of each log that is later, see `LogTimes`."""
+        found = self._cluster.at_times(dict.fromkeys(partitions, timestamp + 1))
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+
+def _values(column: pa.Array) -> list[Any]:
+    values: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return values
