@@ -14,7 +14,7 @@ from kafkagroup.admin.assignment_plan import PlannedMember
 from kafkagroup.admin.peek import Record, SchemaUse
 from kafkagroup.admin.rows import GroupSummary, MemberDescription, PartitionLag, json_schema
 from kafkagroup.admin.topics import BrokerSummary, PartitionSummary, TopicSummary
-from kafkagroup.admin.watch_rates import WatchMember, WatchRow
+from kafkagroup.admin.watch_rates import WatchMember, WatchPartition, WatchRow
 from kafkagroup.cli.rows import (
     BrokerQuota,
     ContextRow,
@@ -69,7 +69,7 @@ _TRANSACTIONS = ArrayOf((TransactionRow,))
 DOCUMENTS: Mapping[str, ArrayOf | ObjectOf] = {
     "groups": ArrayOf((GroupSummary,)),
     "group": ObjectOf({"group": (GroupOverview,), "members": (MemberDescription,), "lag": (PartitionLag, LagOf)}),
-    "watch": ArrayOf((WatchRow, WatchMember)),
+    "watch": ArrayOf((WatchRow, WatchMember, WatchPartition)),
     "create": _MOVES,
     "rewind": _MOVES,
     "delete": ArrayOf((GroupOverview,)),

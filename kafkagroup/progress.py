@@ -30,7 +30,7 @@ from pyspark.sql.streaming.listener import (
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model import driver_figures
-from kafka_source.model.driver_figures import DriverFigures
+from kafka_source.model.driver_figures import DriverFigures, TimeAlignment
 from kafka_source.model.stream_offset import StreamOffset
 
 __all__ = ["LagListener", "SourceLag", "lag_of"]
@@ -50,6 +50,7 @@ class SourceLag:
         bytes_per_offset: About how many bytes an offset has in a fetch response; None: unknown.
         bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
             the query, or values are not decoded.
+        alignment: How `maxTimestampSkew` has kept partitions in step; None: it had not to, or is not set.
     """
 
     query: str
@@ -58,6 +59,7 @@ class SourceLag:
     behind: Mapping[TopicPartition, int]
     bytes_per_offset: float | None = None
     bad_records: int | None = None
+    alignment: TimeAlignment | None = None
 
     @property
     def total(self) -> int:
@@ -69,7 +71,8 @@ class SourceLag:
         """Return the figures under Spark's names: `minOffsetsBehindLatest`, `max…`, `avg…`; empty without partitions.
 
         `estimatedTotalBytesBehindLatest` is among them if the size of an offset is known, and `badRecords`, which Spark
-        does not have, if the query continues after bad values.
+        does not have, if the query continues after bad values. With `maxTimestampSkew` there are `leastTimestamp`,
+        `heldBackBy`, `timestampSkewBeforeMs` and `timestampSkewAfterMs`, as far as they are known.
         """
         if not self.behind:
             return {}
@@ -82,6 +85,14 @@ class SourceLag:
             found["estimatedTotalBytesBehindLatest"] = str(self.total * self.bytes_per_offset)
         if self.bad_records is not None:
             found["badRecords"] = str(self.bad_records)
+        if (step := self.alignment) is not None:
+            named = {
+                "leastTimestamp": step.time_ms,
+                "heldBackBy": f"{step.held_by.topic}-{step.held_by.partition}",
+                "timestampSkewBeforeMs": step.skew_before_ms,
+                "timestampSkewAfterMs": step.skew_after_ms,
+            }
+            found |= {name: str(value) for name, value in named.items() if value is not None}
         return found
 
 
@@ -144,8 +155,9 @@ def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None =
         size = _measured_size(source.quota or {})
         per_offset = bytes_per_offset if size is None else size
         new = source.driver if source.has_read else None
-        bad = None if new is None else new.bad_records
-        found.append(SourceLag(name_of(progress), progress.batchId, source.number, source.behind, per_offset, bad))
+        bad, aligned = (None, None) if new is None else (new.bad_records, new.alignment)
+        lag = SourceLag(name_of(progress), progress.batchId, source.number, source.behind, per_offset, bad, aligned)
+        found.append(lag)
     return found
 
 

@@ -59,15 +59,45 @@ class LogTimes(Protocol):
         ...
 
 
-class _Stretch(NamedTuple):
-    """Offsets of a partition all of whose records are known."""
+class Stretch(NamedTuple):
+    """Offsets of a partition all of whose records are known, without those that do not count."""
 
     start: int
     end: int
     records: tuple[Record, ...] = ()
 
-    def after(self, position: int) -> _Stretch:
-        return _Stretch(position, self.end, tuple(dropwhile(lambda one: one.offset < position, self.records)))
+    def after(self, position: int) -> Stretch:
+        """Return what is known from a position on."""
+        if not self.start <= position <= self.end:
+            return Stretch(position, position)
+        return Stretch(position, self.end, tuple(dropwhile(lambda one: one.offset < position, self.records)))
+
+
+def next_records(
+    times: LogTimes,
+    known: Mapping[TopicPartition, Stretch],
+    available: Mapping[TopicPartition, int],
+    counted: Callable[[TopicPartition, Sequence[Record]], tuple[Record, ...]] = lambda _, records: tuple(records),
+) -> dict[TopicPartition, Stretch]:
+    """Return stretches with the next record of each partition, but where none is left.
+
+    Args:
+        times: Looks up the rest.
+        known: What is known, from each partition's position on.
+        available: The end of each partition.
+        counted: Returns the records that count.
+    """
+    found, width = dict(known), _FEW
+    while asked := {
+        tp: (stretch.end, min(available[tp], stretch.end + width))
+        for tp, stretch in found.items()
+        if not stretch.records and stretch.end < available[tp]
+    }:
+        answers = times.records(asked)
+        for tp, (_, end) in asked.items():
+            found[tp] = Stretch(known[tp].start, end, counted(tp, answers.get(tp, ())))
+        width *= _WIDER
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +115,7 @@ class _Window:
     ends: Mapping[TopicPartition, tuple[int, int]]
     time: int | None = None
     holder: TopicPartition | None = None
-    known: Mapping[TopicPartition, _Stretch] = field(default_factory=dict)
+    known: Mapping[TopicPartition, Stretch] = field(default_factory=dict)
     later: Mapping[TopicPartition, Record] = field(default_factory=dict)
 
     def has(self, starts: Mapping[TopicPartition, int]) -> bool:
@@ -222,31 +252,18 @@ class Alignment:
 
     def _next_records(
         self, behind: Mapping[TopicPartition, int], available: Mapping[TopicPartition, int], latest_ms: int
-    ) -> dict[TopicPartition, _Stretch]:
+    ) -> dict[TopicPartition, Stretch]:
         """Return stretches that begin at the positions, with the next record that counts unless there is none."""
-        found, before = {}, {} if self._window is None else self._window.known
-        for tp, start in behind.items():
-            stretch = before.get(tp, _Stretch(-1, -1))
-            found[tp] = stretch.after(start) if stretch.start <= start <= stretch.end else _Stretch(start, start)
-        width = _FEW
-        while asked := {
-            tp: (stretch.end, min(available[tp], stretch.end + width))
-            for tp, stretch in found.items()
-            if not stretch.records and stretch.end < available[tp]
-        }:
-            answers = self._times.records(asked)
-            for tp, (_, end) in asked.items():
-                found[tp] = _Stretch(behind[tp], end, self._counted(tp, answers.get(tp, ()), latest_ms))
-            width *= _WIDER
-        return found
+        known = {} if self._window is None else self._window.known
+        before = {tp: known.get(tp, Stretch(start, start)).after(start) for tp, start in behind.items()}
+        return next_records(self._times, before, available, lambda tp, records: self._counted(tp, records, latest_ms))
 
-    def _counted(self, tp: TopicPartition, records: Iterable[Record], latest_ms: int) -> tuple[Record, ...]:
+    def _counted(self, tp: TopicPartition, records: Sequence[Record], latest_ms: int) -> tuple[Record, ...]:
         """Return the records without those from the future, and those that have no timestamp."""
-        all_records = tuple(records)
-        counted = tuple(one for one in all_records if 0 <= one.timestamp <= latest_ms)
-        if len(counted) < len(all_records) and tp not in self._named:
+        counted = tuple(one for one in records if 0 <= one.timestamp <= latest_ms)
+        if len(counted) < len(records) and tp not in self._named:
             self._named.add(tp)
-            first = next(one for one in all_records if one not in counted)
+            first = next(one for one in records if one not in counted)
             log.warning(
                 "%s has records that maxTimestampSkew does not count: the one at offset %d has no timestamp, or one "
                 "more than 1 h after this clock (%d ms). A watermark follows it; filter such records before it",
@@ -339,13 +356,12 @@ def _figures(
         return None
     before, after = [], []
     for tp in behind:
-        stretch = window.known.get(tp, _Stretch(0, 0))
+        stretch = window.known.get(tp, Stretch(0, 0))
         if looked_up and stretch.records:
             before.append(stretch.records[0].timestamp)
         if ends[tp] >= available[tp]:
             continue
-        records = stretch.after(ends[tp]).records if ends[tp] < stretch.end else ()
-        if records:
+        if records := stretch.after(ends[tp]).records:
             after.append(records[0].timestamp)
         elif tp in window.later and ends[tp] <= window.later[tp].offset == window.ends[tp][1] == ends[tp]:
             after.append(window.later[tp].timestamp)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -25,13 +24,14 @@ _COLUMNS = (Column("topic"), Column("partition"), Column("offset"), Column("time
 _FETCH_BYTES = 16_384
 # A trigger is tried again, with other leaders.
 _TIMEOUT_MS = 10_000
+_BATCH_ROWS = 10_000
 
 
 def alignment_of(options: ReadOptions, cluster: Cluster) -> Alignment | None:
     """Return what keeps the partitions of a query in step; None: nothing, without `maxTimestampSkew`."""
     if options.max_timestamp_skew is None:
         return None
-    times = BrokerTimes(options, cluster)
+    times = BrokerTimes(options.settings, cluster, engine=options.engine, read_committed=options.read_committed)
     return Alignment(options.max_timestamp_skew, times, lambda: round(time.time() * 1000))
 
 
@@ -39,15 +39,16 @@ class BrokerTimes:
     """Implements `LogTimes` by the brokers.
 
     Args:
-        options: Of the query.
-        cluster: Its cluster.
+        settings: Kafka client settings.
+        cluster: The cluster.
+        engine: The option `engine`.
+        read_committed: Whether records of aborted transactions are left out.
     """
 
-    def __init__(self, options: ReadOptions, cluster: Cluster) -> None:
-        self._options, self._cluster = options, cluster
-        given = options.settings
-        most = min(_FETCH_BYTES, given.integer("max.partition.fetch.bytes") or _FETCH_BYTES)
-        self._settings = Settings({**given.given, "max.partition.fetch.bytes": str(most)})
+    def __init__(self, settings: Settings, cluster: Cluster, *, engine: str, read_committed: bool) -> None:
+        self._cluster, self._engine, self._read_committed = cluster, engine, read_committed
+        most = min(_FETCH_BYTES, settings.integer("max.partition.fetch.bytes") or _FETCH_BYTES)
+        self._settings = Settings({**settings.given, "max.partition.fetch.bytes": str(most)})
 
     def records(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Mapping[TopicPartition, Sequence[Record]]:
         """Return the records of these ranges, see `LogTimes`.
@@ -56,20 +57,19 @@ class BrokerTimes:
             RefreshRetriableError: A leader does not answer.
             KafkaGroupError: As `FetchEngine.read`, but for lost records: the tasks report them.
         """
-        request = FetchRequest.of(
-            self._options,
+        request = FetchRequest(
             tuple(Range(*tp, start, end) for tp, (start, end) in ranges.items()),
             _COLUMNS,
-            cluster=None,
-            topics={},
+            batch_rows=_BATCH_ROWS,
+            batch_bytes=_FETCH_BYTES,
+            timeout_ms=_TIMEOUT_MS,
+            read_committed=self._read_committed,
+            fail_on_data_loss=False,
         )
-        timeout = min(_TIMEOUT_MS, request.timeout_ms)
-        request = replace(request, fail_on_data_loss=False, timeout_ms=timeout)
         found: dict[TopicPartition, list[Record]] = {}
         try:
-            for batch in engine_for(self._options.engine, self._settings).read(request):
-                topics, numbers, offsets, times = (_values(column) for column in batch.columns)
-                for topic, number, offset, at in zip(topics, numbers, offsets, times, strict=True):
+            for batch in engine_for(self._engine, self._settings).read(request):
+                for topic, number, offset, at in zip(*map(_values, batch.columns), strict=True):
                     one = Record(offset, -1 if at is None else at // 1000)
                     found.setdefault(TopicPartition(topic, number), []).append(one)
         except RetriableError as error:

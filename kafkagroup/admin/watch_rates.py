@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from assignors.model import TopicPartition
-from kafkagroup.admin.rows import Group, PartitionLag
+from kafkagroup.admin.rows import Group, PartitionLag, Rows
 
 SAMPLES = 40
 """The number of samples in the line of the lag."""
@@ -113,6 +114,41 @@ class WatchMember:
     seconds_to_zero: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class WatchPartition:
+    """How far a partition with lag is in time.
+
+    Attributes:
+        group: The group id.
+        topic: The topic.
+        partition: The number of the partition.
+        lag: Its lag.
+        next_timestamp: The timestamp of the next record, in milliseconds since 1970.
+        ahead_seconds: By how much it is later than the least one of the group; 0: this partition is the last one.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    lag: int
+    next_timestamp: int
+    ahead_seconds: float
+
+    @staticmethod
+    def of_group(
+        group: str, lag: Mapping[TopicPartition, int], times: Mapping[TopicPartition, int]
+    ) -> list[WatchPartition]:
+        """Return the partitions of a group by the timestamps of their next records, the least one first."""
+        least = min(times.values(), default=0)
+        return [
+            WatchPartition(group, *tp, lag[tp], time, (time - least) / 1000)
+            for tp, time in sorted(times.items(), key=lambda one: (one[1], one[0]))
+        ]
+
+
+WatchRows: TypeAlias = "Rows[WatchRow] | Rows[WatchMember] | Rows[WatchPartition]"
+
+
 class History:
     """The last samples of one group."""
 
@@ -166,6 +202,10 @@ class History:
     def _first(self) -> GroupSample:
         """Return the first sample of the window over which rates are measured."""
         return next(one for one in self._samples if self._samples[-1].at - one.at <= _WINDOW_SECONDS)
+
+    def lag(self) -> Mapping[TopicPartition, int]:
+        """Return the lag of each partition at the last sample."""
+        return self._samples[-1].behind
 
     def line(self) -> str:
         """Return the lag of all samples as a line of bars; the highest bar is the greatest lag."""

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from typing import TypeAlias
 
 from rich import box
@@ -15,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_source.runtime.visible_text import visible
-from kafkagroup.admin.rows import Rows, columns, optional
-from kafkagroup.admin.watch_rates import WatchMember, WatchRow, duration_text
+from kafkagroup.admin.rows import columns, optional
+from kafkagroup.admin.watch_rates import WatchMember, WatchPartition, WatchRow, WatchRows, duration_text
 from kafkagroup.cli.output import Listing, cell
 
 # A pipe or a file has no width: nothing is folded there, so that grep finds names.
@@ -102,7 +103,7 @@ def widths(cells: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) 
     return wide
 
 
-Show: TypeAlias = Callable[[Rows[WatchRow] | Rows[WatchMember], Mapping[str, str]], None]
+Show: TypeAlias = Callable[[WatchRows, Mapping[str, str]], None]
 """Shows the rows, and the line of the lag of each group."""
 
 # The columns of fixed width (members, to zero, rebalances) and two cells after each of the nine.
@@ -122,7 +123,7 @@ def live() -> Iterator[Show]:
         yield lambda rows, lines: screen.update(watch_table(rows, lines, out.width), refresh=True)
 
 
-def watch_table(rows: Rows[WatchRow] | Rows[WatchMember], lines: Mapping[str, str], width: int) -> Table:
+def watch_table(rows: WatchRows, lines: Mapping[str, str], width: int) -> Table:
     """Return a sample as a table.
 
     Args:
@@ -136,6 +137,9 @@ def watch_table(rows: Rows[WatchRow] | Rows[WatchMember], lines: Mapping[str, st
     if rows.kind is WatchMember:
         made.add_column("member", overflow="fold")
         _add_numbers(made, "partitions", "lag", "in/s", "out/s", "to zero")
+    elif rows.kind is WatchPartition:
+        made.add_column("partition", overflow="fold")
+        _add_numbers(made, "lag", "next record", "ahead")
     else:
         made.add_column("state", overflow="fold", no_wrap=room >= 0)
         _add_numbers(made, "members", "lag")
@@ -143,6 +147,10 @@ def watch_table(rows: Rows[WatchRow] | Rows[WatchMember], lines: Mapping[str, st
             made.add_column("trend", no_wrap=True)
         _add_numbers(made, "in/s", "out/s", "to zero", "rebalances")
     for row in rows:
+        if isinstance(row, WatchPartition):
+            name, at = Text(visible(f"{row.topic}-{row.partition}")), _time(row.next_timestamp)
+            made.add_row(Text(visible(row.group)), name, f"{row.lag:,}", at, duration_text(row.ahead_seconds))
+            continue
         speed = (_rate(row.rate_in), _rate(row.rate_out), duration_text(row.seconds_to_zero))
         if isinstance(row, WatchMember):
             name = Text("none", style="yellow") if row.member is None else Text(visible(row.member))
@@ -156,7 +164,12 @@ def watch_table(rows: Rows[WatchRow] | Rows[WatchMember], lines: Mapping[str, st
     return made
 
 
-def _width(rows: Iterable[WatchRow | WatchMember]) -> int:
+def _time(milliseconds: int) -> str:
+    at = datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=milliseconds)
+    return f"{at:%Y-%m-%d %H:%M:%S}Z"
+
+
+def _width(rows: Iterable[WatchRow | WatchMember | WatchPartition]) -> int:
     """Return how wide the columns are whose width depends on the groups."""
     groups = [row for row in rows if isinstance(row, WatchRow)]
     columns = (

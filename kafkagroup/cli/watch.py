@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -29,8 +30,9 @@ from kafkagroup.cli.output import Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
+    from assignors.model import TopicPartition
     from kafkagroup.admin import Groups, PartitionLag, Rows
-    from kafkagroup.admin.watch_rates import History, WatchMember, WatchRow
+    from kafkagroup.admin.watch_rates import History, WatchRows
     from kafkagroup.cli.tables import Show
 
     Export = Callable[[Mapping[str, Rows[PartitionLag]], float], None]
@@ -57,6 +59,14 @@ def watch(
     members: Annotated[
         bool, typer.Option("--members", help="Show a row for each member instead of each group.")
     ] = False,
+    skew: Annotated[
+        bool,
+        typer.Option(
+            "--skew",
+            help="Show a row for each partition with lag: the time of its next record, and how far it is ahead of the "
+            "partition that is last. It reads one record of each.",
+        ),
+    ] = False,
     prometheus: Annotated[
         str | None,
         typer.Option(
@@ -79,6 +89,11 @@ def watch(
 
         client = Groups(connection.settings())
         names = list(dict.fromkeys(groups or ()))
+        look = None
+        if skew:
+            from kafkagroup.admin.next_records import NextTimes
+
+            look = NextTimes(connection.settings()).look
         try:
             with ctrl_c() as pressed, _shown(output) as show, _exported(prometheus) as export:
                 _run(
@@ -90,6 +105,7 @@ def watch(
                     show,
                     export,
                     pressed,
+                    look,
                     members=members,
                     waits=prometheus is not None,
                 )
@@ -107,6 +123,7 @@ def _run(
     show: Show,
     export: Export,
     pressed: threading.Event,
+    times: Callable[[Iterable[PartitionLag]], Mapping[TopicPartition, int]] | None,
     *,
     members: bool,
     waits: bool,
@@ -114,7 +131,7 @@ def _run(
     from kafka_source.errors import RetriableError
     from kafkagroup.admin import Rows
     from kafkagroup.admin.group_requests import unknown_group
-    from kafkagroup.admin.watch_rates import GroupSample, History, WatchMember, WatchRow
+    from kafkagroup.admin.watch_rates import GroupSample, History, WatchMember, WatchPartition, WatchRow
 
     histories: dict[str, History] = {}
     done = 0
@@ -123,6 +140,7 @@ def _run(
         try:
             chosen, wall = _chosen(groups, names, pattern), time.time()
             found = groups.snapshot(chosen, must_exist=False)
+            next_times = {name: times(lag) for name, (_, lag) in found.items()} if times else {}
         except RetriableError as error:
             if not done:
                 raise
@@ -141,7 +159,10 @@ def _run(
                     # The name is misspelt.
                     raise unknown_group(name)
             export({name: lag for name, (group, lag) in found.items() if group is not None}, wall)
-            if members:
+            if times:
+                shown = (WatchPartition.of_group(r.group, histories[r.group].lag(), next_times[r.group]) for r in rows)
+                show(Rows(WatchPartition, itertools.chain.from_iterable(shown)), {})
+            elif members:
                 show(Rows(WatchMember, [one for row in rows for one in histories[row.group].members()]), {})
             else:
                 show(Rows(WatchRow, rows), {row.group: histories[row.group].line() for row in rows})
@@ -192,7 +213,7 @@ def _shown(output: Output) -> Iterator[Show]:
             yield show
 
 
-def _json_line(rows: Rows[WatchRow] | Rows[WatchMember], _: Mapping[str, str]) -> None:
+def _json_line(rows: WatchRows, _: Mapping[str, str]) -> None:
     import json
 
     typer.echo(json.dumps(rows.records()))
@@ -204,7 +225,7 @@ def _csv_lines() -> Show:
 
     begun = False
 
-    def show(rows: Rows[WatchRow] | Rows[WatchMember], _: Mapping[str, str]) -> None:
+    def show(rows: WatchRows, _: Mapping[str, str]) -> None:
         nonlocal begun
         text = as_csv(rows)
         typer.echo(text.partition("\n")[2] if begun else text, nl=False)

@@ -428,6 +428,12 @@ def test_a_group_is_watched(kafka, command, orders, group, members):
     rows = list(csv.DictReader(io.StringIO(lines(2, "-o", "csv"))))
     assert [row["lag"] for row in rows] == ["14", "14"]
     assert "trend" in lines(1)
+    (late, *others) = json.loads(lines(1, "--skew", "-o", "json"))
+    Draft202012Validator(DOCUMENTS["watch"].schema()).validate([late, *others])
+    assert late["ahead_seconds"] == 0
+    assert all(row["next_timestamp"] >= late["next_timestamp"] for row in others)
+    assert sum(row["lag"] for row in (late, *others)) == 14
+    assert "ahead" in lines(1, "--skew")
     assert group in command.run("watch", "--regex", f"^{group}$", "-n", 1)
     assert "does not exist" in command.refused("watch", f"{group}-not", "-n", 1)
 

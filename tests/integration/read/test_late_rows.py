@@ -14,7 +14,7 @@ from pyspark.sql.functions import count, window
 
 from assignors import TopicPartition
 from kafka_source.model.stream_offset import StreamOffset
-from kafkagroup.progress import sources_of
+from kafkagroup.progress import lag_of, sources_of
 from tests.support.queries import Job
 from tests.support.records import stream
 
@@ -119,6 +119,9 @@ def test_the_progress_of_a_query_shows_the_skew_and_the_partition_that_holds_the
     first, *others = [driver.alignment for driver in drivers if driver is not None and driver.alignment is not None]
     assert (first.time_ms, first.held_by, first.skew_before_ms) == (backlog.began, TopicPartition(backlog.name, 0), 0)
     assert max(one.skew_after_ms or 0 for one in others) < 2 * SKEW
+    metrics = lag_of(query.recentProgress[0])[0].metrics
+    assert (metrics["leastTimestamp"], metrics["heldBackBy"]) == (str(backlog.began), f"{backlog.name}-0")
+    assert metrics["timestampSkewBeforeMs"] == "0"
 
 
 @ENGINES

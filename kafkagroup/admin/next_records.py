@@ -1,0 +1,33 @@
+"""Look up when the next record of each partition of a group was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.source.alignment import Stretch, next_records
+from kafka_source.source.log_times import BrokerTimes
+from kafkagroup.admin.rows import PartitionLag
+
+
+class NextTimes:
+    """Reads the next record of partitions with lag; `look` can be called again and again.
+
+    Args:
+        settings: The Kafka client settings, with `bootstrap.servers`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._times = BrokerTimes(settings, Cluster(settings), engine="auto", read_committed=False)
+
+    def look(self, lag: Iterable[PartitionLag]) -> dict[TopicPartition, int]:
+        """Return the timestamp of the next record in milliseconds since 1970, where there is one."""
+        starts, ends = {}, {}
+        for row in lag:
+            if row.end is not None and row.behind:
+                tp = TopicPartition(row.topic, row.partition)
+                starts[tp], ends[tp] = Stretch(row.end - row.behind, row.end - row.behind), row.end
+        found = next_records(self._times, starts, ends)
+        return {tp: stretch.records[0].timestamp for tp, stretch in found.items() if stretch.records}
