@@ -23,10 +23,12 @@ class ListedOffset(NamedTuple):
     Attributes:
         offset: The offset; -1 if the partition has no record at or after the timestamp.
         leader_epoch: The epoch of the leader, for LATEST; of the record, for a timestamp. -1: unknown (Kafka 2.0).
+        timestamp: That of the record, in ms since 1970; -1: for a special timestamp, or without a record.
     """
 
     offset: int
     leader_epoch: int = -1
+    timestamp: int = -1
 
 
 # Later versions add special timestamps that this project does not use.
@@ -80,7 +82,7 @@ async def list_offsets(
             if p.error_code:
                 name = f"{topic.name}-{p.partition_index}"
                 raise error_for_code(p.error_code, f"Asking for the offsets of {name} failed")
-            found[TopicPartition(topic.name, p.partition_index)] = ListedOffset(p.offset, p.leader_epoch)
+            found[TopicPartition(topic.name, p.partition_index)] = ListedOffset(p.offset, p.leader_epoch, p.timestamp)
     return found
 
 

@@ -252,8 +252,12 @@ class Cluster:
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the offset of the first record at or after a timestamp (ms since 1970); None if there is none."""
+        return {tp: one.offset if one.offset >= 0 else None for tp, one in self.first_at(times).items()}
+
+    def first_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+        """Return what `at_times` returns, each with the timestamp of the record."""
         (found,) = self._offsets(times)
-        return {tp: listed.offset if listed.offset >= 0 else None for tp, listed in found.items()}
+        return found
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return where a leader epoch ends in the log of each partition's current leader; see `epoch_ends`."""

@@ -51,8 +51,8 @@ class LogTimes(Protocol):
         """Return the records that a query reads from these ranges of offsets; a partition without any is left out."""
         ...
 
-    def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> Mapping[TopicPartition, int]:
-        """Return the offset of the first record from the log's start that is later than a timestamp.
+    def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> Mapping[TopicPartition, Record]:
+        """Return the first record from the log's start that is later than a timestamp.
 
         It may be a control record or an aborted one. A partition without such a record is left out.
         """
@@ -176,9 +176,10 @@ class Alignment:
         self._figures = None
         # A record that is added later is hardly older than the time of the last look.
         self._bounds |= {tp: self._planned_at for tp in without_leader if tp in self._read_to_end}
-        if ends == dict(starts) and not without_leader:
+        if behind and ends == dict(starts):
+            # It waits for more, or a limit is 0.
             return ends
-        if without_leader or any(ends[tp] < available[tp] for tp in behind):
+        if (behind and without_leader) or any(ends[tp] < available[tp] for tp in behind):
             ends = self._aligned(behind, available, without_leader, admit, now)
         left = {tp for tp in behind if ends[tp] < available[tp]}
         self._read_to_end, self._planned_at = starts.keys() - left - set(without_leader), now
@@ -235,20 +236,16 @@ class Alignment:
         answers = self._times.first_later(unknown, until) if unknown else {}
         to_search = {}
         for tp in unknown:
-            if (found := answers.get(tp)) is None or found >= available[tp]:
+            if (found := answers.get(tp)) is None or found.offset >= available[tp]:
                 ends[tp] = available[tp]
-            elif found >= known[tp].end:
-                ends[tp] = found
+            elif found.offset >= known[tp].end:
+                ends[tp], later[tp] = found.offset, found
             else:
                 to_search[tp] = known[tp].end
-        found_ends, found_later = self._search(to_search, available, until, now + FUTURE_MS)
-        return _Window(
-            {tp: (start, (ends | found_ends)[tp]) for tp, start in behind.items()},
-            times[holder],
-            holder,
-            known,
-            later | found_later,
-        )
+        searched, found_later = self._search(to_search, available, until, now + FUTURE_MS)
+        ends |= searched
+        ranges = {tp: (start, ends[tp]) for tp, start in behind.items()}
+        return _Window(ranges, times[holder], holder, known, later | found_later)
 
     def _next_records(
         self, behind: Mapping[TopicPartition, int], available: Mapping[TopicPartition, int], latest_ms: int
@@ -363,8 +360,8 @@ def _figures(
             continue
         if records := stretch.after(ends[tp]).records:
             after.append(records[0].timestamp)
-        elif tp in window.later and ends[tp] <= window.later[tp].offset == window.ends[tp][1] == ends[tp]:
-            after.append(window.later[tp].timestamp)
+        elif (later := window.later.get(tp)) is not None and later.offset == ends[tp]:
+            after.append(later.timestamp)
     return TimeAlignment(
         window.time,
         window.holder,

@@ -76,10 +76,10 @@ class BrokerTimes:
             raise RefreshRetriableError(f"Looking for the timestamps of the next records failed: {error}") from None
         return found
 
-    def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> Mapping[TopicPartition, int]:
-        """Return the offset of the first record of each log that is later, see `LogTimes`."""
-        found = self._cluster.at_times(dict.fromkeys(partitions, timestamp + 1))
-        return {tp: offset for tp, offset in found.items() if offset is not None}
+    def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> Mapping[TopicPartition, Record]:
+        """Return the first record of each log that is later, see `LogTimes`."""
+        found = self._cluster.first_at(dict.fromkeys(partitions, timestamp + 1))
+        return {tp: Record(one.offset, one.timestamp) for tp, one in found.items() if one.offset >= 0}
 
 
 def _values(column: pa.Array) -> list[Any]:

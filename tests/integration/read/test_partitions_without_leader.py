@@ -7,6 +7,7 @@ leader epochs tell (KIP-320): records that the new leader has below the old offs
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
@@ -209,6 +210,24 @@ def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_ag
     last = outage.produce(outage.lost)
     assert in_group.next() == without.next() == last
     assert late.next() == late_without.next() == lost + last
+
+
+def test_a_query_that_keeps_partitions_in_step_waits_for_one_without_a_leader(nodes, reading, outage):
+    began, producer = round(time.time() * 1000) - 3_600_000, Producer({"bootstrap.servers": nodes.bootstrap_servers})
+    values = [1000 * number + minute for number in range(PARTITIONS) for minute in range(60)]
+    for value in values:
+        at = began + value % 1000 * 60_000
+        producer.produce(outage.topic, str(value).encode(), partition=value // 1000, timestamp=at)
+    assert producer.flush(30) == 0
+    query = reading(outage.topic, None, maxTimestampSkew="10m", maxOffsetsPerTrigger=15)
+    read = query.next()
+    outage.begin()
+    while new := query.step():
+        read += new
+    assert max(value % 1000 for value in read) == 10
+    outage.end()
+    while read.sort() or read != values:
+        read += query.next()
 
 
 @pytest.mark.long

@@ -46,12 +46,12 @@ class Logs:
         self.requests += 1
         return {tp: self.within(tp, start, end) for tp, (start, end) in ranges.items()}
 
-    def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+    def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> dict[TopicPartition, Record]:
         self.requests += 1
         found = {}
         for tp in partitions:
             everything = self.data.get(tp, []) + self.other.get(tp, [])
-            if later := [one.offset for one in everything if one.timestamp > timestamp]:
+            if later := [one for one in everything if one.timestamp > timestamp]:
                 found[tp] = min(later)
         return found
 
