@@ -511,7 +511,8 @@ class ReadOptions(ValueOptions):
         kinds.POSITIVE_DURATION,
         "Keep partitions in step by the timestamps of their records, such as `10m`. Where a limit cuts a micro-batch, "
         "it ends in each partition before the first record that is later than the least next one plus this time. A "
-        "watermark with this delay or a longer one then drops no rows of partitions that are behind. All limits stay.",
+        "watermark with this delay or a longer one then drops no rows of partitions that are behind. All limits stay: "
+        "[late rows while catching up](guides/late-rows.md).",
         where=Where.STREAM,
     )
     min_offsets_per_trigger: int | None = option(

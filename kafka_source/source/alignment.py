@@ -119,7 +119,14 @@ class _Window:
     later: Mapping[TopicPartition, Record] = field(default_factory=dict)
 
     def has(self, starts: Mapping[TopicPartition, int]) -> bool:
+        """Return whether it tells how far partitions may be read that are at these positions."""
         return all(tp in self.ends and self.ends[tp][0] <= start <= self.ends[tp][1] for tp, start in starts.items())
+
+    def bounds(
+        self, partitions: Iterable[TopicPartition], available: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return where these partitions may end."""
+        return {tp: min(available[tp], self.ends[tp][1]) for tp in partitions}
 
 
 class Alignment:
@@ -180,7 +187,7 @@ class Alignment:
             # It waits for more, or a limit is 0.
             return ends
         if (behind and without_leader) or any(ends[tp] < available[tp] for tp in behind):
-            ends = self._aligned(behind, available, without_leader, admit, now)
+            ends = self._aligned(behind, available, without_leader, admit, sum(ends.values()), now)
         left = {tp for tp in behind if ends[tp] < available[tp]}
         self._read_to_end, self._planned_at = starts.keys() - left - set(without_leader), now
         return ends
@@ -191,19 +198,23 @@ class Alignment:
         available: Mapping[TopicPartition, int],
         without_leader: Collection[TopicPartition],
         admit: Callable[[Mapping[TopicPartition, int]], dict[TopicPartition, int]],
+        admitted: int,
         now: int,
     ) -> dict[TopicPartition, int]:
-        window, ends, bounds = self._window, None, {}
-        is_new = window is None or not window.has(behind)
-        if window is not None and not is_new:
-            bounds = _bounds(window, behind, available)
+        """Return the ends within a window; `admitted`: the sum of those that the limits alone admit."""
+        window, ends = self._window, None
+        if window is not None and window.has(behind):
+            bounds = window.bounds(behind, available)
             ends = admit(bounds)
-        if window is None or ends is None or all(ends[tp] >= bound for tp, bound in bounds.items()):
-            # The limits leave room beyond the window, or nothing is known.
-            window, is_new = self._look_up(behind, available, without_leader, now), True
-            bounds = _bounds(window, behind, available)
-            ends = admit(bounds)
-        self._window = window
+            is_used_up = all(ends[tp] >= bounds[tp] for tp in behind)
+            # Shares are rounded down, each by one offset at most.
+            if is_used_up and (admitted - sum(ends.values()) > len(behind) or bounds == behind):
+                # The limits leave room beyond the window.
+                ends = None
+        is_new = window is None or ends is None
+        if window is None or ends is None:
+            self._window = window = self._look_up(behind, available, without_leader, now)
+            ends = admit(window.bounds(behind, available))
         self._figures = _figures(window, behind, ends, available, looked_up=is_new)
         self._note_progress(window.holder, behind, ends)
         return ends
@@ -329,12 +340,6 @@ class Alignment:
                 at,
             )
             self._left_out[holder], self._window = at, None
-
-
-def _bounds(
-    window: _Window, behind: Iterable[TopicPartition], available: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    return {tp: min(available[tp], window.ends[tp][1]) for tp in behind}
 
 
 def _first_later(records: Iterable[Record], until: int) -> Record | None:
