@@ -3,6 +3,7 @@
     ./run bench read --save read.json && ./run bench plot read.json docs/assets/benchmark-read.svg
     ./run bench group --scale --save group.json && ./run bench plot group.json docs/assets/benchmark-group.svg
     ./run bench trigger --save trigger.json && ./run bench plot trigger.json docs/assets/benchmark-trigger.svg
+    ./run bench skew --save skew.json && ./run bench plot skew.json docs/assets/late-rows.svg
     ./run bench plot docs/assets/benchmark-summary.json docs/assets/benchmark-summary.svg
 
 Bars are medians, whiskers the fastest and the slowest round. A number behind a bar says how many times as fast as the
@@ -166,12 +167,25 @@ def draw_triggers(saved: Path, picture: Path) -> None:
     figure.savefig(picture, metadata={"Date": None}, bbox_inches="tight")
 
 
+def draw_skew(saved: Path, picture: Path) -> None:
+    """Draw what `benchmarks.skew` saved: the hour that each partition has reached, by trigger."""
+    runs: dict[str, list[list[float]]] = json.loads(saved.read_text())["skew"]
+    figure, panels = pyplot.subplots(1, len(runs), figsize=(9, 3.6), sharey=True)
+    for axes, (name, reached) in zip(panels, runs.items(), strict=True):
+        axes.plot(reached, color=COLOURS["native"], lw=0.7, alpha=0.7)
+        axes.set(title=name, xlabel="micro-batch", xlim=(0, None), ylim=(0, None))
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("hour that a partition has reached")
+    figure.tight_layout()
+    figure.savefig(picture, metadata={"Date": None})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("saved", type=Path, help="a file that a benchmark wrote with --save")
     parser.add_argument("picture", type=Path, help="the picture, in SVG")
     given = parser.parse_args()
-    drawings = {"group": draw_growth, "trigger": draw_triggers, "summary": draw_summary}
+    drawings = {"group": draw_growth, "trigger": draw_triggers, "summary": draw_summary, "skew": draw_skew}
     saved = json.loads(given.saved.read_text())
     drawn = next((drawings[kind] for kind in drawings if kind in saved), draw)
     drawn(given.saved, given.picture)

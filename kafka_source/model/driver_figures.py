@@ -138,7 +138,7 @@ class TimeAlignment:
     Attributes:
         time_ms: The least timestamp of the next records of the partitions that are behind, in milliseconds since 1970.
         held_by: The partition whose next record has it.
-        skew_before_ms: The greatest such timestamp minus the least one; None: a plan of before serves still.
+        skew_before_ms: The greatest such timestamp minus the least one; None: a previous plan serves.
         skew_after_ms: The same after the micro-batch, of the partitions that a limit has not cut; None: there are none.
     """
 
