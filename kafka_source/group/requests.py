@@ -258,6 +258,8 @@ def _partitions(
 # The last version of OffsetFetch and of OffsetCommit that names topics by name. The next one names them by id (KIP-516,
 # Kafka 4.1): a coordinator refuses the offset of a topic that was created again since.
 _BY_NAME = 9
+# The last version of OffsetCommit that says how long the offsets are kept; brokers still take it.
+_WITH_RETENTION = 4
 _Committed = (
     OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics.OffsetFetchResponsePartitions
     | OffsetFetchResponse.OffsetFetchResponseTopic.OffsetFetchResponsePartition
@@ -465,6 +467,7 @@ async def commit_offsets(
     *,
     fail_on_unknown_topic: bool = False,
     has_looked: bool = True,
+    keep_ms: int | None = None,
 ) -> None:
     """Commit the next offsets to read, as the member with these credentials.
 
@@ -480,6 +483,8 @@ async def commit_offsets(
             retried until the deadline: the coordinator may not know yet of a topic that was just created.
         has_looked: Whether the caller has looked that the topics are those whose ids the offsets have. Else it gets
             UnknownTopicError immediately where the coordinator does not say so, or says that a topic is another one.
+        keep_ms: How long the broker keeps the offsets of a group without members, in milliseconds; None: for its
+            `offsets.retention.minutes`.
 
     Raises:
         FencedError: The coordinator rejects the credentials; what it has not accepted before is not committed.
@@ -494,7 +499,14 @@ async def commit_offsets(
     unknown: list[str] = []
     for part in chunks(credentials.group, entries):
         unknown += await _commit_part(
-            client, credentials, part, deadline, what, skip_unknown=fails_at_once, min_version=min_version
+            client,
+            credentials,
+            part,
+            deadline,
+            what,
+            skip_unknown=fails_at_once,
+            min_version=min_version,
+            keep_ms=keep_ms,
         )
     if unknown:
         named = first_names(unknown, _MAX_NAMED)
@@ -518,6 +530,7 @@ async def _commit_part(
     *,
     skip_unknown: bool,
     min_version: int,
+    keep_ms: int | None,
 ) -> list[str]:
     """Commit what one request can hold; return the partitions of unknown topics, as `check_commits` does."""
     unanswered = False
@@ -528,6 +541,7 @@ async def _commit_part(
         generation_id_or_member_epoch=credentials.generation,
         member_id=credentials.member_id,
         group_instance_id=credentials.instance_id,
+        retention_time_ms=-1 if keep_ms is None else keep_ms,
         topics=[
             OffsetCommitRequest.OffsetCommitRequestTopic(
                 name=topic,
@@ -559,7 +573,7 @@ async def _commit_part(
             request,
             deadline,
             read,
-            max_version=None if ids else _BY_NAME,
+            max_version=_WITH_RETENTION if keep_ms is not None else None if ids else _BY_NAME,
             min_version=min_version,
             on_lost=note_lost,
         )

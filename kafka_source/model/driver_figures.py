@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any
 
 from assignors.model import TopicPartition
+from kafka_source.model.halt import Halt
 from kafka_source.model.partition_runs import numbers_by_topic
 
 KEY = "metrics"
@@ -164,6 +165,7 @@ class DriverFigures:
             None: unknown, because tasks of the batch before have not reported, or there is no batch before. Or values
             are not decoded, or the first bad one ends the query.
         alignment: How the partitions were kept in step; None: without `maxTimestampSkew`, or all were read to the end.
+        halt: What pauses the query's group, or has stopped it at its boundaries; None: the query reads.
     """
 
     at_ms: int
@@ -175,6 +177,7 @@ class DriverFigures:
     max_offsets: int | None = None
     bad_records: int | None = None
     alignment: TimeAlignment | None = None
+    halt: Halt | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON that `from_json` parses, without what is empty."""
@@ -189,6 +192,7 @@ class DriverFigures:
             "rebalances": [rebalance.to_json() for rebalance in self.rebalances],
             "latest": latest,
             "maxOffsets": self.max_offsets,
+            "halt": None if self.halt is None else self.halt.to_json(),
         }
         if (step := self.alignment) is not None:
             everything["alignment"] = [step.time_ms, *step.held_by, step.skew_before_ms, step.skew_after_ms]
@@ -216,6 +220,7 @@ class DriverFigures:
             value.get("maxOffsets"),
             value.get("badRecords"),
             None if (step := value.get("alignment")) is None else _alignment(*step),
+            Halt.from_json(value.get("halt", "")),
         )
 
 

@@ -70,7 +70,7 @@ class GroupMemberOwner(PartitionOwner):
         self._membership = _membership_of(options, subscription, group, siblings)
         self._pace = Pace()
         self._right, self._right_id = policy.right, policy.right_id
-        self._joined = False
+        self.has_joined = False
         self.offsets: AsMembers = AsMembers(options, policy, self._positions, self._membership, self.owned)
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
@@ -157,9 +157,9 @@ class GroupMemberOwner(PartitionOwner):
 
     def join(self) -> None:
         """Join with all slots, unless they have joined before."""
-        if not self._joined:
+        if not self.has_joined:
             self._wait_in(self._membership.join)
-            self._joined = True
+            self.has_joined = True
 
     def _wait_in(self, enter: Callable[[float], object]) -> None:
         """Join or rejoin, however long the other members take.
@@ -197,13 +197,13 @@ class GroupMemberOwner(PartitionOwner):
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
         """Commit what the group does not have yet; see `AsMembers.finish`."""
         self._commit_finished(finished)
-        if self._joined:
+        if self.has_joined:
             self.offsets.expect_late(finished)
             self.offsets.repair_set_back(now=True)
 
     def _commit_finished(self, finished: Mapping[TopicPartition, int]) -> bool:
         """Commit what the group does not have yet; return False if another try may commit it."""
-        if not self._joined:
+        if not self.has_joined:
             return True
         try:
             return self.offsets.finish(finished)

@@ -42,6 +42,9 @@ class PartitionOwner:
     offsets: Offsets = Offsets()
     """The offsets of the query's group."""
 
+    has_joined = False
+    """Whether the query is a member of a group."""
+
     def rebalance_paused(self) -> AbstractContextManager[None]:
         """Return a block in which the query's members rejoin only if the block itself says so."""
         return nullcontext()

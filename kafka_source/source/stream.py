@@ -91,6 +91,9 @@ class _StreamReader(DataSourceStreamReader):
         batches, before = self._batches(), self._offsets.parse(start)
         end = batches.next(before, limited=limited)
         if end is before:
+            if batches.has_stopped:
+                # Spark cannot be told to end. The query goes on asking, and begins anew when its group is resumed.
+                self.stop()
             return start
         # Spark shows the offset in the query's progress. `StreamOffset.from_json` ignores the figures.
         shown = {**end.to_json(), driver_figures.KEY: batches.figures(with_latest=not HAS_READ_LIMITS).to_json()}

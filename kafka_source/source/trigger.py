@@ -39,6 +39,7 @@ from kafka_source.source.log_times import alignment_of
 from kafka_source.source.plan import Admission, min_records_per_task, spans
 from kafka_source.source.position_tracker import PositionTracker, Scope
 from kafka_source.source.positions import Positions
+from kafka_source.source.standstill import Standstill
 from kafka_source.source.start_and_end import raise_or_warn
 from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -102,6 +103,7 @@ class Trigger:
         self._bad_records = BadRecords(self._quota, counts=options.goes_on_after_bad_values)
         self._admission = Admission(options, self._quota)
         self._alignment = alignment_of(options, self._cluster)
+        self._standstill = Standstill(options, commits=policy.keeps)
         self._owned = OwnedPartitions({})
         self._latest: dict[TopicPartition, int] = {}
         self._looked_up_ms = 0
@@ -132,6 +134,9 @@ class Trigger:
         self._learn(start)
         if self._policy.signs:
             self._positions.stream = self._positions.stream or uuid.uuid4().hex
+        self._standstill.look()
+        if not self._resolver.is_resolved and self._standstill.keeps_out(start.ends):
+            return start
         with self._owner.rebalance_paused():
             return repeat(lambda: self._attempt(start, limited=limited), self._leaderless, self._topics)
 
@@ -159,6 +164,7 @@ class Trigger:
         if is_first and not self._commits_before_first(scope):
             # The commit was refused and the slots have rejoined: others may have read on in between.
             return removed("The slots have joined the group again since the positions were looked up.")
+        latest = self._standstill.limit(starts, latest)
         admit = partial(self._admission.ends, starts, latest, limited=limited)
         available = self._admission.available(starts, latest)
         ends = admit() if self._alignment is None else self._alignment.ends(starts, available, scope.leaderless, admit)
@@ -173,9 +179,11 @@ class Trigger:
             # Nothing is committed for topics that were deleted or created again since the batch was planned.
             self._policy.check_finished(start, self._owner.offsets.committed, has_new=has_new)
         is_durable = self._resolver.are_durable(known, starts) and not start.of_spark
-        if not has_new and is_durable and not (self._policy.may_plan_empty and self._bad_records.has_new):
+        has_news = self._standstill.has_news(starts) or (self._policy.may_plan_empty and self._bad_records.has_new)
+        if not has_new and is_durable and not has_news:
             # An empty batch is planned only where a restart would resolve other positions, to replace an offset of
-            # Spark's own source, which has no ids of cluster and topics, and to show the bad records of the last batch.
+            # Spark's own source, which has no ids of cluster and topics, and to show the bad records of the last batch,
+            # or that the group is paused or stopped.
             return start
         if not self._owner.still_owned():
             # The driver was suspended while it planned, and other members may have read these records. To plan nothing
@@ -187,6 +195,7 @@ class Trigger:
             self._owner.offsets.remember(self._positions.missing(starts))
         if has_new:
             self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
+        self._standstill.tell()
         self._planned = self._end_offset(starts, ends, owned, self._positions.end_epochs(starts, ends, settled.leaders))
         self._owner.batch_planned(starts, ends, {**starts, **latest})
         failpoint("batch-planned")
@@ -317,6 +326,11 @@ class Trigger:
         """The partitions that the last call of `next` has found this stream to own."""
         return self._owned
 
+    @property
+    def has_stopped(self) -> bool:
+        """Whether the group is stopped, and this member of it may leave."""
+        return self._standstill.has_stopped and self._owner.has_joined
+
     def finished(self, end: StreamOffset) -> None:
         """Note that everything before `end` is durable in Spark's sink, so that the group's offsets can follow.
 
@@ -364,6 +378,7 @@ class Trigger:
             None if self._options.target_trigger_duration is None else self._admission.max_offsets,
             self._bad_records.take(),
             None if self._alignment is None else self._alignment.figures,
+            self._standstill.told,
         )
 
     def quota(self) -> dict[str, Any] | None:

@@ -1,0 +1,96 @@
+"""Halts: what `pause`, `stop` and `resume` ask of all queries of a group, as the entries of a side group say it. Pure.
+
+A halt is the newest of its group: one with a higher number replaces it, and `resume` is a halt that asks for nothing.
+An entry is a committed offset. Its metadata is the same in all entries of a halt; its offset is the partition's
+boundary, before which a stopped query ends. A partition without one is read no further from the next trigger on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from enum import Enum
+
+from assignors.model import TopicPartition
+
+# Brokers take metadata of 4096 bytes by default (offset.metadata.max.bytes).
+_MAX_AUTHOR = 200
+
+
+class HaltKind(str, Enum):
+    """What a halt asks for."""
+
+    PAUSE = "pause"
+    """Queries keep their places in the group and read nothing."""
+    STOP = "stop"
+    """Queries read up to the boundaries, and leave the group when all of its partitions have reached theirs."""
+    RESUME = "resume"
+    """Queries read."""
+
+    @property
+    def done(self) -> str:
+        """The state of the group, as messages have it."""
+        return {"pause": "paused", "stop": "stopped", "resume": "resumed"}[self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """What is asked of a group's queries.
+
+    Attributes:
+        kind: What it asks for.
+        author: The user and the host that ask.
+        at_ms: When they did, in milliseconds since 1970.
+        number: The number of the halt in its group.
+        boundaries: Where partitions stop; a partition that is missing stops where it is.
+    """
+
+    kind: HaltKind
+    author: str
+    at_ms: int
+    number: int = 1
+    boundaries: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.at_ms / 1000, timezone.utc).isoformat(" ", "seconds")
+        return f"{self.kind.done} by {self.author} at {at}"
+
+    def to_json(self) -> str:
+        """Return the text that `from_json` parses; the boundaries are not part of it."""
+        return json.dumps(
+            {"halt": self.kind.value, "n": self.number, "at": self.at_ms, "by": self.author[:_MAX_AUTHOR]}
+        )
+
+    @staticmethod
+    def from_json(text: str) -> Halt | None:
+        """Return the halt that a text describes, without boundaries; None: it describes none."""
+        try:
+            given = json.loads(text)
+            return Halt(HaltKind(given["halt"]), str(given["by"]), int(given["at"]), int(given["n"]))
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    def entries(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
+        """Return the boundary and the text of each entry.
+
+        Without boundaries each entry says all of it: one partition of each topic is enough, also if topics are deleted.
+
+        Args:
+            partitions: The partitions of the group.
+        """
+        firsts = {tp.topic: tp for tp in sorted(partitions, reverse=True)}
+        places = self.boundaries or dict.fromkeys(firsts.values(), 0)
+        return {tp: (boundary, self.to_json()) for tp, boundary in places.items()}
+
+
+def halt_of(entries: Mapping[TopicPartition, tuple[int, str]]) -> Halt | None:
+    """Return the newest halt of a group, from the boundaries and texts of its entries; None: it was never halted."""
+    halts = {text: halt for _, text in entries.values() if (halt := Halt.from_json(text)) is not None}
+    if not halts:
+        return None
+    # Two programs that halt a group at the same moment may take the same number.
+    newest = max(halts, key=lambda text: (halts[text].number, halts[text].at_ms, text))
+    # The boundary 0 is that of an entry without one.
+    return replace(halts[newest], boundaries={tp: to for tp, (to, text) in entries.items() if text == newest and to})

@@ -1,0 +1,177 @@
+"""How a query follows the halts of its group (`pause`, `stop`, `resume`): what it may read, and when it leaves.
+
+`limit` and `is_at_rest` decide; `Standstill` looks at every trigger, and remembers what the query's progress has shown.
+
+A boundary belongs to a partition. The query that owns it obeys, and keeps its place after that: it leaves when the
+group has committed every boundary, so that no partition moves while others still have to be read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from assignors.model import TopicPartition
+from kafka_source.commits.halts import fetch_halt
+from kafka_source.errors import AuthenticationError, KafkaGroupError
+from kafka_source.group.requests import fetch_entries
+from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.halt import Halt, HaltKind
+from kafka_source.options import ReadOptions
+
+log = logging.getLogger(__name__)
+
+# A trigger after the first one waits no longer for the halts' coordinator: it goes on as before.
+_LOOK_SECONDS = 5.0
+
+
+def limit(
+    halt: Halt | None, starts: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return how far partitions may be read: no further than their boundaries.
+
+    Args:
+        halt: The group's newest halt.
+        starts: The next offset to read of each partition.
+        latest: The latest offset of some of them.
+    """
+    if halt is None or halt.kind is HaltKind.RESUME:
+        return dict(latest)
+    return {tp: min(to, max(starts[tp], halt.boundaries.get(tp, 0))) for tp, to in latest.items()}
+
+
+def has_reached(halt: Halt, positions: Mapping[TopicPartition, int]) -> bool:
+    """Return whether all of these partitions are at their boundaries."""
+    return all(at >= halt.boundaries.get(tp, 0) for tp, at in positions.items())
+
+
+def is_at_rest(
+    halt: Halt, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int] | None
+) -> bool:
+    """Return whether a stopped group needs a query no longer.
+
+    Args:
+        halt: What stops the group.
+        positions: The next offset to read of each partition of the query.
+        committed: The offsets of the group, of these partitions and of those with boundaries; None: the query commits
+            none, so of other queries nothing is known.
+    """
+    if not has_reached(halt, positions):
+        return False
+    if committed is None:
+        return bool(positions) or not halt.boundaries
+    # What is before a position is committed, or the query would leave its last batch to be read again.
+    return all(committed.get(tp, at) >= at for tp, at in positions.items()) and all(
+        committed.get(tp, -1) >= boundary for tp, boundary in halt.boundaries.items()
+    )
+
+
+class Standstill:
+    """What the halts of a group mean for the triggers of one query.
+
+    Args:
+        options: Of the query; without a group there are no halts.
+        commits: Whether the query's offsets are committed.
+    """
+
+    def __init__(self, options: ReadOptions, *, commits: bool) -> None:
+        self._group = options.group_id if options.in_group else None
+        self._client = None if self._group is None else cached_client(options.settings, "commit")
+        self._seconds = options.coordinator_timeout_ms / 1000
+        self._commits = commits
+        self._has_looked = self._is_forbidden = False
+        self._halt: Halt | None = None
+        # What the query's progress shows, and what it has to show: a pause at once, a stop when the query is at rest.
+        self._told: Halt | None = None
+        self._state: Halt | None = None
+
+    def look(self) -> None:
+        """Look which halt is the group's newest, before a trigger.
+
+        Raises:
+            KafkaGroupError: The first look fails. Later the halt that is known stays.
+        """
+        if self._group is None or self._client is None or self._is_forbidden:
+            return
+        seconds = min(_LOOK_SECONDS, self._seconds) if self._has_looked else self._seconds
+        try:
+            found = self._client.run(fetch_halt(self._client, self._group, Deadline(seconds)))
+        except AuthenticationError as error:
+            log.info("group=%s: this query cannot be paused or stopped from outside: %s", self._group, error)
+            self._is_forbidden = True
+            return
+        except KafkaGroupError as error:
+            if not self._has_looked:
+                raise
+            log.warning("group=%s: not known whether it was paused or stopped meanwhile: %s", self._group, error)
+            return
+        self._has_looked = True
+        before, self._halt = self._halt, found
+        if found is not None and found != before and (before is not None or self._is_halted):
+            log.warning("group=%s %s", self._group, found)
+
+    @property
+    def _is_halted(self) -> bool:
+        return self._halt is not None and self._halt.kind is not HaltKind.RESUME
+
+    @property
+    def _stop(self) -> Halt | None:
+        return self._halt if self._halt is not None and self._halt.kind is HaltKind.STOP else None
+
+    def keeps_out(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Return whether a query that starts has nothing to do in its group, because that is stopped.
+
+        Args:
+            ends: The offsets of the query's checkpoint. Of a batch that was killed they may not be committed yet.
+        """
+        if not self._is_at_rest(ends):
+            return False
+        # The offset in the checkpoint may say so already.
+        self._told = self._state = self._halt
+        return True
+
+    def limit(
+        self, starts: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return how far partitions may be read; see the function."""
+        return limit(self._halt, starts, latest)
+
+    def has_news(self, positions: Mapping[TopicPartition, int]) -> bool:
+        """Return whether a micro-batch is due, though it is empty, because the query's progress has to show something.
+
+        Args:
+            positions: The next offset to read of each partition of the query.
+        """
+        is_shown = self._is_at_rest(positions) if self._stop is not None else self._is_halted
+        self._state = self._halt if is_shown else None
+        return self._state != self._told
+
+    def tell(self) -> None:
+        """Note that a micro-batch is planned, whose progress shows the news."""
+        self._told = self._state
+
+    @property
+    def told(self) -> Halt | None:
+        """What the query's progress shows: what pauses it, or has stopped it; None: it reads."""
+        return self._told
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether the query is at rest, and its progress says so: it leaves the group."""
+        return self._stop is not None and self._stop == self._state == self._told
+
+    def ends(self, positions: Mapping[TopicPartition, int]) -> bool:
+        """Return whether a stopped query has nothing left to read, committed or not."""
+        return self._stop is not None and has_reached(self._stop, positions)
+
+    def _is_at_rest(self, positions: Mapping[TopicPartition, int]) -> bool:
+        stop = self._stop
+        if stop is None or not has_reached(stop, positions):
+            return False
+        return is_at_rest(stop, positions, self._committed({*stop.boundaries, *positions}) if self._commits else None)
+
+    def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        if self._group is None or self._client is None:
+            return {}
+        found = self._client.run(fetch_entries(self._client, self._group, partitions, Deadline(self._seconds)))
+        return {tp: entry.offset for tp, entry in found.items()}

@@ -1,0 +1,269 @@
+"""Pause, stop and resume the queries of a group from outside: which boundaries are refused, and when a group stands."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.commits.halts import fetch_halt, write_halt
+from kafka_source.errors import InvalidConfigurationError, OptionError
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.halt import Halt, HaltKind
+from kafka_source.model.partition_runs import first_names
+from kafka_source.model.rewind_target import AtTime
+from kafka_source.model.topic_selection import TopicSelection
+from kafkagroup.admin.group_requests import list_groups, unknown_group
+from kafkagroup.admin.lag import GroupPositions, moves_now, positions_of
+from kafkagroup.admin.rows import Group, MemberDescription, Rows
+
+log = logging.getLogger(__name__)
+
+_CALL_SECONDS = 15.0
+_LOOK_AGAIN_SECONDS = 0.5
+_MAX_NAMED = 5
+# How the client ids of our members end; see `GroupSettings.client_id`.
+_OUR_CLIENT_ID = "-member"
+
+At: TypeAlias = Literal["now", "end"] | AtTime | Mapping[TopicPartition, int]
+"""Where a group stops: where it is, at the present end of the logs, before the first record of a time, at offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where one partition of a halted group stands.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition number.
+        boundary: Where it stops; None: where it is.
+        committed: The group's committed offset; None: it has none.
+        member: The name of the member that owns it; None: there is none.
+    """
+
+    topic: str
+    partition: int
+    boundary: int | None
+    committed: int | None
+    member: str | None
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether the group has committed the boundary, and nothing beyond it."""
+        return self.boundary is None or self.committed == self.boundary
+
+
+@dataclass(frozen=True, slots=True)
+class Halted:
+    """A halt of a group, and where the group stands.
+
+    Attributes:
+        group: The group id.
+        halt: What is asked of its queries.
+        partitions: Where each partition stands.
+        members: The members of kafkagroup that the group still has.
+    """
+
+    group: str
+    halt: Halt
+    partitions: Rows[Stand]
+    members: tuple[MemberDescription, ...]
+
+    @property
+    def has_stopped(self) -> bool:
+        """Return whether all queries have left the group, with each partition at its boundary."""
+        return not self.members and all(
+            one.boundary is None or (one.committed is not None and one.committed >= one.boundary)
+            for one in self.partitions
+        )
+
+
+def halt_of_group(settings: Settings, group: str) -> Halt | None:
+    """Return what pauses or stops a group; None: it was resumed, or it was never halted."""
+    with closing(KafkaClient(settings)) as client:
+        found = client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
+    return None if found is None or found.kind is HaltKind.RESUME else found
+
+
+def pause(settings: Settings, group: str, *, others_go_on: bool = False, dry_run: bool = False) -> Halted:
+    """Let the queries of a group read nothing from their next trigger on, and keep their places, until `resume`.
+
+    It holds over restarts of queries, and never ends by itself.
+
+    Args:
+        settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group
+            `GROUP-kafkagroup-halt` and on the group's topics.
+        group: The group id.
+        others_go_on: Whether the group may have members of other clients, which read on.
+        dry_run: Only check.
+
+    Raises:
+        UnknownGroupError: The group has neither members nor committed offsets.
+        InvalidConfigurationError: It has members of other clients.
+        KafkaGroupError: The user lacks the permission, or the brokers do not answer.
+    """
+    return _halt(settings, group, HaltKind.PAUSE, "now", others_go_on=others_go_on, dry_run=dry_run)
+
+
+def resume(settings: Settings, group: str, *, dry_run: bool = False) -> Halted:
+    """Let the queries of a group that is paused or stopped go on; arguments and errors as of `pause`."""
+    return _halt(settings, group, HaltKind.RESUME, "now", others_go_on=True, dry_run=dry_run)
+
+
+def stop(
+    settings: Settings, group: str, at: At = "now", *, others_go_on: bool = False, dry_run: bool = False
+) -> Halted:
+    """Let the queries of a group end at boundaries; `wait_until_stopped` waits for it.
+
+    A query that is started in a stopped group stays idle, until `resume`.
+
+    Args:
+        settings: As of `pause`.
+        group: The group id.
+        at: Where each partition stops. Partitions that a mapping does not name stop where they are.
+        others_go_on: As of `pause`.
+        dry_run: Only check, and return the boundaries.
+
+    Raises:
+        InvalidConfigurationError: The group has passed a boundary, or has members of other clients.
+        OptionError: The time is in the future.
+        UnknownGroupError: The group has neither members nor committed offsets.
+        KafkaGroupError: The user lacks the permission, or the brokers do not answer.
+    """
+    return _halt(settings, group, HaltKind.STOP, at, others_go_on=others_go_on, dry_run=dry_run)
+
+
+def wait_until_stopped(settings: Settings, group: str, halt: Halt, *, timeout: float = 330.0) -> Halted:
+    """Wait until all queries of a stopped group have left it, and return where the group stands then.
+
+    Each query looks at its next trigger, so with triggers of an hour that may take two: one to read what is left, and
+    one to see that it is committed.
+
+    Args:
+        settings: As of `pause`.
+        group: The group id.
+        halt: What `stop` has returned.
+        timeout: After how many seconds to return, stopped or not.
+    """
+    deadline = Deadline(timeout)
+    with closing(KafkaClient(settings)) as client:
+        while True:
+            positions = client.run(positions_of(client, (group,), Deadline(_CALL_SECONDS)))[group]
+            found = _standing(group, halt, positions, {*positions.committed, *halt.boundaries})
+            if found.has_stopped or deadline.over:
+                return found
+            time.sleep(min(_LOOK_AGAIN_SECONDS, max(0.0, deadline.left)))
+
+
+def _halt(settings: Settings, group: str, kind: HaltKind, at: At, *, others_go_on: bool, dry_run: bool) -> Halted:
+    with closing(KafkaClient(settings)) as client:
+        cluster = Cluster(settings, client=client)
+        positions = client.run(positions_of(client, (group,), Deadline(_CALL_SECONDS)))[group]
+        if positions.group is None:
+            known = client.run(list_groups(client, Deadline(_CALL_SECONDS)))
+            raise unknown_group(group, (one.group for one in known))
+        partitions = _partitions(cluster, positions)
+        if not partitions:
+            raise InvalidConfigurationError(
+                f"Group {group} has committed nothing and its members own nothing yet, so there is nothing to "
+                f"{kind.value}: wait until its members have their partitions."
+            )
+        if not others_go_on:
+            _check_members(positions.group, kind)
+        boundaries = _boundaries(cluster, at, partitions, positions.committed)
+        _check_not_passed(group, boundaries, positions.committed)
+        halt = Halt(kind, _author(), round(time.time() * 1000), boundaries=boundaries)
+        if not dry_run:
+            halt = client.run(write_halt(client, group, halt, partitions, Deadline(_CALL_SECONDS)))
+            log.info("group=%s %s", group, halt)
+    return _standing(group, halt, positions, partitions)
+
+
+def _partitions(cluster: Cluster, positions: GroupPositions) -> set[TopicPartition]:
+    """Return the partitions of a group that exist: committed ones, and those to which its members subscribe."""
+    members = () if positions.group is None else positions.group.members
+    found = {*positions.committed, *(tp for one in members for tp in one.partitions)}
+    topics = cluster.topics({*(tp.topic for tp in found), *(topic for one in members for topic in one.topics)})
+    exist = tuple(sorted(name for name, topic in topics.items() if topic is not None))
+    every = cluster.partitions(TopicSelection(topics=exist)) if exist else []
+    subscribed = {topic for one in members for topic in one.topics}
+    return {tp for tp in every if tp in found or tp.topic in subscribed}
+
+
+def _boundaries(
+    cluster: Cluster, at: At, partitions: set[TopicPartition], committed: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    if at == "now":
+        return {}
+    if isinstance(at, Mapping):
+        if unknown := sorted(at.keys() - partitions):
+            names = first_names([f"{tp.topic}-{tp.partition}" for tp in unknown], _MAX_NAMED)
+            raise InvalidConfigurationError(f"The group does not read {names}, so it cannot stop there.")
+        return dict(at)
+    if isinstance(at, AtTime) and at.timestamp_ms > time.time() * 1000:
+        raise OptionError("at", at.timestamp_ms, "a time in the past: later records have no offsets yet")
+    moves = moves_now(cluster, "latest" if at == "end" else at, partitions, committed, {})
+    return {one.topic_partition: one.offset for one in moves}
+
+
+def _check_not_passed(
+    group: str, boundaries: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]
+) -> None:
+    passed = [
+        f"{tp.topic}-{tp.partition} is at {committed[tp]}, behind {boundary}"
+        for tp, boundary in sorted(boundaries.items())
+        if committed.get(tp, 0) > boundary
+    ]
+    if passed:
+        raise InvalidConfigurationError(
+            f"Group {group} has passed these boundaries already: {first_names(passed, _MAX_NAMED)}. Nothing was "
+            "changed. Stop it at later ones, or where it is (`--at now`), and rewind it."
+        )
+
+
+def _check_members(group: Group, kind: HaltKind) -> None:
+    others = [one for one in group.members if not _is_ours(one)]
+    if others:
+        names = first_names([f"{one.name} ({one.client_id}) at {one.host}" for one in others], _MAX_NAMED)
+        raise InvalidConfigurationError(
+            f"Group {group.group} has members of other clients, which no {kind.value} reaches: {names}. They would "
+            "read on, also what queries leave. Stop them first, or allow it with --others-go-on (others_go_on=True)."
+        )
+
+
+def _is_ours(member: MemberDescription) -> bool:
+    return member.client_id.endswith(_OUR_CLIENT_ID)
+
+
+def _standing(group: str, halt: Halt, positions: GroupPositions, partitions: Iterable[TopicPartition]) -> Halted:
+    owners = positions.owners()
+    rows = (
+        Stand(
+            tp.topic,
+            tp.partition,
+            halt.boundaries.get(tp),
+            positions.committed.get(tp),
+            owners.get(tp),
+        )
+        for tp in sorted(partitions)
+    )
+    members = () if positions.group is None else positions.group.members
+    return Halted(group, halt, Rows(Stand, rows), tuple(one for one in members if _is_ours(one)))
+
+
+def _author() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container may have no name for its user.
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
