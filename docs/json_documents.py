@@ -11,6 +11,7 @@ from typing import Any
 
 from kafka_source.model.rewind_target import Move
 from kafkagroup.admin.assignment_plan import PlannedMember
+from kafkagroup.admin.halts import Stand
 from kafkagroup.admin.peek import Record, SchemaUse
 from kafkagroup.admin.rows import GroupSummary, MemberDescription, PartitionLag, json_schema
 from kafkagroup.admin.topics import BrokerSummary, PartitionSummary, TopicSummary
@@ -63,6 +64,7 @@ def _array(kinds: tuple[type, ...]) -> dict[str, Any]:
     return {"type": "array", "items": {"anyOf": [json_schema(kind) for kind in kinds]}}
 
 
+_STANDS = ArrayOf((Stand,))
 _MOVES = ArrayOf((Move,))
 _TRANSACTIONS = ArrayOf((TransactionRow,))
 
@@ -72,6 +74,9 @@ DOCUMENTS: Mapping[str, ArrayOf | ObjectOf] = {
     "watch": ArrayOf((WatchRow, WatchMember, WatchPartition)),
     "create": _MOVES,
     "rewind": _MOVES,
+    "stop": _STANDS,
+    "pause": _STANDS,
+    "resume": _STANDS,
     "delete": ArrayOf((GroupOverview,)),
     "offsets delete": ArrayOf((PartitionLag,)),
     "offsets clone": _MOVES,

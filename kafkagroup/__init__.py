@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     )
     from kafkagroup import progress as progress
     from kafkagroup.partitioner import partition_of as partition_of
+    from kafkagroup.progress import StopListener
 
 __all__ = [
     "AbortableError",
@@ -77,6 +78,7 @@ __all__ = [
     "RefreshRetriableError",
     "RetriableError",
     "Settings",
+    "StopListener",
     "UnknownGroupError",
     "UnknownOutcomeError",
     "UnknownTopicError",
@@ -97,6 +99,7 @@ _MODULES = {
     "MemberState": "kafka_source.group",
     "RebalanceTimeout": "kafka_source.group",
     "Settings": "kafka_source.client_config",
+    "StopListener": "kafkagroup.progress",
     "Transaction": "kafka_source.transactions",
     "TransactionalProducers": "kafka_source.transactions",
     "arrow_function": "kafka_source.arrow_function",

@@ -1,7 +1,7 @@
-"""The lag of a query's sources, from its progress (`LagListener`); Spark leaves `sources[].metrics` of ours empty.
+"""What a query's progress shows: the lag of its sources (`LagListener`), and the stop of its group (`StopListener`).
 
-Spark has no way for a Python source to report metrics. The progress of a query has its offsets, and from these a
-listener makes the same figures:
+Spark has no way for a Python source to report metrics, and leaves `sources[].metrics` empty. The progress of a query
+has its offsets, and from these a listener makes the same figures:
 
     from kafkagroup.progress import LagListener
 
@@ -14,9 +14,10 @@ import ast
 import contextlib
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -31,7 +32,11 @@ from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model import driver_figures
 from kafka_source.model.driver_figures import DriverFigures, TimeAlignment
+from kafka_source.model.halt import HaltKind
 from kafka_source.model.stream_offset import StreamOffset
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["LagListener", "SourceLag", "lag_of"]
 
@@ -193,6 +198,47 @@ class LagListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing."""
+
+
+class StopListener(StreamingQueryListener):
+    """Ends the queries whose groups are stopped from outside: `spark.streams.addListener(StopListener(spark))`.
+
+    A source cannot end its query. Without the listener a query whose group is stopped stays alive and idle. A query
+    that reads as a member of several groups ends when all of them have stopped; one that starts in a stopped group
+    stays idle until the group is resumed.
+
+    Args:
+        spark: The session of the queries, classic or of Spark Connect.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """End the query if this micro-batch says that its last group has stopped."""
+        sources = [one for one in sources_of(event.progress) if one.driver is not None and one.driver.group is not None]
+        halts = [one.driver.halt for one in sources if one.driver is not None]
+        if not any(one.has_read for one in sources) or any(
+            halt is None or halt.kind is not HaltKind.STOP for halt in halts
+        ):
+            return
+        log.warning("query=%s ends: its group was %s", name_of(event.progress), halts[0])
+        # Spark waits for the query's end in the call, and the query may wait for its listeners.
+        threading.Thread(target=self._stop, args=(str(event.progress.id),), daemon=True).start()
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def _stop(self, query_id: str) -> None:
+        query = self._spark.streams.get(query_id)
+        if query is not None:
+            query.stop()
 
 
 def _log(lag: SourceLag) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka_source.model.halt import Halt
 from kafka_source.model.rewind_target import AtOffset, AtOffsets, AtTime, ByDuration, FromGroup, Move, Shift
 from kafkagroup.admin.groups import Groups
+from kafkagroup.admin.halts import Halted, Stand, halt_of_group, pause, resume, stop, wait_until_stopped
 from kafkagroup.admin.offsets_document import OffsetsDocument
 from kafkagroup.admin.rows import Group, GroupSummary, MemberDescription, PartitionLag, Rows
 from kafkagroup.admin.rows import UserData as UserData
@@ -25,6 +27,8 @@ __all__ = [
     "Group",
     "GroupSummary",
     "Groups",
+    "Halt",
+    "Halted",
     "MemberDescription",
     "Move",
     "OffsetsDocument",
@@ -34,10 +38,16 @@ __all__ = [
     "Rows",
     "RunningRewind",
     "Shift",
+    "Stand",
     "TopicSummary",
     "Topics",
+    "halt_of_group",
+    "pause",
     "redrive",
+    "resume",
     "rewind_running_group",
+    "stop",
+    "wait_until_stopped",
 ]
 
 

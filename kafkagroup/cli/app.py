@@ -9,6 +9,7 @@ import typer
 from kafkagroup.cli.checkpoints import checkpoint, import_checkpoint
 from kafkagroup.cli.embedded import embedded
 from kafkagroup.cli.groups import create, delete, list_groups, plan, show_group
+from kafkagroup.cli.halts import pause, resume, stop
 from kafkagroup.cli.installation import doctor, list_contexts, list_options, print_version
 from kafkagroup.cli.offsets import offsets, rewind
 from kafkagroup.cli.quota import quota
@@ -36,6 +37,9 @@ app.command(short_help="Watch lag and rates of groups.")(watch)
 app.command(short_help="Check for a probe that a group makes progress.")(healthcheck)
 app.command(short_help="Create a group with chosen offsets.")(create)
 app.command(short_help="Set the committed offsets of a group.")(rewind)
+app.command(short_help="Stop the queries of a group at boundaries.")(stop)
+app.command(short_help="Let queries keep their places, read nothing.")(pause)
+app.command(short_help="Let a paused or stopped group go on.")(resume)
 app.command(short_help="Delete a group with its offsets.")(delete)
 app.add_typer(offsets, name="offsets")
 app.command(short_help="List topics, or the partitions of some.")(topics)

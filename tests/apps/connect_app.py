@@ -13,9 +13,10 @@ import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families as parse
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from docs.try_mistakes import over_connect, session
-from kafkagroup import metrics
+from kafkagroup import Settings, StopListener, admin, metrics
 
 
 def scrape(address: str | None, name: str) -> float | None:
@@ -31,6 +32,14 @@ def until_ended(running: metrics.Metrics) -> None:
     deadline = time.monotonic() + 60
     while not scrape(running.prometheus_address, "kafkagroup_query_terminations_total"):
         assert time.monotonic() < deadline, "waited 60 s in vain for the end of the query"
+        time.sleep(0.1)
+
+
+def until_read(query: StreamingQuery) -> None:
+    """Wait until the query is a member of its group."""
+    deadline = time.monotonic() + 60
+    while query.lastProgress is None:
+        assert time.monotonic() < deadline, "waited 60 s in vain for a micro-batch"
         time.sleep(0.1)
 
 
@@ -59,6 +68,12 @@ def main(folder: str, servers: str, topic: str) -> None:
     print(
         f"scraped {rows:.0f} rebalances {rebalances:.0f} kept {sum(one.rows for one in kept)} of {groups}", flush=True
     )
+    spark.streams.addListener(StopListener(spark))
+    running_query = frame.writeStream.format("noop").option("checkpointLocation", f"{folder}/second").start()
+    until_read(running_query)
+    admin.stop(Settings({"bootstrap.servers": servers}), f"{topic}-group")
+    print(f"ended {running_query.awaitTermination(60)} {running_query.exception()}", flush=True)
+    admin.resume(Settings({"bootstrap.servers": servers}), f"{topic}-group")
     told = [dataclasses.astuple(row) for row in over_connect(spark, servers, topic)]
     print("mistakes " + json.dumps(told), flush=True)
     spark.stop()

@@ -3,7 +3,7 @@
     python -m tests.apps.streaming_app FOLDER MASTER '{"kafka.bootstrap.servers": …, "subscribe": …}' …
 
 Each set of options is a query of its own, which writes to `out`, `out-2` and so on. It prints `started`, then a line
-for each micro-batch that wrote rows, and stops cleanly when its input closes.
+for each micro-batch that wrote rows, and stops cleanly when its input closes, or its groups are stopped.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import threading
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
+
+from kafkagroup import StopListener
 
 
 def session(master: str) -> SparkSession:
@@ -38,6 +40,7 @@ def session(master: str) -> SparkSession:
 
 def main(folder: str, master: str, *options: str) -> None:
     spark = session(master)
+    spark.streams.addListener(StopListener(spark))
     tell(*(_start(spark, folder, json.loads(one), n) for n, one in enumerate(options, 1)))
     spark.stop()
     print("stopped", flush=True)

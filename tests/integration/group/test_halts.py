@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,7 +20,11 @@ from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.read_task import Query
 from kafka_source.source.stream import StreamReaderSpark40
-from kafkagroup.admin.halts import halt_of_group, pause, resume, stop, wait_until_stopped
+from kafkagroup.admin import halt_of_group, pause, resume, stop, wait_until_stopped
+from tests.apps.process import streaming_app
+from tests.support.commands import Command
+from tests.support.records import written
+from tests.support.waiting import wait_until
 
 RECORDS = 40
 
@@ -181,3 +187,41 @@ def test_a_boundary_that_is_passed_is_refused_with_the_position(start, settings,
     with pytest.raises(InvalidConfigurationError, match=f"{name}-0 is at 20, behind 5"):
         stop(settings, group, {TopicPartition(name, 0): 5})
     assert halt_of_group(settings, group) is None
+
+
+def test_the_command_stops_applications_and_a_later_one_waits(kafka, name, group, groups, tmp_path):
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": name,
+        "kafka.group.id": group,
+        "group.members": 1,
+        "startingOffsets": "earliest",
+        "kafka.heartbeat.interval.ms": 300,
+        "maxOffsetsPerTrigger": 20,
+    }
+    command = Command(kafka.bootstrap_servers)
+    folders = [tmp_path / app for app in "ab"]
+    with contextlib.ExitStack() as stack:
+        apps = [stack.enter_context(streaming_app(folder, options)) for folder in folders]
+        wait_until(lambda: groups.states().get(group), "an application in the group")
+        wait_until(lambda: len(groups.describe(group).members) == 2, "both applications in the group")
+        produce_evenly(kafka, name, 200)
+        assert "Nothing was changed" in command.says("stop", group, "--at", "end")
+        rows = command.json("stop", group, "--at", "end", "--yes", "--timeout", "120")
+        assert {(row["partition"], row["committed"], row["member"], row["is_there"]) for row in rows} == {
+            (0, 120, None, True),
+            (1, 120, None, True),
+        }
+        for app in apps:
+            app.wait_for("stopped", 60)
+        assert Counter(number for folder in folders for number in written(folder / "out")) == Counter(
+            [*range(RECORDS), *range(200)]
+        )
+        produce_evenly(kafka, name, RECORDS)
+        later = stack.enter_context(streaming_app(folders[0], options, name="later"))
+        reason = f"group={group} stopped by"
+        wait_until(lambda: reason in later.log.read_text(), "the later application to say why it waits")
+        assert not groups.describe(group).members
+        command.run("resume", group, "--yes")
+        later.wait_for("batch", 60)
+        later.stop()

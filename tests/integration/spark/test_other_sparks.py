@@ -117,6 +117,8 @@ def test_through_spark_connect(kafka, topic, tmp_path):
     )
     assert "batch 100 stream 100" in done.stdout, done.stderr[-3000:]
     assert f"scraped 100 rebalances 1 kept 100 of ['{name}-group']" in done.stdout, done.stdout[-2000:]
+    # Its group was stopped from outside.
+    assert "ended True None" in done.stdout, done.stdout[-2000:]
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("mistakes ")]
     told = [Row(*fields) for fields in json.loads(line.partition(" ")[2])]
     page = {row.shown: row.sentence for row in rows_of_page() if row.section == CONNECT}
