@@ -219,7 +219,7 @@ def _check_not_passed(
     group: str, boundaries: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]
 ) -> None:
     passed = [
-        f"{tp.topic}-{tp.partition} is at {committed[tp]}, behind {boundary}"
+        f"{tp.topic}-{tp.partition} is at {committed[tp]}, beyond {boundary}"
         for tp, boundary in sorted(boundaries.items())
         if committed.get(tp, 0) > boundary
     ]

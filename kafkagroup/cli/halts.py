@@ -24,8 +24,12 @@ from kafkagroup.cli.output import Listing, Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
-    from kafkagroup.admin import Halted
+    from collections.abc import Callable
+
+    from kafkagroup.admin import Halted, Stand
     from kafkagroup.admin.halts import At
+
+_MAX_NAMED = 10
 
 OthersGoOn = Annotated[
     bool, typer.Option("--others-go-on", help="Allow members of other clients, which read on: they cannot be told.")
@@ -58,7 +62,8 @@ def stop(
 
     Each query obeys at its next trigger: it reads up to the boundaries of its partitions, commits, and leaves the group
     when all partitions are at theirs. Partitions without an offset in OFFSETS stop where they are. A query that is
-    started later stays idle until `resume`. Exits with 3 if the queries have not stopped within --timeout.
+    started later stays idle until `resume`. Exits with 3 if the queries have
+    not stopped within --timeout, or have passed a boundary.
     """
     name = one_group(group, group_option)
     with usage_of("--at"):
@@ -77,9 +82,20 @@ def stop(
             found = wait_until_stopped(settings, name, found.halt, timeout=timeout)
         _show(found, output, done=yes)
         note_outcome(yes)
-    if yes and found.members and not found.has_stopped:
-        note(f"Group {name} has not stopped yet: {_left(found)}. The stop holds until `kafkagroup resume {name}`.")
-        raise typer.Exit(BOUND_EXCEEDED)
+    if not yes:
+        return
+    if passed := _places(found, lambda one, boundary: (one.committed or 0) > boundary):
+        note(f"Batches that were planned before the stop have passed boundaries: {passed}.")
+    if found.members and not found.has_stopped:
+        behind = _places(found, lambda one, boundary: (one.committed or 0) < boundary)
+        members = ", ".join(f"{one.name} at {one.host}" for one in found.members)
+        note(
+            f"Group {name} has not stopped yet. Members: {members or 'none'}. Behind their boundaries: "
+            f"{behind or 'none'}. The stop holds until `kafkagroup resume {name}`."
+        )
+    elif not passed or at == "end":
+        return
+    raise typer.Exit(BOUND_EXCEEDED)
 
 
 @with_connection
@@ -148,14 +164,15 @@ def _show(found: Halted, output: Output, *, done: bool) -> None:
     emit(output, Listing("partitions", found.partitions, title, hidden, headings={"is_there": "there"}))
 
 
-def _left(found: Halted) -> str:
-    """Say which members and partitions have not stopped."""
+def _places(found: Halted, is_meant: Callable[[Stand, int], bool]) -> str:
+    """Name the partitions with a boundary for which that is so."""
     from kafka_source.model.partition_runs import first_names
 
-    members = [f"{one.name} at {one.host} is a member" for one in found.members]
-    partitions = [
-        f"{one.topic}-{one.partition} is at {one.committed or 0:,} of {one.boundary:,}"
-        for one in found.partitions
-        if one.boundary is not None and not one.is_there
-    ]
-    return first_names(members + partitions, 10)
+    return first_names(
+        [
+            f"{one.topic}-{one.partition} is at {one.committed or 0:,}, its boundary is {one.boundary:,}"
+            for one in found.partitions
+            if one.boundary is not None and is_meant(one, one.boundary)
+        ],
+        _MAX_NAMED,
+    )

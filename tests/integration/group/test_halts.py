@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -20,13 +24,49 @@ from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.read_task import Query
 from kafka_source.source.stream import StreamReaderSpark40
-from kafkagroup.admin import halt_of_group, pause, resume, stop, wait_until_stopped
+from kafkagroup.admin import AtTime, Groups, halt_of_group, pause, resume, stop, wait_until_stopped
+from kafkagroup.admin.halts import At
 from tests.apps.process import streaming_app
 from tests.support.commands import Command
+from tests.support.queries import Pipe
 from tests.support.records import written
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_committed
 
 RECORDS = 40
+PARTITIONS = 6
+
+
+class Numbers:
+    """Writes numbers to a topic by turns, until it is closed: the offset o of partition p has o * PARTITIONS + p."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5})
+        self._topic, self._ended, self.flows = topic, threading.Event(), threading.Event()
+        self.flows.set()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for number in itertools.count():
+            self.flows.wait()
+            if self._ended.is_set():
+                return
+            self._producer.produce(self._topic, str(number), partition=number % PARTITIONS)
+            self._producer.poll(0)
+            time.sleep(0.002)
+
+    def hold(self, groups: Groups, group: str) -> dict[TopicPartition, int]:
+        """Write nothing until `flows` is set; the ends of the partitions."""
+        self.flows.clear()
+        time.sleep(0.1)
+        assert self._producer.flush(30) == 0
+        return {one.topic_partition: one.offset for one in groups.moves(group, "latest")}
+
+    def close(self) -> None:
+        self._ended.set()
+        self.flows.set()
+        self._thread.join()
+        assert self._producer.flush(30) == 0
 
 
 class Stream:
@@ -60,6 +100,12 @@ class Stream:
                 self.read += [int(value.as_py()) for value in batch["value"]]
         self._reader.commit(self.log[-1])
         return True
+
+    def run(self, ended: threading.Event) -> None:
+        """Trigger until that is set."""
+        while not ended.is_set():
+            if not self.trigger():
+                time.sleep(0.05)
 
     @property
     def shown(self) -> HaltKind | None:
@@ -180,11 +226,135 @@ def test_a_paused_query_keeps_its_place_and_reads_nothing_also_after_a_restart(s
     assert len(query.read) == RECORDS - before
 
 
+GROUPS = [
+    (1, {"commit": "batch"}),
+    (2, {"commit": "task"}),
+    (3, {"commit": "batch"}),
+    (2, {"commit": "batch", "kafka.group.protocol": "consumer"}),
+]
+
+
+@pytest.mark.parametrize(("count", "options"), GROUPS, ids=str)
+def test_every_partition_ends_exactly_at_its_boundary(kafka, topic, settings, groups, group, start, count, options):
+    name = topic("bounds", partitions=PARTITIONS)
+    numbers = Numbers(kafka.bootstrap_servers, name)
+    queries = [start(subscribe=name, maxOffsetsPerTrigger=1000, **options) for _ in range(count)]
+    ended = threading.Event()
+
+    def stopped(at: At) -> dict[TopicPartition, int]:
+        """Stop the group, and check that what is before its offsets was read, each once, and nothing else."""
+        found = wait_until_stopped(settings, group, stop(settings, group, at).halt, timeout=120)
+        assert found.has_stopped, found
+        # A query may have planned a batch with what comes behind the end.
+        assert at == "end" or all(one.is_there for one in found.partitions), found
+        committed = groups.committed(group)
+        expected = [offset * PARTITIONS + tp.partition for tp, end in committed.items() for offset in range(end)]
+        assert sorted(number for query in queries for number in query.read) == sorted(expected)
+        return committed
+
+    def all_read_on(since: dict[TopicPartition, int]) -> None:
+        def is_so() -> bool:
+            committed = groups.committed(group)
+            return len(committed) == PARTITIONS and all(committed[tp] > since.get(tp, 0) for tp in committed)
+
+        wait_until(is_so, "every partition to be read")
+
+    with contextlib.ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor(count))
+        running = [threads.submit(query.run, ended) for query in queries]
+        stack.callback(ended.set)
+        stack.callback(numbers.close)
+        all_read_on({})
+        wait_until(lambda: len(groups.describe(group).members) == count, "all queries in the group")
+        # A query must not pass them before it is told.
+        boundaries = {tp: end + 100 for tp, end in numbers.hold(groups, group).items()}
+        stop(settings, group, boundaries)
+        numbers.flows.set()
+        assert stopped(boundaries) == boundaries
+        resume(settings, group)
+        all_read_on(boundaries)
+        pause(settings, group)
+        time.sleep(0.5)
+        at = round(time.time() * 1000)
+        time.sleep(0.5)
+        # A stop replaces the pause.
+        of_time = stopped(AtTime(at))
+        first = groups.moves(group, AtTime(at))
+        assert of_time == {one.topic_partition: one.offset for one in first}
+        resume(settings, group)
+        all_read_on(of_time)
+        at_end = stopped("end")
+        resume(settings, group)
+        all_read_on(at_end)
+        stopped("now")
+        ended.set()
+        for one in running:
+            one.result(60)
+
+
+def test_a_sink_commits_the_boundaries_of_its_query(kafka, topic, settings, groups, name, group):
+    sink = topic("copied")
+    pipe = Pipe(kafka.bootstrap_servers, name, sink, group, group, maxOffsetsPerTrigger=6)
+    try:
+        pipe.whole_batch()
+        boundaries = {TopicPartition(name, 0): 17, TopicPartition(name, 1): 9}
+        stop(settings, group, boundaries)
+        while pipe.whole_batch() >= 0:
+            pass
+        assert pipe.stream.has_stopped
+        assert groups.committed(group) == boundaries
+    finally:
+        pipe.close()
+    # A batch that was killed before its decision is not in the group, so the query comes back for it.
+    resume(settings, group)
+    pipe = pipe.restarted(maxOffsetsPerTrigger=6)
+    pipe.batch()
+    later = {TopicPartition(name, 0): 20, TopicPartition(name, 1): 16}
+    stop(settings, group, later)
+    pipe.close()
+    pipe = pipe.restarted()
+    try:
+        pipe.replay()
+        pipe.decide()
+        while pipe.whole_batch() >= 0:
+            pass
+        wait_until_committed(groups, group, later)
+    finally:
+        pipe.close()
+
+
+def test_a_partition_that_another_query_takes_over_ends_at_its_boundary(kafka, topic, settings, groups, group, start):
+    name = topic("taken", partitions=PARTITIONS)
+    with contextlib.ExitStack() as stack:
+        numbers = Numbers(kafka.bootstrap_servers, name)
+        stack.callback(numbers.close)
+        first, second = (start(subscribe=name) for _ in range(2))
+        threads = stack.enter_context(ThreadPoolExecutor(2))
+        ends = [threading.Event(), threading.Event()]
+        running = [threads.submit(query.run, end) for query, end in zip((first, second), ends, strict=True)]
+        for end in ends:
+            stack.callback(end.set)
+        wait_until(lambda: len(groups.committed(group)) == PARTITIONS, "every partition to be read")
+        wait_until(lambda: len(groups.describe(group).members) == 2, "both queries in the group")
+        boundaries = {tp: end + 300 for tp, end in numbers.hold(groups, group).items()}
+        halt = stop(settings, group, boundaries).halt
+        numbers.flows.set()
+        ends[0].set()
+        running[0].result(60)
+        first.close()
+        assert any(groups.committed(group)[tp] < boundary for tp, boundary in boundaries.items())
+        found = wait_until_stopped(settings, group, halt, timeout=120)
+        assert found.has_stopped, found
+        assert groups.committed(group) == boundaries
+        ends[1].set()
+        running[1].result(60)
+
+
 def test_a_boundary_that_is_passed_is_refused_with_the_position(start, settings, name, group):
     query = start()
     while query.trigger():
         pass
-    with pytest.raises(InvalidConfigurationError, match=f"{name}-0 is at 20, behind 5"):
+    with pytest.raises(InvalidConfigurationError, match=f"{name}-0 is at 20, beyond 5"):
         stop(settings, group, {TopicPartition(name, 0): 5})
     assert halt_of_group(settings, group) is None
 
