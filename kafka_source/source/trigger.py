@@ -331,6 +331,10 @@ class Trigger:
         """Whether the group is stopped, and this member of it may leave."""
         return self._standstill.has_stopped and self._owner.has_joined
 
+    def has_reached_stop(self, read: StreamOffset) -> bool:
+        """Return whether the group is stopped, and what was read ends at its boundaries, committed or not."""
+        return self._standstill.ends(read.ends)
+
     def finished(self, end: StreamOffset) -> None:
         """Note that everything before `end` is durable in Spark's sink, so that the group's offsets can follow.
 

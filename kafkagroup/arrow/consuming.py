@@ -84,8 +84,9 @@ def consume(
     """Return the records of topics from where a group has committed on, as a member of this group.
 
     The member joins when you begin to iterate. Use the stream in a `with` block: its end leaves the group, so that
-    other members get the partitions immediately. Use it from one thread at a time, and each member from a thread of its
-    own: a rebalance waits until every member asks for its next batch.
+    other members get the partitions immediately. Use it from one thread at a time, and each member from a thread of
+    its own: a rebalance waits until every member asks for its next batch. Where `kafkagroup stop` has stopped the
+    group, the iteration ends: commit what you were handed, and close the stream.
 
     Args:
         topics: A topic, several topics, or a pattern made by `re.compile`.
@@ -328,6 +329,8 @@ class GroupStream(Stream):
                             break
                 pauses, quiet = _PAUSES.pauses(), self._patience()
                 continue
+            if self._trigger.has_reached_stop(self._handed):
+                return
             left = quiet.left
             if left <= 0:
                 return

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from assignors import TopicPartition
+from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.driver_figures import KEY, DriverFigures
 from kafka_source.model.halt import HaltKind
@@ -24,8 +25,10 @@ from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.read_task import Query
 from kafka_source.source.stream import StreamReaderSpark40
+from kafkagroup import arrow
 from kafkagroup.admin import AtTime, Groups, halt_of_group, pause, resume, stop, wait_until_stopped
 from kafkagroup.admin.halts import At
+from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import streaming_app
 from tests.support.commands import Command
 from tests.support.queries import Pipe
@@ -395,3 +398,38 @@ def test_the_command_stops_applications_and_a_later_one_waits(kafka, name, group
         command.run("resume", group, "--yes")
         later.wait_for("batch", 60)
         later.stop()
+
+
+def test_the_iterator_of_a_program_ends_at_the_boundaries(kafka, settings, groups, name, group):
+    given = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "heartbeat.interval.ms": "200"}
+    boundaries = {TopicPartition(name, 0): 17, TopicPartition(name, 1): 9}
+    groups.create(group, dict.fromkeys(boundaries, 0))
+    halt = stop(settings, group, boundaries).halt
+    with arrow.consume(name, given, columns="value string") as numbers:
+        assert sum(batch.num_rows for batch in numbers) == 26
+        assert [*numbers] == []
+        numbers.commit()
+        assert len(groups.describe(group).members) == 1
+    assert wait_until_stopped(settings, group, halt, timeout=30).has_stopped
+    assert groups.committed(group) == boundaries
+    resume(settings, group)
+    with arrow.consume(name, given, columns="value string", max_wait=2) as numbers:
+        assert sum(batch.num_rows for batch in numbers) == RECORDS - 26
+
+
+@pytest.mark.long
+def test_a_pause_outlives_the_time_for_which_brokers_keep_offsets(topic):
+    # The least that brokers take is a minute.
+    config = {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 1000}
+    with EmbeddedKafka(config=config) as kafka:
+        name, settings = "kept", Settings({"bootstrap.servers": kafka.bootstrap_servers})
+        kafka.create_topic(name, partitions=2)
+        groups = Groups(settings)
+        for group in ("paused", "forgotten"):
+            groups.create(group, {TopicPartition(name, 0): 0})
+        pause(settings, "paused")
+        wait_until(lambda: not groups.committed("forgotten"), "the offsets of a group to expire")
+        time.sleep(10)
+        found = halt_of_group(settings, "paused")
+        assert found is not None
+        assert found.kind is HaltKind.PAUSE
