@@ -57,6 +57,11 @@ class Halt:
         at = datetime.fromtimestamp(self.at_ms / 1000, timezone.utc).isoformat(" ", "seconds")
         return f"{self.kind.done} by {self.author} at {at}"
 
+    @property
+    def holds(self) -> bool:
+        """Whether it pauses or stops the queries."""
+        return self.kind is not HaltKind.RESUME
+
     def to_json(self) -> str:
         """Return the text that `from_json` parses; the boundaries are not part of it."""
         return json.dumps(

@@ -35,7 +35,7 @@ def limit(
         starts: The next offset to read of each partition.
         latest: The latest offset of some of them.
     """
-    if halt is None or halt.kind is HaltKind.RESUME:
+    if halt is None or not halt.holds:
         return dict(latest)
     return {tp: min(to, max(starts[tp], halt.boundaries.get(tp, 0))) for tp, to in latest.items()}
 
@@ -112,7 +112,7 @@ class Standstill:
 
     @property
     def _is_halted(self) -> bool:
-        return self._halt is not None and self._halt.kind is not HaltKind.RESUME
+        return self._halt is not None and self._halt.holds
 
     @property
     def _stop(self) -> Halt | None:

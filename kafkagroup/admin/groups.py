@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.commits.side_groups import private_groups
+from kafka_source.commits.halts import fetch_halt
+from kafka_source.commits.side_groups import HALT, private_groups
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, InvalidConfigurationError, UnknownGroupError
 from kafka_source.group.classic import strategies
@@ -87,6 +88,10 @@ class Groups:
             )
             if lag:
                 found = self._with_lag(client, found)
+            names = {one.group for one in every}
+            found = tuple(
+                replace(one, halt=_halt(client, one.group)) if HALT.of(one.group) in names else one for one in found
+            )
         return Rows(GroupSummary, found)
 
     def states(self) -> dict[str, str]:
@@ -457,6 +462,11 @@ class Groups:
     def _call(self, work: Callable[[KafkaClient, Deadline], Coroutine[Any, Any, _T]]) -> _T:
         with self._client() as client:
             return client.run(work(client, Deadline(_CALL_SECONDS)))
+
+
+def _halt(client: KafkaClient, group: str) -> str | None:
+    halt = client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
+    return None if halt is None or not halt.holds else str(halt)
 
 
 def _check_all_exist(client: KafkaClient, positions: Mapping[str, GroupPositions]) -> None:

@@ -91,7 +91,7 @@ def halt_of_group(settings: Settings, group: str) -> Halt | None:
     """Return what pauses or stops a group; None: it was resumed, or it was never halted."""
     with closing(KafkaClient(settings)) as client:
         found = client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
-    return None if found is None or found.kind is HaltKind.RESUME else found
+    return None if found is None or not found.holds else found
 
 
 def pause(settings: Settings, group: str, *, others_go_on: bool = False, dry_run: bool = False) -> Halted:

@@ -82,6 +82,8 @@ def list_groups(
             lag=with_lag, types=types or (), states=states or (), pattern=pattern, private=private
         )
         hidden = frozenset() if with_lag else frozenset({"members", "lag", "uncommitted"})
+        if not any(one.halt for one in found):
+            hidden |= {"halt"}
         emit(output, Listing("groups", found, hidden=hidden, empty="There are no such groups."))
         if fail_above is not None:
             _exit_above(fail_above, {one.group: one.lag for one in found if one.type in ("classic", "consumer")})
@@ -121,15 +123,16 @@ def show_group(
     name = one_group(group, group_option)
     selection = parse_topics(topic)
     with exit_on_error():
-        from kafkagroup.admin import Groups, Rows
+        from kafkagroup.admin import Groups, Rows, halt_of_group
         from kafkagroup.admin.rows import PartitionLag
         from kafkagroup.cli.rows import GroupOverview, overview, total
 
-        groups = Groups(connection.settings())
+        settings = connection.settings()
+        groups, halt = Groups(settings), halt_of_group(settings, name)
         found = groups.describe(name, rate_seconds=rate)
         lag = groups.lag(name, selection.partitions, topics=selection.topics)
         lag = Rows(PartitionLag, (row for row in lag if selection.has(row.topic, row.partition)))
-        whole = Listing("group", Rows(GroupOverview, (overview(found, lag),)))
+        whole = Listing("group", Rows(GroupOverview, (overview(found, lag, halt),)))
         shown = Rows(PartitionLag, (row for row in lag if row.behind != 0 or not only_with_lag))
         if summary:
             emit(output, whole, document=True)
@@ -141,6 +144,8 @@ def show_group(
             emit(output, _lag(shown, by, total(lag)))
         else:
             emit(output, _members(found), _lag(shown, by, total(lag)))
+            if halt is not None:
+                note(f"Group {name} is {halt}.")
         if fail_above is not None:
             _exit_above(fail_above, {name: total(lag)})
 

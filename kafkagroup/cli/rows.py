@@ -115,6 +115,7 @@ class GroupOverview:
         lag: The sum of their lag; a partition without a committed offset counts with all its offsets. None: not known,
             because the group has committed nothing and owns nothing.
         greatest: The greatest lag of a partition.
+        halt: Who has paused or stopped its queries, and when; None: they read.
     """
 
     group: str
@@ -129,6 +130,7 @@ class GroupOverview:
     uncommitted: int
     lag: int | None
     greatest: int | None
+    halt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +152,8 @@ class LagOf:
     greatest: int
 
 
-def overview(group: Group, lag: Iterable[PartitionLag]) -> GroupOverview:
-    """Return a group in one row."""
+def overview(group: Group, lag: Iterable[PartitionLag], halt: object = None) -> GroupOverview:
+    """Return a group in one row; `halt` is what pauses or stops it."""
     rows = list(lag)
     return GroupOverview(
         group.group,
@@ -166,6 +168,7 @@ def overview(group: Group, lag: Iterable[PartitionLag]) -> GroupOverview:
         sum(row.committed is None for row in rows),
         total(rows),
         max((row.behind or 0 for row in rows), default=None),
+        None if halt is None else str(halt),
     )
 
 

@@ -258,6 +258,7 @@ def healthcheck(
 ) -> None:
     """Check for a probe that a group makes progress: each partition's committed offset moves, or its lag is 0.
 
+    A group that is paused or stopped by `kafkagroup` is well: its offsets are meant to stand still.
     Exits with 0 if it does, with 3 if it does not, and with 1 if the brokers do not say. Without --state it looks for
     up to --within seconds, and ends as soon as each partition has moved or has no lag.
     """
@@ -265,15 +266,19 @@ def healthcheck(
     selection = parse_topics(topic)
     with exit_on_error():
         from kafka_source.errors import RetriableError
-        from kafkagroup.admin import Groups
+        from kafkagroup.admin import Groups, halt_of_group
 
-        groups = Groups(connection.settings())
+        settings = connection.settings()
+        groups = Groups(settings)
 
         def look() -> list[PartitionLag]:
             found = groups.lag(name, selection.partitions, topics=selection.topics)
             return [row for row in found if selection.has(row.topic, row.partition)]
 
         try:
+            if (halt := halt_of_group(settings, name)) is not None:
+                typer.echo(f"Group {name} is {halt}: its committed offsets stand still until it is resumed.")
+                return
             is_well = _keep_looking(name, look, within) if state is None else _look_once(name, look, within, state)
         except RetriableError as error:
             if not unreachable_ok:

@@ -197,6 +197,14 @@ GENERATION = Metric(
     "The group's generation in which the last micro-batch was planned; in the consumer protocol (KIP-848) the highest "
     "epoch of the query's slots.",
 )
+HALTED = Metric(
+    "kafkagroup_consumer_halted",
+    "kafkagroup.consumer.halted",
+    Kind.GAUGE,
+    "1",
+    _SOURCE,
+    "1 while the group is paused or stopped from outside, else 0: its lag grows, and that is meant.",
+)
 ASSIGNED = Metric(
     "kafkagroup_consumer_assigned_partitions",
     "kafkagroup.consumer.assigned_partitions",
@@ -303,6 +311,7 @@ METRICS = (
     REBALANCES,
     REBALANCE_LATENCY,
     GENERATION,
+    HALTED,
     ASSIGNED,
     QUOTA_USED,
     QUOTA_BYTES,

@@ -139,6 +139,7 @@ def _source_points(sample: Sample) -> Iterator[Point]:
     if sample.group is None:
         return
     yield point(catalog.GENERATION, sample.generation, *labels)
+    yield point(catalog.HALTED, sample.halted, *labels)
     yield point(catalog.COMMIT_FAILURES, sample.failed_commits, *labels)
     for commit in sample.commits:
         yield point(catalog.COMMIT_LATENCY, commit.took_ms / 1000, *labels)
@@ -336,6 +337,7 @@ class Sampler:
             rebalances=() if new is None else new.rebalances,
             quota=(source.quota if of_this_run else None) or {},
             bad_records=None if new is None else new.bad_records,
+            halted=driver is not None and driver.halt is not None,
         )
 
     def _partitions(self, source: SourceOffsets, at: float) -> dict[TopicPartition, PartitionSample]:

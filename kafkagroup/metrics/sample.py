@@ -60,6 +60,7 @@ class Sample:
             commits, rebalances and bad records: its offset in the checkpoint has those of the run before.
         bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
             the query, or values are not decoded.
+        halted: Whether the group was paused or stopped from outside.
         is_look: Whether this is a look at the ends of partitions while nothing was finished: rows, seconds and what is
             counted are 0 or empty, and each `start` is the `end` of the last finished micro-batch.
     """
@@ -80,6 +81,7 @@ class Sample:
     rebalances: tuple[Rebalance, ...] = ()
     quota: Mapping[str, Any] = field(default_factory=dict)
     bad_records: int | None = None
+    halted: bool = False
     is_look: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -106,6 +108,7 @@ class Sample:
             "rebalances": [rebalance.to_json() for rebalance in self.rebalances],
             "quota": self.quota,
             "badRecords": self.bad_records,
+            "halted": self.halted,
             "isLook": self.is_look,
         }
 
@@ -139,6 +142,7 @@ class Sample:
             rebalances=tuple(Rebalance.from_json(one) for one in value["rebalances"]),
             quota=value["quota"],
             bad_records=value.get("badRecords"),
+            halted=value.get("halted", False),
             is_look=value.get("isLook", False),
         )
 

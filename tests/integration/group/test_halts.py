@@ -222,6 +222,11 @@ def test_a_paused_query_keeps_its_place_and_reads_nothing_also_after_a_restart(s
     assert found is not None
     assert found.kind is HaltKind.PAUSE
     assert "@" in found.author
+    command = Command(settings["bootstrap.servers"])
+    assert f"Group {group} is paused by {found.author}" in command.run("healthcheck", group, "--within", "1")
+    assert f"Group {group} is paused by" in command.says("group", group)
+    (row,) = (one for one in command.json("groups") if one["group"] == group)
+    assert row["halt"] == str(found)
     resume(settings, group)
     assert halt_of_group(settings, group) is None
     while query.trigger():

@@ -6,6 +6,7 @@ import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.model.driver_figures import Commit, DriverFigures, Rebalance, RebalanceCause
+from kafka_source.model.halt import Halt, HaltKind
 from kafka_source.model.stream_offset import Span
 from kafkagroup.metrics import Sample, catalog
 from kafkagroup.metrics.catalog import Kind, Metric
@@ -111,6 +112,17 @@ def test_bad_records_are_counted_from_0_and_once_and_only_of_queries_that_go_on_
     others = progress_of(0, FIRST, {A: 100, B: 100})
     assert found(QueryMeter("orders").progress(others, START), catalog.BAD_RECORDS) == {}
     assert "badRecords" not in lag_of(others)[0].metrics
+
+
+def test_a_group_that_is_paused_or_stopped_is_told_from_one_that_stalls() -> None:
+    meter = QueryMeter("orders")
+    for batch, halt in enumerate((None, Halt(HaltKind.PAUSE, "ann@here", 0), None)):
+        update = meter.progress(
+            progress_of(batch, end_of({A: Span(0, 60, 0)}, figures(batch, halt=halt)), {A: 100}), START
+        )
+        assert found(update, catalog.HALTED) == {LABELS: halt is not None}
+        (sample,) = update.samples
+        assert Sample.from_json(sample.to_json()) == sample
 
 
 def throttled(by: str) -> tuple[str, ...]:
