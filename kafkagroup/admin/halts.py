@@ -20,7 +20,7 @@ from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.halt import Halt, HaltKind
 from kafka_source.model.partition_runs import first_names
-from kafka_source.model.rewind_target import AtTime
+from kafka_source.model.rewind_target import AtTime, FromGroup
 from kafka_source.model.topic_selection import TopicSelection
 from kafkagroup.admin.group_requests import list_groups, unknown_group
 from kafkagroup.admin.lag import GroupPositions, moves_now, positions_of
@@ -34,8 +34,11 @@ _MAX_NAMED = 5
 # How the client ids of our members end; see `GroupSettings.client_id`.
 _OUR_CLIENT_ID = "-member"
 
-At: TypeAlias = Literal["now", "end"] | AtTime | Mapping[TopicPartition, int]
-"""Where a group stops: where it is, at the present end of the logs, before the first record of a time, at offsets."""
+At: TypeAlias = Literal["now", "end"] | AtTime | FromGroup | Mapping[TopicPartition, int]
+"""Where a group halts.
+
+Where it is, at the present end of the logs, before the first record of a time, where another group is, or at offsets.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +82,9 @@ class Halted:
     members: tuple[MemberDescription, ...]
 
     @property
-    def has_stopped(self) -> bool:
-        """Return whether all queries have left the group, with each partition at its boundary."""
-        return not self.members and all(
+    def is_done(self) -> bool:
+        """Return whether the group has committed each boundary, and, if it is stopped, all queries have left it."""
+        return not (self.members and self.halt.kind is HaltKind.STOP) and all(
             one.boundary is None or (one.committed is not None and one.committed >= one.boundary)
             for one in self.partitions
         )
@@ -94,8 +97,10 @@ def halt_of_group(settings: Settings, group: str) -> Halt | None:
     return None if found is None or not found.holds else found
 
 
-def pause(settings: Settings, group: str, *, others_go_on: bool = False, dry_run: bool = False) -> Halted:
-    """Let the queries of a group read nothing from their next trigger on, and keep their places, until `resume`.
+def pause(
+    settings: Settings, group: str, at: At = "now", *, others_go_on: bool = False, dry_run: bool = False
+) -> Halted:
+    """Let the queries of a group read up to boundaries, keep their places, and read nothing more, until `resume`.
 
     It holds over restarts of queries, and never ends by itself.
 
@@ -103,15 +108,17 @@ def pause(settings: Settings, group: str, *, others_go_on: bool = False, dry_run
         settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group
             `GROUP-kafkagroup-halt` and on the group's topics.
         group: The group id.
+        at: Where each partition ends. Partitions that a mapping does not name end where they are.
         others_go_on: Whether the group may have members of other clients, which read on.
-        dry_run: Only check.
+        dry_run: Only check, and return the boundaries.
 
     Raises:
         UnknownGroupError: The group has neither members nor committed offsets.
-        InvalidConfigurationError: It has members of other clients.
+        InvalidConfigurationError: It has members of other clients, or has passed a boundary.
+        OptionError: The time is in the future.
         KafkaGroupError: The user lacks the permission, or the brokers do not answer.
     """
-    return _halt(settings, group, HaltKind.PAUSE, "now", others_go_on=others_go_on, dry_run=dry_run)
+    return _halt(settings, group, HaltKind.PAUSE, at, others_go_on=others_go_on, dry_run=dry_run)
 
 
 def resume(settings: Settings, group: str, *, dry_run: bool = False) -> Halted:
@@ -122,28 +129,15 @@ def resume(settings: Settings, group: str, *, dry_run: bool = False) -> Halted:
 def stop(
     settings: Settings, group: str, at: At = "now", *, others_go_on: bool = False, dry_run: bool = False
 ) -> Halted:
-    """Let the queries of a group end at boundaries; `wait_until_stopped` waits for it.
+    """Let the queries of a group read up to boundaries, and leave it when all of its partitions are there.
 
-    A query that is started in a stopped group stays idle, until `resume`.
-
-    Args:
-        settings: As of `pause`.
-        group: The group id.
-        at: Where each partition stops. Partitions that a mapping does not name stop where they are.
-        others_go_on: As of `pause`.
-        dry_run: Only check, and return the boundaries.
-
-    Raises:
-        InvalidConfigurationError: The group has passed a boundary, or has members of other clients.
-        OptionError: The time is in the future.
-        UnknownGroupError: The group has neither members nor committed offsets.
-        KafkaGroupError: The user lacks the permission, or the brokers do not answer.
+    A query that is started in a stopped group stays idle, until `resume`. Arguments and errors as of `pause`.
     """
     return _halt(settings, group, HaltKind.STOP, at, others_go_on=others_go_on, dry_run=dry_run)
 
 
-def wait_until_stopped(settings: Settings, group: str, halt: Halt, *, timeout: float = 330.0) -> Halted:
-    """Wait until all queries of a stopped group have left it, and return where the group stands then.
+def wait_until_halted(settings: Settings, group: str, halt: Halt, *, timeout: float = 330.0) -> Halted:
+    """Wait until a group is at its boundaries, and its queries have left it if it is stopped; return where it stands.
 
     Each query looks at its next trigger, so with triggers of an hour that may take two: one to read what is left, and
     one to see that it is committed.
@@ -151,15 +145,15 @@ def wait_until_stopped(settings: Settings, group: str, halt: Halt, *, timeout: f
     Args:
         settings: As of `pause`.
         group: The group id.
-        halt: What `stop` has returned.
-        timeout: After how many seconds to return, stopped or not.
+        halt: What `pause` or `stop` has returned.
+        timeout: After how many seconds to return, halted or not.
     """
     deadline = Deadline(timeout)
     with closing(KafkaClient(settings)) as client:
         while True:
             positions = client.run(positions_of(client, (group,), Deadline(_CALL_SECONDS)))[group]
             found = _standing(group, halt, positions, {*positions.committed, *halt.boundaries})
-            if found.has_stopped or deadline.over:
+            if found.is_done or deadline.over:
                 return found
             time.sleep(min(_LOOK_AGAIN_SECONDS, max(0.0, deadline.left)))
 
@@ -179,7 +173,10 @@ def _halt(settings: Settings, group: str, kind: HaltKind, at: At, *, others_go_o
             )
         if not others_go_on:
             _check_members(positions.group, kind)
-        boundaries = _boundaries(cluster, at, partitions, positions.committed)
+        other: Mapping[TopicPartition, int] = {}
+        if isinstance(at, FromGroup):
+            other = client.run(positions_of(client, (at.group,), Deadline(_CALL_SECONDS)))[at.group].committed
+        boundaries = _boundaries(cluster, at, partitions, positions.committed, other)
         _check_not_passed(group, boundaries, positions.committed)
         halt = Halt(kind, _author(), round(time.time() * 1000), boundaries=boundaries)
         if not dry_run:
@@ -200,10 +197,16 @@ def _partitions(cluster: Cluster, positions: GroupPositions) -> set[TopicPartiti
 
 
 def _boundaries(
-    cluster: Cluster, at: At, partitions: set[TopicPartition], committed: Mapping[TopicPartition, int]
+    cluster: Cluster,
+    at: At,
+    partitions: set[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    other: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     if at == "now":
         return {}
+    if isinstance(at, FromGroup) and not partitions & other.keys():
+        raise InvalidConfigurationError(f"Group {at.group} has committed no offset of the same partitions.")
     if isinstance(at, Mapping):
         if unknown := sorted(at.keys() - partitions):
             names = first_names([f"{tp.topic}-{tp.partition}" for tp in unknown], _MAX_NAMED)
@@ -211,7 +214,7 @@ def _boundaries(
         return dict(at)
     if isinstance(at, AtTime) and at.timestamp_ms > time.time() * 1000:
         raise OptionError("at", at.timestamp_ms, "a time in the past: later records have no offsets yet")
-    moves = moves_now(cluster, "latest" if at == "end" else at, partitions, committed, {})
+    moves = moves_now(cluster, "latest" if at == "end" else at, partitions, committed, other)
     return {one.topic_partition: one.offset for one in moves}
 
 

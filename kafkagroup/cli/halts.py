@@ -26,6 +26,7 @@ from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafka_source.client_config import Settings
     from kafkagroup.admin import Halted, Stand
     from kafkagroup.admin.halts import At
 
@@ -36,25 +37,32 @@ OthersGoOn = Annotated[
 ]
 
 
+AtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="now|end|TIME|OFFSETS",
+        help="Where it is, which is the default; the present end; the first record of a time that has passed, in ISO "
+        '8601 or ms since 1970; or offsets, {"orders": {"0": 120}}.',
+    ),
+]
+AtGroup = Annotated[
+    str | None, typer.Option("--at-group", metavar="GROUP", help="At the committed offsets of another group.")
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait until the group is there.")
+]
+
+
 @with_connection
 def stop(
     group: GroupArgument = None,
     group_option: GroupOption = None,
     connection: Connection = NO_OPTIONS,
-    at: Annotated[
-        str,
-        typer.Option(
-            "--at",
-            metavar="now|end|TIME|OFFSETS",
-            help="Where it is; the present end; the first record of a time that has passed, in ISO 8601 or ms since "
-            '1970; or offsets, {"orders": {"0": 120}}.',
-        ),
-    ] = "now",
+    at: AtOption = None,
+    at_group: AtGroup = None,
     others_go_on: OthersGoOn = False,
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait until the queries have stopped."),
-    ] = 330,
+    timeout: Timeout = 330,
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -62,40 +70,16 @@ def stop(
 
     Each query obeys at its next trigger: it reads up to the boundaries of its partitions, commits, and leaves the group
     when all partitions are at theirs. Partitions without an offset in OFFSETS stop where they are. A query that is
-    started later stays idle until `resume`. Exits with 3 if the queries have
-    not stopped within --timeout, or have passed a boundary.
+    started later stays idle until `resume`. Exits with 3 if the queries have not stopped within --timeout, or have
+    passed a boundary.
     """
-    name = one_group(group, group_option)
-    with usage_of("--at"):
-        boundaries = _at(at)
-    with exit_on_error():
-        from kafkagroup.admin import stop as stop_group
-        from kafkagroup.admin import wait_until_stopped
+    from kafkagroup.admin import stop as stop_group
 
+    name, where = one_group(group, group_option), _at(at, at_group)
+    with exit_on_error():
         settings = connection.settings()
-        found = stop_group(settings, name, boundaries, others_go_on=others_go_on, dry_run=not yes)
-        if yes and found.members and not found.has_stopped:
-            note(
-                f"Waiting for {len(found.members)} members of group {name}. Each query looks at its next trigger: with "
-                "triggers of an hour this takes up to two hours. Ctrl-C ends the wait and not the stop."
-            )
-            found = wait_until_stopped(settings, name, found.halt, timeout=timeout)
-        _show(found, output, done=yes)
-        note_outcome(yes)
-    if not yes:
-        return
-    if passed := _places(found, lambda one, boundary: (one.committed or 0) > boundary):
-        note(f"Batches that were planned before the stop have passed boundaries: {passed}.")
-    if found.members and not found.has_stopped:
-        behind = _places(found, lambda one, boundary: (one.committed or 0) < boundary)
-        members = ", ".join(f"{one.name} at {one.host}" for one in found.members)
-        note(
-            f"Group {name} has not stopped yet. Members: {members or 'none'}. Behind their boundaries: "
-            f"{behind or 'none'}. The stop holds until `kafkagroup resume {name}`."
-        )
-    elif not passed or at == "end":
-        return
-    raise typer.Exit(BOUND_EXCEEDED)
+        found = stop_group(settings, name, where, others_go_on=others_go_on, dry_run=not yes)
+        _finish(settings, found, output, timeout if yes else None, may_pass=where == "end")
 
 
 @with_connection
@@ -103,20 +87,25 @@ def pause(
     group: GroupArgument = None,
     group_option: GroupOption = None,
     connection: Connection = NO_OPTIONS,
+    at: AtOption = None,
+    at_group: AtGroup = None,
     others_go_on: OthersGoOn = False,
+    timeout: Timeout = 330,
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Pause the queries of a group: they keep their places and read nothing from their next trigger on.
+    """Pause the queries of a group: they keep their places and read nothing, from their next trigger on.
 
-    A pause holds over restarts of the queries and does not end by itself: `kafkagroup resume` ends it.
+    With boundaries they read up to these first, and the command waits for it, as `stop`. A pause holds over restarts of
+    the queries and does not end by itself: `kafkagroup resume` ends it.
     """
-    name = one_group(group, group_option)
-    with exit_on_error():
-        from kafkagroup.admin import pause as pause_group
+    from kafkagroup.admin import pause as pause_group
 
-        _show(pause_group(connection.settings(), name, others_go_on=others_go_on, dry_run=not yes), output, done=yes)
-        note_outcome(yes)
+    name, where = one_group(group, group_option), _at(at, at_group)
+    with exit_on_error():
+        settings = connection.settings()
+        found = pause_group(settings, name, where, others_go_on=others_go_on, dry_run=not yes)
+        _finish(settings, found, output, timeout if yes else None, may_pass=where == "end")
 
 
 @with_connection
@@ -132,22 +121,26 @@ def resume(
     with exit_on_error():
         from kafkagroup.admin import resume as resume_group
 
-        _show(resume_group(connection.settings(), name, dry_run=not yes), output, done=yes)
-        note_outcome(yes)
+        settings = connection.settings()
+        _finish(settings, resume_group(settings, name, dry_run=not yes), output, 0 if yes else None, may_pass=True)
 
 
-def _at(text: str) -> At:
+def _at(text: str | None, group: str | None) -> At:
     from assignors.model import TopicPartition
-    from kafka_source.errors import OptionError
     from kafka_source.model.rewind_target import parse_time
-    from kafkagroup.admin import AtTime
+    from kafkagroup.admin import AtTime, FromGroup
 
-    if text == "now":
+    if group is not None:
+        if text is not None:
+            raise typer.BadParameter("contradicts --at", param_hint="--at-group")
+        return FromGroup(group)
+    if text is None or text == "now":
         return "now"
     if text == "end":
         return "end"
-    if not text.startswith("{"):
-        return AtTime(parse_time(text))
+    with usage_of("--at"):
+        if not text.startswith("{"):
+            return AtTime(parse_time(text))
     try:
         return {
             TopicPartition(str(topic), int(number)): int(offset)
@@ -155,13 +148,50 @@ def _at(text: str) -> At:
             for number, offset in offsets.items()
         }
     except (ValueError, TypeError, AttributeError):
-        raise OptionError("at", text, 'offsets by topic and partition, such as {"orders": {"0": 120}}') from None
+        takes = 'offsets by topic and partition, such as {"orders": {"0": 120}}'
+        raise typer.BadParameter(f"got {text!r}; it takes {takes}", param_hint="--at") from None
 
 
-def _show(found: Halted, output: Output, *, done: bool) -> None:
+def _finish(settings: Settings, found: Halted, output: Output, timeout: float | None, *, may_pass: bool) -> None:
+    """Wait until a halt is done, and show where the group stands.
+
+    Args:
+        settings: The client settings.
+        found: The halt.
+        output: How to show it.
+        timeout: How long to wait, in seconds; None: nothing was changed.
+        may_pass: Whether it is no failure that a boundary is passed.
+
+    Raises:
+        typer.Exit: It is not done in time, or a boundary is passed.
+    """
+    from kafkagroup.admin import wait_until_halted
+
+    name, is_done = found.group, found.is_done or not found.members
+    if timeout is not None and not is_done:
+        note(
+            f"Waiting for {len(found.members)} members of group {name}. Each query looks at its next trigger: with "
+            "triggers of an hour this takes up to two hours. Ctrl-C ends the wait, and not the halt."
+        )
+        found = wait_until_halted(settings, name, found.halt, timeout=timeout)
+        is_done = found.is_done
     hidden = frozenset() if found.halt.boundaries else frozenset({"boundary", "is_there"})
-    title = f"group {found.group}, {found.halt}" if done else f"group {found.group}"
+    title = f"group {name}" if timeout is None else f"group {name}, {found.halt}"
     emit(output, Listing("partitions", found.partitions, title, hidden, headings={"is_there": "there"}))
+    note_outcome(timeout is not None)
+    if timeout is None:
+        return
+    if passed := _places(found, lambda one, boundary: (one.committed or 0) > boundary):
+        note(f"Batches that were planned before have passed boundaries: {passed}.")
+    if not is_done:
+        members = ", ".join(f"{one.name} at {one.host}" for one in found.members)
+        behind = _places(found, lambda one, boundary: (one.committed or 0) < boundary)
+        note(
+            f"Group {name} is not there yet. Its members: {members or 'none'}. Behind their boundaries: "
+            f"{behind or 'none'}. The halt holds until `kafkagroup resume {name}`."
+        )
+    if not is_done or (passed and not may_pass):
+        raise typer.Exit(BOUND_EXCEEDED)
 
 
 def _places(found: Halted, is_meant: Callable[[Stand, int], bool]) -> str:

@@ -26,7 +26,7 @@ from kafka_source.source import read_task
 from kafka_source.source.read_task import Query
 from kafka_source.source.stream import StreamReaderSpark40
 from kafkagroup import arrow
-from kafkagroup.admin import AtTime, Groups, halt_of_group, pause, resume, stop, wait_until_stopped
+from kafkagroup.admin import AtTime, Groups, halt_of_group, pause, resume, stop, wait_until_halted
 from kafkagroup.admin.halts import At
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import streaming_app
@@ -188,8 +188,8 @@ def test_a_query_is_stopped_at_offsets_and_resumed(start, settings, groups, name
         pass
     assert query.shown is HaltKind.STOP
     query.trigger()
-    stopped = wait_until_stopped(settings, group, halted.halt, timeout=30)
-    assert stopped.has_stopped
+    stopped = wait_until_halted(settings, group, halted.halt, timeout=30)
+    assert stopped.is_done
     assert {one.partition: (one.committed, one.is_there) for one in stopped.partitions} == {0: (17, True), 1: (9, True)}
     assert len(query.read) == 26
     # It asks on, and a restart changes nothing.
@@ -251,8 +251,8 @@ def test_every_partition_ends_exactly_at_its_boundary(kafka, topic, settings, gr
 
     def stopped(at: At) -> dict[TopicPartition, int]:
         """Stop the group, and check that what is before its offsets was read, each once, and nothing else."""
-        found = wait_until_stopped(settings, group, stop(settings, group, at).halt, timeout=120)
-        assert found.has_stopped, found
+        found = wait_until_halted(settings, group, stop(settings, group, at).halt, timeout=120)
+        assert found.is_done, found
         # A query may have planned a batch with what comes behind the end.
         assert at == "end" or all(one.is_there for one in found.partitions), found
         committed = groups.committed(group)
@@ -351,8 +351,8 @@ def test_a_partition_that_another_query_takes_over_ends_at_its_boundary(kafka, t
         running[0].result(60)
         first.close()
         assert any(groups.committed(group)[tp] < boundary for tp, boundary in boundaries.items())
-        found = wait_until_stopped(settings, group, halt, timeout=120)
-        assert found.has_stopped, found
+        found = wait_until_halted(settings, group, halt, timeout=120)
+        assert found.is_done, found
         assert groups.committed(group) == boundaries
         ends[1].set()
         running[1].result(60)
@@ -415,7 +415,7 @@ def test_the_iterator_of_a_program_ends_at_the_boundaries(kafka, settings, group
         assert [*numbers] == []
         numbers.commit()
         assert len(groups.describe(group).members) == 1
-    assert wait_until_stopped(settings, group, halt, timeout=30).has_stopped
+    assert wait_until_halted(settings, group, halt, timeout=30).is_done
     assert groups.committed(group) == boundaries
     resume(settings, group)
     with arrow.consume(name, given, columns="value string", max_wait=2) as numbers:

@@ -74,7 +74,15 @@ def broker() -> Iterator[EmbeddedKafka]:
     """A Kafka with orders, and with no group of another test."""
     with EmbeddedKafka() as kafka:
         kafka.create_topic("orders", partitions=4)
-        for topic in ("greetings", "orders-enriched", "orders-json-schema", "orders-as-json", "orders-dead", *MAPPED):
+        for topic in (
+            "greetings",
+            "orders-enriched",
+            "orders-shipped",
+            "orders-json-schema",
+            "orders-as-json",
+            "orders-dead",
+            *MAPPED,
+        ):
             kafka.create_topic(topic, partitions=2)
         produce(kafka.bootstrap_servers, 500)
         yield kafka
