@@ -6,11 +6,15 @@ bring a halt back that was resumed meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import getpass
+import json
+import os
+import socket
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from assignors.model import TopicPartition
-from kafka_source.commits.side_groups import HALT, beyond, within
+from kafka_source.commits.side_groups import HALT, IDLE, beyond, within
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.group.requests import commit_offsets, fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
@@ -19,6 +23,9 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.halt import Halt, halt_of
 
 _TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
+IDLE_SECONDS = 60.0
+"""How often an idle query of a stopped group says that it still runs."""
+_IDLE_MS = round(3 * IDLE_SECONDS * 1000)
 
 
 async def fetch_halt(client: KafkaClient, group: str, deadline: Deadline) -> Halt | None:
@@ -60,3 +67,49 @@ async def write_halt(
     no_member = SlotCredentials.without_membership(side_group)
     await commit_offsets(client, no_member, entries, deadline, fail_on_unknown_topic=True, keep_ms=_TEN_YEARS_MS)
     return numbered
+
+
+async def write_idle(
+    client: KafkaClient, group: str, ends: Mapping[TopicPartition, int], now_ms: int, deadline: Deadline
+) -> None:
+    """Say that a query of a stopped group has left it, and that its process still runs.
+
+    Args:
+        client: The cluster's client.
+        group: The group id.
+        ends: The offsets of the query's checkpoint, whose partitions no other query of the group had last.
+        now_ms: The time, in milliseconds since 1970.
+        deadline: The time limit.
+    """
+    place = min(ends)
+    text = json.dumps({"at": now_ms, "process": f"{user_and_host()}, pid {os.getpid()}"})
+    entry = {place: CommitOffset(beyond(ends[place]), metadata=text)}
+    no_member = SlotCredentials.without_membership(IDLE.of(group))
+    await commit_offsets(client, no_member, entry, deadline, fail_on_unknown_topic=True, keep_ms=_IDLE_MS)
+
+
+async def fetch_idle(client: KafkaClient, group: str, now_ms: int, deadline: Deadline) -> tuple[str, ...]:
+    """Return the processes of a stopped group's queries that have said in the last minutes that they still run.
+
+    Raises:
+        KafkaGroupError: As of `fetch_halt`.
+    """
+    found = set()
+    for entry in (await fetch_all_committed(client, IDLE.of(group), deadline)).values():
+        try:
+            said = json.loads(entry.metadata)
+            if now_ms - int(said["at"]) < _IDLE_MS:
+                found.add(str(said["process"]))
+        except (ValueError, TypeError, KeyError):
+            continue
+    return tuple(sorted(found))
+
+
+def user_and_host() -> str:
+    """Return who runs this process, and where."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container may have no name for its user.
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

@@ -47,9 +47,10 @@ FINISHED = SideGroup("-finished", "", "a decision's number", "sink.two_phase.led
 READ_BY = SideGroup("-read-by-{}", _ID, "the end of a range that a batch reads", "commits.handoff")
 REJOINED = SideGroup("-rejoined-{}", _ID, "the end of a batch's range", "commits.rights")
 ASKED = SideGroup("-rejoined-{}-asked", _ID, "a generation", "commits.rights")
+IDLE = SideGroup("-kafkagroup-idle", "", "an offset of a stopped query's checkpoint", "commits.halts")
 HALT = SideGroup("-kafkagroup-halt", "", "a boundary; 0: there is none", "commits.halts")
 
-SIDE_GROUPS = (LEDGER, LEDGER_PART, FINISHED, READ_BY, REJOINED, ASKED, HALT)
+SIDE_GROUPS = (LEDGER, LEDGER_PART, FINISHED, READ_BY, REJOINED, ASKED, IDLE, HALT)
 
 PATTERN = f"^.+({'|'.join(one.suffix.format(one.id) for one in SIDE_GROUPS)})$"
 """Matches the names of side groups, for lag monitors."""

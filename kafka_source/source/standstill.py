@@ -9,10 +9,11 @@ group has committed every boundary, so that no partition moves while others stil
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Mapping
 
 from assignors.model import TopicPartition
-from kafka_source.commits.halts import fetch_halt
+from kafka_source.commits.halts import IDLE_SECONDS, fetch_halt, write_idle
 from kafka_source.errors import AuthenticationError, KafkaGroupError
 from kafka_source.group.requests import fetch_entries
 from kafka_source.kafka_client import Deadline, cached_client
@@ -84,6 +85,7 @@ class Standstill:
         # What the query's progress shows, and what it has to show: a pause at once, a stop when the query is at rest.
         self._told: Halt | None = None
         self._state: Halt | None = None
+        self._said_idle = float("-inf")
 
     def look(self) -> None:
         """Look which halt is the group's newest, before a trigger.
@@ -128,6 +130,7 @@ class Standstill:
             return False
         # The offset in the checkpoint may say so already.
         self._told = self._state = self._halt
+        self._say_idle(ends)
         return True
 
     def limit(
@@ -169,6 +172,18 @@ class Standstill:
         if stop is None or not has_reached(stop, positions):
             return False
         return is_at_rest(stop, positions, self._committed({*stop.boundaries, *positions}) if self._commits else None)
+
+    def _say_idle(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Leave word for the commands that this process still runs, from time to time."""
+        now = time.monotonic()
+        if self._group is None or self._client is None or not ends or now < self._said_idle + IDLE_SECONDS:
+            return
+        self._said_idle = now
+        at = round(time.time() * 1000)
+        try:
+            self._client.run(write_idle(self._client, self._group, ends, at, Deadline(_LOOK_SECONDS)))
+        except KafkaGroupError as error:
+            log.info("group=%s: the commands cannot show that this query is idle: %s", self._group, error)
 
     def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         if self._group is None or self._client is None:

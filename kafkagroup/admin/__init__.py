@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafka_source.model.halt import Halt
 from kafka_source.model.rewind_target import AtOffset, AtOffsets, AtTime, ByDuration, FromGroup, Move, Shift
 from kafkagroup.admin.groups import Groups
-from kafkagroup.admin.halts import Halted, Stand, halt_of_group, pause, resume, stop, wait_until_halted
+from kafkagroup.admin.halts import Halted, Stand, halt_of_group, idle_queries, pause, resume, stop, wait_until_halted
 from kafkagroup.admin.offsets_document import OffsetsDocument
 from kafkagroup.admin.rows import Group, GroupSummary, MemberDescription, PartitionLag, Rows
 from kafkagroup.admin.rows import UserData as UserData
@@ -42,6 +42,7 @@ __all__ = [
     "TopicSummary",
     "Topics",
     "halt_of_group",
+    "idle_queries",
     "pause",
     "redrive",
     "resume",

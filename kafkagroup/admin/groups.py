@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.commits.halts import fetch_halt
+from kafka_source.commits.halts import fetch_halt, fetch_idle
 from kafka_source.commits.side_groups import HALT, private_groups
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, InvalidConfigurationError, UnknownGroupError
@@ -466,7 +466,10 @@ class Groups:
 
 def _halt(client: KafkaClient, group: str) -> str | None:
     halt = client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
-    return None if halt is None or not halt.holds else str(halt)
+    if halt is None or not halt.holds:
+        return None
+    idle = client.run(fetch_idle(client, group, round(time.time() * 1000), Deadline(_CALL_SECONDS)))
+    return f"{halt}; idle, and still running: {', '.join(idle)}" if idle else str(halt)
 
 
 def _check_all_exist(client: KafkaClient, positions: Mapping[str, GroupPositions]) -> None:

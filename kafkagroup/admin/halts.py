@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
-import os
-import socket
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
@@ -15,7 +12,7 @@ from typing import Literal, TypeAlias
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.commits.halts import fetch_halt, write_halt
+from kafka_source.commits.halts import fetch_halt, fetch_idle, user_and_host, write_halt
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.halt import Halt, HaltKind
@@ -95,6 +92,12 @@ def halt_of_group(settings: Settings, group: str) -> Halt | None:
     with closing(KafkaClient(settings)) as client:
         found = client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
     return None if found is None or not found.holds else found
+
+
+def idle_queries(settings: Settings, group: str) -> tuple[str, ...]:
+    """Return the processes whose queries a stopped group has left idle, as they have said in the last three minutes."""
+    with closing(KafkaClient(settings)) as client:
+        return client.run(fetch_idle(client, group, round(time.time() * 1000), Deadline(_CALL_SECONDS)))
 
 
 def pause(
@@ -178,7 +181,7 @@ def _halt(settings: Settings, group: str, kind: HaltKind, at: At, *, others_go_o
             other = client.run(positions_of(client, (at.group,), Deadline(_CALL_SECONDS)))[at.group].committed
         boundaries = _boundaries(cluster, at, partitions, positions.committed, other)
         _check_not_passed(group, boundaries, positions.committed)
-        halt = Halt(kind, _author(), round(time.time() * 1000), boundaries=boundaries)
+        halt = Halt(kind, user_and_host(), round(time.time() * 1000), boundaries=boundaries)
         if not dry_run:
             halt = client.run(write_halt(client, group, halt, partitions, Deadline(_CALL_SECONDS)))
             log.info("group=%s %s", group, halt)
@@ -261,12 +264,3 @@ def _standing(group: str, halt: Halt, positions: GroupPositions, partitions: Ite
     )
     members = () if positions.group is None else positions.group.members
     return Halted(group, halt, Rows(Stand, rows), tuple(one for one in members if _is_ours(one)))
-
-
-def _author() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        # A container may have no name for its user.
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"

@@ -24,6 +24,7 @@ from kafkagroup.cli.output import Listing, Output, cell
 
 if TYPE_CHECKING:
     from assignors.model import TopicPartition
+    from kafka_source.client_config import Settings
     from kafkagroup.admin.rows import Rows
 
 
@@ -116,6 +117,14 @@ def note(text: str) -> None:
 def note_outcome(done: bool) -> None:
     """Say whether the change that was shown was made (`--yes`)."""
     note("Done." if done else DRY_RUN)
+
+
+def tell_idle(settings: Settings, group: str) -> None:
+    """Name the processes that a stopped group has left idle."""
+    from kafkagroup.admin import idle_queries
+
+    if idle := idle_queries(settings, group):
+        note(f"Stopped; the process still runs, and its query is idle: {', '.join(idle)}. StopListener would end it.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from kafkagroup.cli.common import (
     note_outcome,
     one_group,
     parse_topics,
+    tell_idle,
     usage_of,
 )
 from kafkagroup.cli.output import Listing, Output
@@ -146,6 +147,7 @@ def show_group(
             emit(output, _members(found), _lag(shown, by, total(lag)))
             if halt is not None:
                 note(f"Group {name} is {halt}.")
+                tell_idle(settings, name)
         if fail_above is not None:
             _exit_above(fail_above, {name: total(lag)})
 

@@ -18,6 +18,7 @@ from kafkagroup.cli.common import (
     note,
     note_outcome,
     one_group,
+    tell_idle,
     usage_of,
 )
 from kafkagroup.cli.output import Listing, Output
@@ -190,6 +191,8 @@ def _finish(settings: Settings, found: Halted, output: Output, timeout: float | 
             f"Group {name} is not there yet. Its members: {members or 'none'}. Behind their boundaries: "
             f"{behind or 'none'}. The halt holds until `kafkagroup resume {name}`."
         )
+    else:
+        tell_idle(settings, name)
     if not is_done or (passed and not may_pass):
         raise typer.Exit(BOUND_EXCEEDED)
 

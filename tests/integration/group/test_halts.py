@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import threading
 import time
 from collections import Counter
@@ -197,6 +198,12 @@ def test_a_query_is_stopped_at_offsets_and_resumed(start, settings, groups, name
     query.restart()
     assert not query.trigger()
     assert not query.read
+    command = Command(settings["bootstrap.servers"])
+    idle = f"pid {os.getpid()}"
+    assert idle in command.says("group", group)
+    assert idle in command.says("healthcheck", group)
+    assert idle in command.run("groups", "--lag")
+    assert "still runs" in command.says("stop", group, "--yes")
     resume(settings, group)
     while query.trigger():
         pass
