@@ -134,6 +134,7 @@ class Admission:
         bounds: Mapping[TopicPartition, int] | None = None,
         *,
         limited: bool,
+        may_wait: bool = True,
     ) -> dict[TopicPartition, int]:
         """Return where each partition of the next micro-batch ends: at its start, while it waits for more records.
 
@@ -143,9 +144,10 @@ class Admission:
                 start.
             bounds: Where partitions end at most, see `Alignment`; they make nothing wait for more.
             limited: Apply the options' limits and the quota.
+            may_wait: Whether more records may come, for which `minOffsetsPerTrigger` waits.
         """
         ends = self.available(starts, latest)
-        waits = limited and self._waits_for_more(sum(ends[tp] - start for tp, start in starts.items()))
+        waits = limited and may_wait and self._waits_for_more(sum(ends[tp] - start for tp, start in starts.items()))
         if bounds:
             ends |= {tp: min(ends[tp], bound) for tp, bound in bounds.items()}
         if waits:

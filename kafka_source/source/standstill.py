@@ -46,21 +46,16 @@ def has_reached(halt: Halt, positions: Mapping[TopicPartition, int]) -> bool:
     return all(at >= halt.boundaries.get(tp, 0) for tp, at in positions.items())
 
 
-def is_at_rest(
-    halt: Halt, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int] | None
-) -> bool:
+def is_at_rest(halt: Halt, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> bool:
     """Return whether a stopped group needs a query no longer.
 
     Args:
         halt: What stops the group.
         positions: The next offset to read of each partition of the query.
-        committed: The offsets of the group, of these partitions and of those with boundaries; None: the query commits
-            none, so of other queries nothing is known.
+        committed: The offsets of the group, of these partitions and of those with boundaries.
     """
     if not has_reached(halt, positions):
         return False
-    if committed is None:
-        return bool(positions) or not halt.boundaries
     # What is before a position is committed, or the query would leave its last batch to be read again.
     return all(committed.get(tp, at) >= at for tp, at in positions.items()) and all(
         committed.get(tp, -1) >= boundary for tp, boundary in halt.boundaries.items()
@@ -72,14 +67,12 @@ class Standstill:
 
     Args:
         options: Of the query; without a group there are no halts.
-        commits: Whether the query's offsets are committed.
     """
 
-    def __init__(self, options: ReadOptions, *, commits: bool) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         self._group = options.group_id if options.in_group else None
         self._client = None if self._group is None else cached_client(options.settings, "commit")
         self._seconds = options.coordinator_timeout_ms / 1000
-        self._commits = commits
         self._has_looked = self._is_forbidden = False
         self._halt: Halt | None = None
         # What the query's progress shows, and what it has to show: a pause at once, a stop when the query is at rest.
@@ -109,11 +102,12 @@ class Standstill:
             return
         self._has_looked = True
         before, self._halt = self._halt, found
-        if found is not None and found != before and (before is not None or self._is_halted):
+        if found is not None and found != before and (before is not None or self.is_halted):
             log.warning("group=%s %s", self._group, found)
 
     @property
-    def _is_halted(self) -> bool:
+    def is_halted(self) -> bool:
+        """Whether the group is paused or stopped."""
         return self._halt is not None and self._halt.holds
 
     @property
@@ -145,7 +139,7 @@ class Standstill:
         Args:
             positions: The next offset to read of each partition of the query.
         """
-        is_shown = self._is_at_rest(positions) if self._stop is not None else self._is_halted
+        is_shown = self._is_at_rest(positions) if self._stop is not None else self.is_halted
         self._state = self._halt if is_shown else None
         return self._state != self._told
 
@@ -171,7 +165,7 @@ class Standstill:
         stop = self._stop
         if stop is None or not has_reached(stop, positions):
             return False
-        return is_at_rest(stop, positions, self._committed({*stop.boundaries, *positions}) if self._commits else None)
+        return is_at_rest(stop, positions, self._committed({*stop.boundaries, *positions}))
 
     def _say_idle(self, ends: Mapping[TopicPartition, int]) -> None:
         """Leave word for the commands that this process still runs, from time to time."""

@@ -103,7 +103,7 @@ class Trigger:
         self._bad_records = BadRecords(self._quota, counts=options.goes_on_after_bad_values)
         self._admission = Admission(options, self._quota)
         self._alignment = alignment_of(options, self._cluster)
-        self._standstill = Standstill(options, commits=policy.keeps)
+        self._standstill = Standstill(options)
         self._owned = OwnedPartitions({})
         self._latest: dict[TopicPartition, int] = {}
         self._looked_up_ms = 0
@@ -165,7 +165,8 @@ class Trigger:
             # The commit was refused and the slots have rejoined: others may have read on in between.
             return removed("The slots have joined the group again since the positions were looked up.")
         latest = self._standstill.limit(starts, latest)
-        admit = partial(self._admission.ends, starts, latest, limited=limited)
+        may_wait = not self._standstill.is_halted
+        admit = partial(self._admission.ends, starts, latest, limited=limited, may_wait=may_wait)
         available = self._admission.available(starts, latest)
         ends = admit() if self._alignment is None else self._alignment.ends(starts, available, scope.leaderless, admit)
         has_new = ends != starts

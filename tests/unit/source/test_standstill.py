@@ -60,10 +60,6 @@ def test_a_paused_query_reads_nothing():
         # A query that owns nothing, or starts, goes by the group.
         ({}, {A: 10, B: 20}, True),
         ({}, {A: 9, B: 20}, False),
-        # It commits nothing, so nothing is known of others.
-        ({A: 10}, None, True),
-        ({A: 9}, None, False),
-        ({}, None, False),
     ],
 )
 def test_a_query_rests_when_the_group_has_committed_every_boundary(positions, committed, rests):
