@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tests.simulation.clients import other_client
 
@@ -172,8 +173,47 @@ class Scenario:
         return _FAULTS_AROUND_TASKS_UNTIL if self.runs_tasks else _FAULTS_UNTIL
 
 
+SWARM_FROM = 500_000
+"""The first seed of which a random half of the faults and of the features is switched off."""
+
+
 def scenario_of(seed: int) -> Scenario:
     """Return the scenario of a seed: what its world is, and then what happens to it."""
+    return _drawn(seed) if seed < SWARM_FROM else _in_swarm(_drawn(seed))
+
+
+def _in_swarm(made: Scenario) -> Scenario:
+    """Switch off a random half of the features and of the kinds of faults, and let the others happen more often.
+
+    Faults hide each other: a query that is killed all the time never runs into a second one.
+    """
+    rng = random.Random(f"swarm {made.seed}")
+    off: dict[str, Any] = {
+        name: value
+        for name, value in {
+            "static": False,
+            "others": 0,
+            "siblings": False,
+            "names_only": False,
+            "slow_markers": False,
+            "timeout_ms": 600_000,
+            "max_epoch": 32_767,
+            "share_of_long": 0.0,
+            "on_lost": "rejoin",
+            "reading": Reading(committed=made.reading.committed),
+        }.items()
+        if rng.random() < 0.5
+    }
+    kept = {kind for kind in sorted({one.kind for one in made.faults}) if rng.random() < 0.5}
+    if "others" in off:
+        kept -= {"kill other", "freeze other"}
+    faults = [one for one in made.faults if one.kind in kept]
+    # What was switched off leaves room.
+    faults += [replace(one, at=rng.uniform(1.0, made.seconds), how=rng.random()) for one in faults]
+    return replace(made, **off, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
+
+
+def _drawn(seed: int) -> Scenario:
     rng = random.Random(f"scenario {seed}")
     runs_tasks, reads_batches = rng.random() < 0.35, rng.random() < 0.1
     strategy = rng.choice([one for one in _STRATEGIES if not reads_batches or one != CONSUMER])
