@@ -172,6 +172,8 @@ class Checks(Watch):
             before, written = group.offsets.get(tp), durable.get(tp, 0)
             is_on_its_way = self._cluster.client in self._parts.plain and self._world.now < created_at + _ON_ITS_WAY
             breaks = entry.offset > written or (before is not None and entry.offset < before.offset)
+            if is_on_its_way:
+                self._output.of_predecessor[tp] = entry.offset
             if is_on_its_way and (not breaks or self._allows(ON_ITS_WAY)):
                 continue
             if OffsetNote.parse(entry.metadata).rewound is not None and self._cluster.client in self._parts.operators:

@@ -30,13 +30,13 @@ from tests.simulation.allowances import ALLOWANCES  # noqa: E402
 from tests.simulation.clients import other_client  # noqa: E402
 from tests.simulation.mutations import MUTATIONS, Mutation  # noqa: E402
 from tests.simulation.run import Run  # noqa: E402
-from tests.simulation.scenario import CONSUMER, Fault, Scenario  # noqa: E402
+from tests.simulation.scenario import CONSUMER, SWARM_FROM, Fault, Scenario  # noqa: E402
 from tests.simulation.stories import read_stories  # noqa: E402
 from tests.simulation.versions import BREAKS  # noqa: E402
 from tests.simulation.world import World  # noqa: E402
 
 
-@pytest.mark.parametrize("first", (0, 100, 200))
+@pytest.mark.parametrize("first", (0, 100, SWARM_FROM))
 def test_nothing_is_lost_and_every_query_ends_its_work_whatever_the_seed(first: int) -> None:
     assert f"{100} seeds, 0 with problems" in run_simulator("seeds", str(first), str(first + 100))
 

@@ -58,6 +58,7 @@ class Output:
         in_flight: The batches whose tasks commit their offsets when they have read them (`commit=task`).
         plans: What was planned to be read, by whoever, and when.
         rewound: The records that are to be read again, with the time, and the number of the plans before that.
+        of_predecessor: The offset that a commit on its way has given to a topic that was created again.
         unordered: The queries of which several tasks may read one partition.
     """
 
@@ -67,6 +68,7 @@ class Output:
         self.in_flight: dict[tuple[str, int], tuple[Range, ...]] = {}
         self.plans: list[tuple[float, Range]] = []
         self.rewound: list[tuple[Range, float, int]] = []
+        self.of_predecessor: dict[tuple[str, int], int] = {}
         self.unordered: set[str] = set()
 
     def plan(self, ranges: Iterable[Range]) -> None:
