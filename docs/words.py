@@ -14,15 +14,21 @@ ROOT = Path(__file__).parents[1]
 
 #: CONTRIBUTING.md has the rule behind them: subjects are nouns, and time is previous, current, later.
 REPLACEMENTS = {
+    "a look": "a check, a lookup, a description, a sample",
     "all who": "all, and the noun",
     "anew": "again",
     "anybody": "any, and a noun of Kafka's or Spark's documentation",
     "at once": "immediately, together, in one request",
+    "first look": "first check, first lookup, first sample",
     "for good": "permanently, finally",
     "go on": "continue",
     "goes on": "continues",
     "in vain": "without an answer, without a result",
+    "last look": "last check, last lookup, last sample",
+    "likewise": "too, or the fact again",
     "meanwhile": "the event or the time that is meant, or nothing",
+    "mend": "fix",
+    "mended": "fixed",
     "nobody": "no user, no member, no process",
     "of before": "previous",
     "of now": "current",
@@ -34,12 +40,14 @@ REPLACEMENTS = {
     "telling": "returning, reporting, notifying, showing",
     "tells": "returns, reports, notifies, shows, distinguishes",
     "told": "returned, reported, notified, given",
+    "two looks": "two checks, two lookups, two samples",
     "whoever": "the noun: the owner, the caller, the next reader",
 }
 #: Texts of errors and log lines that tests and pages quote, and a user of that name.
 _QUOTED = (
     "tells its clients to use this address",
     "does not tell a Python source its trigger",
+    "use a look-ahead",
     "nobody has asked for a batch",
     "kafkagroup group nobody",
     '"nobody"',
@@ -53,7 +61,7 @@ def findings() -> list[str]:
     names = subprocess.run(
         ["git", "ls-files", "*.py", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
-    word = re.compile(rf"\b({'|'.join(REPLACEMENTS)})\b", re.IGNORECASE)
+    word = re.compile(rf"(?<!\.)(?<!def )\b({'|'.join(REPLACEMENTS)})\b", re.IGNORECASE)  # not the names of methods
     return [
         f"{name}:{number}: {found[1]!r}: write {REPLACEMENTS[found[1].lower()]}"
         for name in names

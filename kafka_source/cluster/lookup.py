@@ -374,7 +374,7 @@ class Cluster:
         return found
 
     def _ask(self, what: str, question: Callable[[Deadline], Coroutine[Any, Any, _T]]) -> _T:
-        """Return the result of a lookup; repeat it after errors, but those that only a setting or a right can mend.
+        """Return the result of a lookup; repeat it after errors, but those that only a setting or a right can end.
 
         Args:
             what: The lookup as the beginning of a sentence in errors.

@@ -175,7 +175,7 @@ class AsMembers(KeptOffsets):
         Commits of other members stay.
 
         Args:
-            now: Look also if the last look was a moment ago.
+            now: Check also if the last check was a moment ago.
         """
         if self._transactional:
             return

@@ -80,11 +80,11 @@ def attached(
 
     Raises:
         FencedError: When the sessions are waited for: the task must not read as one of the slots.
-        RetriableError: Likewise: the coordinator does not answer, and the task commits.
+        RetriableError: In the same case: the coordinator does not answer, and the task commits.
     """
     if not slots or options.group_protocol == "consumer":
-        # A heartbeat of a member of the consumer protocol is its driver's alone, which learns by it what the member has
-        # to give up. So the driver learns too that a slot is lost, and does not commit the batch.
+        # A heartbeat of a member of the consumer protocol is its driver's alone, whose answer has the partitions to
+        # release. So the driver learns too that a slot is lost, and does not commit the batch.
         yield tuple
         return
     # A task that only reads can do without the coordinator.

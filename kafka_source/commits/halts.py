@@ -1,7 +1,7 @@
 """Read and write the halts of groups: `pause`, `stop`, `resume`. Each is the newest entry of a group's side group.
 
 A halt never ends by itself: its entries say how long the broker keeps them. So no query has to renew it, which could
-bring a halt back that was resumed meanwhile.
+bring a halt back that was resumed since.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from kafka_source.runtime.spark_processes import is_alive
 
 log = logging.getLogger(__name__)
 
-# Seconds between two looks at the group's committed offsets.
+# Seconds between two fetches of the group's committed offsets.
 _POLL_SECONDS = 0.5
 
 

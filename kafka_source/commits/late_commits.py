@@ -1,7 +1,7 @@
 """Commits without a transaction that may be handled late, after the next one: they set the group back.
 
 OffsetCommit names the member and its generation, and not the offset that it expects to replace. So a coordinator takes
-a request of a connection that was given up, or of an attempt of a task that its job has not waited for, as long as the
+a request of a closed connection, or of an attempt of a task that its job has not waited for, as long as the
 generation lasts. A transaction refuses it by its epoch.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from assignors.model import TopicPartition
 from kafka_source.model.commits import CommitOffset
 
-# While such a commit may be on its way, the pause between two looks at what the group has.
+# While such a commit may be on its way, the pause between two fetches of the group's offsets.
 _PAUSE_SECONDS = 1.0
 
 
@@ -39,7 +39,7 @@ class LateCommits:
         return {tp for _, entries in self._commits for tp in entries} if at >= self._next_look else set()
 
     def looked(self, at: float) -> None:
-        """Note that the partitions are as they should be. The last look is when no request is on its way any more."""
+        """Note that the partitions are as they should be. The last check is when no request is on its way any more."""
         self._next_look = at + _PAUSE_SECONDS
         self._commits = [(until, entries) for until, entries in self._commits if until > at]
 

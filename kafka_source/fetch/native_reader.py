@@ -307,7 +307,7 @@ class NativeReader:
         return [part for part in self._parts.values() if part.node is None]
 
     def _patience(self, parts: Iterable[_Part]) -> float:
-        """Return the seconds in which each of them has to return records, or a look at their leader, to be asked."""
+        """Return the seconds within which each of them has to return records, or its leader is to be looked up."""
         since = min(part.waits_since for part in parts)
         return max(_LAST_LOOK_SECONDS, since + self._request.timeout_ms / 1000 - time.monotonic())
 
@@ -450,7 +450,7 @@ class NativeReader:
             self._set_aside(part, problem)
 
     def _set_aside(self, part: _Part, problem: KafkaGroupError) -> None:
-        """Look up the partition's leader before the next fetch; raise what only a setting or a right can mend.
+        """Look up the partition's leader before the next fetch; raise errors that only a setting or a right can end.
 
         Whatever else it is, a read may be repeated, and the range has a time limit.
         """

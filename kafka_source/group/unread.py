@@ -1,4 +1,4 @@
-"""Partitions that exist and that no member reads: found by two looks at the group, and healed once.
+"""Partitions that exist and that no member reads: found in two descriptions of the group, and healed once.
 
 A lost message between a coordinator and a member can leave a partition without a reader, while the group counts as
 stable. `decide` and the functions that make a `Look` are pure; `UnreadWatch` looks and acts, for both group protocols.
@@ -46,13 +46,13 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of the looks until now.
+    """The result of the descriptions until now.
 
     Attributes:
-        last: The last look.
-        unread: The partitions that existed in the last two looks, and had no reader in the last one.
+        last: The last description.
+        unread: The partitions that existed in the last two, and had no reader in the last one.
         asked: The partitions for which healing was asked, and that have had no reader since.
-        heal: The partitions to heal now: without a reader in two looks of one epoch.
+        heal: The partitions to heal now: without a reader in two descriptions of one epoch.
         warn: The partitions of which to warn now: healing did not help.
         warned: The partitions that a warning named, and that have had no reader since.
     """
@@ -66,7 +66,7 @@ class Found:
 
 
 def decide(found: Found, look: Look) -> Found:
-    """Return the result of one more look. A partition must be known for a look before it counts, as new ones move."""
+    """Return the result of one more description. A partition counts from its second one on, because new ones move."""
     unread = (look.existing & found.last.existing) - look.read
     again = unread & found.unread if look.epoch == found.last.epoch else _NONE
     asked, warned = found.asked & unread, found.warned & unread
@@ -108,7 +108,7 @@ class UnreadWatch:
 
     Args:
         settings: The group id, and how often to look.
-        look: Looks at the group; returns the look, None without one, and the bytes of the description.
+        look: Describes the group; returns the result, None without one, and the bytes of the response.
         heal: Asks for what heals these partitions; the text names them.
     """
 

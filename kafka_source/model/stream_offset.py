@@ -13,7 +13,7 @@ exceptions are in `MicroBatches.tasks`. An offset never contains a secret: check
 (`redundant.emit=all`), a fourth element of a partition lists its readers: [[slot, replica], …]. Where the sink commits
 (`commit=sink`), "stream" is the stream's id; where the driver or tasks commit, "committer" is. Where the group was
 rewound, "rewinds" has the id of the last rewind by topic and partition. "epochs" has the leader epochs with which a
-truncated log is noticed, likewise. Where values are decoded by a registry's schema, "schemas" has its id: {"value": 7}.
+truncated log is noticed, too. Where values are decoded by a registry's schema, "schemas" has its id: {"value": 7}.
 
 A query that was started with Spark's own Kafka source has offsets in its form, which says how far each partition was
 read and nothing else: {"orders": {"0": 250, "1": 180}}. These are read too, so that the query can continue.

@@ -76,7 +76,7 @@ def integer(low: int | None = None, high: int | None = None, spark: str = "") ->
 
     Args:
         low: The lower bound; None: that of a `long` of Java.
-        high: The upper bound; None: likewise.
+        high: The upper bound; None: that of a `long` of Java.
         spark: What Spark says of another value; see `Kind`.
     """
 

@@ -59,7 +59,7 @@ def _lock(name: str) -> int:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
-            # The file may go between two looks at its path.
+            # The file may go between two calls with its path.
             with suppress(FileNotFoundError):
                 if os.path.samestat(path.stat(), os.fstat(handle)):
                     return handle

@@ -114,7 +114,7 @@ def freeze_gc() -> None:
 
 
 _MAX_EXIT_SECONDS = 30.0
-# Seconds between two looks whether the parent process has died.
+# Seconds between two checks whether the parent process has died.
 _LOOK_SECONDS = 1.0
 
 

@@ -226,7 +226,7 @@ def stream_writer(
 
 
 def _checked(target: Target) -> Target:
-    """Return the target, after a look for its topic: tasks would look for it for half a minute, each of their tries.
+    """Return the target, after a check of its topic: tasks would wait for it for half a minute, in each attempt.
 
     Raises:
         UnknownTopicError: The topic of the option `topic` does not exist, and the brokers do not create it.

@@ -8,7 +8,7 @@ records are in order.
 The next record of a partition is read at its position, because an answer to ListOffsets may be a control record, whose
 timestamp is that of the end of its transaction. The end is looked up by ListOffsets, in one request for each leader:
 the first record from the log's start that is later than T + skew. Where that is before the position, such a record was
-read already, and the answer tells nothing: the end is then searched by reads of a few records, each at most four times
+read already, and the answer is no end: that is then searched by reads of a few records, each at most four times
 as far as the one before. Records between two of these are taken to be in order.
 """
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 FUTURE_MS = 3_600_000
 """A record whose timestamp is so much later than the driver's clock is read where it stands, and does not count."""
 
-# How many offsets are read at once, where nothing is known of their records.
+# How many offsets are read in one request, where nothing is known of their records.
 _FEW = 16
 _WIDER = 16
 _SEARCH_STEPS = 8
@@ -119,7 +119,7 @@ class _Window:
     later: Mapping[TopicPartition, Record] = field(default_factory=dict)
 
     def has(self, starts: Mapping[TopicPartition, int]) -> bool:
-        """Return whether it tells how far partitions may be read that are at these positions."""
+        """Return whether it has the ends up to which partitions at these positions may be read."""
         return all(tp in self.ends and self.ends[tp][0] <= start <= self.ends[tp][1] for tp, start in starts.items())
 
     def bounds(
@@ -181,7 +181,7 @@ class Alignment:
         behind = {tp: start for tp, start in starts.items() if available[tp] > start}
         ends, now = admit({}), self._clock()
         self._figures = None
-        # A record that is added later is hardly older than the time of the last look.
+        # A record that is added later is hardly older than the time of the last lookup.
         self._bounds |= {tp: self._planned_at for tp in without_leader if tp in self._read_to_end}
         if behind and ends == dict(starts):
             # It waits for more, or a limit is 0.

@@ -45,7 +45,7 @@ class Again:
 
     @classmethod
     def after(cls, error: RefreshRetriableError) -> Again:
-        """Return what follows from the error of a look."""
+        """Return what follows from the error of a lookup."""
         if isinstance(error, NoLeaderError):
             return cls(error, Patience.LEADERS)
         return cls(error, Patience.MEMBERS if isinstance(error, SlotsRemovedError) else Patience.TOPICS)

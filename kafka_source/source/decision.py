@@ -17,7 +17,7 @@ only the user knows whether the output was too |
 | the group's has the mark of a rewind that the query does not follow yet | the group's, wherever it is |
 | a position beyond the end of the log | what is left within the log, else its end (`failOnDataLoss=false`). The group \
 follows by a rewind, so that the offset from before counts nowhere |
-| a position in a log that has lost records before it, as the leader epochs show | where the logs diverge, likewise |
+| a position in a log that has lost records before it, as the leader epochs show | where the logs diverge, as above |
 | its topic was created again | the group's offset, if its note names the new topic, or has no id and the \
 coordinator was asked by the new one (from Kafka 4.1 on); else the new topic's first offset |
 | the group's note names another topic of this name and cluster | as if the group had none; where nothing else is \

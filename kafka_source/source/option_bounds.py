@@ -1,6 +1,6 @@
 """Where partitions start and end, as the options say it, before any offset is looked up. Pure.
 
-`startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and that over `startingOffsets`; likewise for
+`startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and that over `startingOffsets`; so too for
 the ending options.
 """
 

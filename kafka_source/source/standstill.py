@@ -22,7 +22,7 @@ from kafka_source.options import ReadOptions
 
 log = logging.getLogger(__name__)
 
-# A trigger after the first one waits no longer for the halts' coordinator: it goes on as before.
+# A trigger after the first one waits no longer for the halts' coordinator: it continues as before.
 _LOOK_SECONDS = 5.0
 
 
@@ -75,7 +75,7 @@ class Standstill:
         self._seconds = options.coordinator_timeout_ms / 1000
         self._has_looked = self._is_forbidden = False
         self._halt: Halt | None = None
-        # What the query's progress shows, and what it has to show: a pause at once, a stop when the query is at rest.
+        # What the progress shows, and what it has to show: a pause immediately, a stop when the query is at rest.
         self._told: Halt | None = None
         self._state: Halt | None = None
         self._said_idle = float("-inf")
@@ -84,7 +84,7 @@ class Standstill:
         """Look which halt is the group's newest, before a trigger.
 
         Raises:
-            KafkaGroupError: The first look fails. Later the halt that is known stays.
+            KafkaGroupError: The first lookup fails. Later the halt that is known stays.
         """
         if self._group is None or self._client is None or self._is_forbidden:
             return
@@ -98,7 +98,7 @@ class Standstill:
         except KafkaGroupError as error:
             if not self._has_looked:
                 raise
-            log.warning("group=%s: not known whether it was paused or stopped meanwhile: %s", self._group, error)
+            log.warning("group=%s: not known whether it was paused or stopped since: %s", self._group, error)
             return
         self._has_looked = True
         before, self._halt = self._halt, found

@@ -33,7 +33,7 @@ class BatchBounds:
         starts: The first offset of each partition.
         ends: The offset after the last one.
         late_starts: The partitions that start at `earliest`, which each action of a batch without a group looks up.
-        late_ends: The partitions that end at `latest`, likewise.
+        late_ends: The partitions that end at `latest`, in the same sense.
         leaderless: Those of them that have no leader, with 0 for both offsets: their tasks wait for one.
         epochs: The epoch of the leader that has returned each end, as far as it is known and the end is not late.
     """

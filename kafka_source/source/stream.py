@@ -92,7 +92,7 @@ class _StreamReader(DataSourceStreamReader):
         end = batches.next(before, limited=limited)
         if end is before:
             if batches.has_stopped:
-                # Spark cannot be told to end. The query goes on asking, and begins anew when its group is resumed.
+                # A source cannot end a query. The query continues asking, and begins again when its group is resumed.
                 self.stop()
             return start
         # Spark shows the offset in the query's progress. `StreamOffset.from_json` ignores the figures.

@@ -264,7 +264,7 @@ class TransactionalCommitter:
     async def _without_passed(self, group: GroupOffsets, fetch: FetchByIds, deadline: Deadline) -> GroupOffsets:
         """Leave out partitions in which the same stream has committed a later offset since, after the same rewind.
 
-        No other producer of the id can commit between this look and the commit, whose epoch is the last one.
+        No other producer of the id can commit between this check and the commit, whose epoch is the last one.
 
         Raises:
             UnknownTopicError: The offsets are not known to be of these topics: they have no ids, or see `fetch_by_ids`.

@@ -125,7 +125,7 @@ def pause(
 
 
 def resume(settings: Settings, group: str, *, dry_run: bool = False) -> Halted:
-    """Let the queries of a group that is paused or stopped go on; arguments and errors as of `pause`."""
+    """Let the queries of a group that is paused or stopped continue; arguments and errors as of `pause`."""
     return _halt(settings, group, HaltKind.RESUME, "now", others_go_on=True, dry_run=dry_run)
 
 

@@ -15,13 +15,13 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class PartitionSeen:
-    """What the looks at a group have seen of one partition.
+    """The samples of one partition of a group.
 
     Attributes:
-        committed: The committed offset at the last look; None: the group has committed none.
-        lag: The lag at the last look, in offsets; without a committed offset all offsets of the log.
-        since: The time, in seconds, of the look since which the offset has not moved and the lag was not 0. Of a
-            partition that moved, or had no lag, the last look.
+        committed: The committed offset in the last sample; None: the group has committed none.
+        lag: The lag in the last sample, in offsets; without a committed offset all offsets of the log.
+        since: The time, in seconds, of the sample since which the offset has not moved and the lag was not 0. Of a
+            partition that moved, or had no lag, the last sample.
     """
 
     committed: int | None
@@ -36,9 +36,9 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
     """Return what is known after one more look.
 
     Args:
-        before: What was known; empty at the first look, which counts as if each partition had just moved.
+        before: The previous samples; empty for the first one, which counts as if each partition had just moved.
         now: The group's lag. A partition without a leader has none, and is forgotten: it cannot be read.
-        at: The time of the look, in seconds of a clock that all looks share. If it went back, the partition has just
+        at: The time of the sample, in seconds of a clock shared by all samples. If it went back, the partition has just
             moved.
     """
     seen = {}
@@ -48,7 +48,7 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
         if row.behind is None:
             continue
         since = at
-        # A lag that was not there at the look before may have come just now, however long ago that look was.
+        # A lag that the previous sample did not have may be new, however old that sample is.
         if known is not None and known.lag > 0 and row.behind > 0 and row.committed == known.committed:
             since = min(at, known.since)
         seen[partition] = PartitionSeen(row.committed, row.behind, since)

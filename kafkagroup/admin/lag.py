@@ -122,18 +122,18 @@ def rates_of(
 ) -> dict[str, float | None]:
     """Return the offsets a second that each member has committed, by member id.
 
-    Only partitions that the member has in both looks count, and of these only the ones with a committed offset in the
-    first look. A partition that went back, because the group was rewound, counts as 0.
+    Only partitions that the member has in both samples count, and of these only the ones with a committed offset in the
+    first. A partition that went back, because the group was rewound, counts as 0.
 
     Args:
-        before: The members at the first look.
-        committed_before: The group's committed offsets at the first look.
-        now: The members at the second look.
-        committed: The group's committed offsets at the second look.
+        before: The members in the first sample.
+        committed_before: The group's committed offsets in the first sample.
+        now: The members in the second sample.
+        committed: The group's committed offsets in the second sample.
         seconds: The time between both.
 
     Returns:
-        None for a member that was not there at the first look, or none of whose partitions can be compared.
+        None for a member that the first sample lacks, or whose partitions cannot be compared.
     """
     had = {member.member_id: set(member.partitions) for member in before}
     rates: dict[str, float | None] = {}

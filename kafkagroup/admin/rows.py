@@ -226,11 +226,11 @@ class MemberDescription:
         user_data: The user data of its subscription; None if there are none.
         assigned_data: The user data of its assignment; None if there are none.
         epoch: The member epoch (KIP-848); None in a classic group, whose brokers do not return the generation.
-        revoking: Partitions that the brokers have taken away and the member has still to give up (KIP-848); brokers
+        revoking: Partitions that the brokers have revoked and the member has still to release (KIP-848); brokers
             before 4.3 do not return them (KAFKA-20431).
         awaiting: Partitions that the brokers mean for the member and that it does not have yet (KIP-848): another
             member has to give them up, or the next heartbeat brings them.
-        rate: Offsets a second that it commits, between two looks; None: not asked for, or not known.
+        rate: Offsets a second that it commits, between two samples; None: not asked for, or not known.
     """
 
     member_id: str

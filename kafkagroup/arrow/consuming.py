@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 
 _Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 
-# Between two looks for new records: soon after the last ones, later more seldom.
+# Between two lookups of new records: soon after the last ones, later more seldom.
 _PAUSES = RetryPolicy(0.02, 0.5)
 # Java's default. If this process dies, the next owner of its partitions waits until the coordinator aborts it.
 _TRANSACTIONS = {"transaction.timeout.ms": 60_000}
@@ -176,7 +176,7 @@ class GroupStream(Stream):
         self._handed = StreamOffset()
         self._done: dict[TopicPartition, int] = {}
         self._followed_join = 0
-        # A commit has failed: the next look for records begins with what is not done, unless the caller commits it.
+        # A commit has failed: the next lookup of records begins with what is not done, unless the caller commits it.
         self._goes_back = False
         # Records were handed out that are not committed, and others may be handed them, or this caller again.
         self._is_interrupted = False

@@ -71,12 +71,12 @@ class Export:
         form: The form of files; None: into a folder, that of the folder, or Parquet.
         start: Where it begins, see `read`; None: where the folder says, or at `earliest`.
         end: See `read`.
-        columns: Likewise; None: those of the folder, or the default.
+        columns: See `read`; None: those of the folder, or the default.
         part_bytes: The size in Arrow at which a part of a folder ends.
         accept_loss: Whether to leave out records that retention has deleted; if false, they are an error.
         engine: See `read`.
         decode: Decodes the values of a file's batches, as `decode_values` does; None: they stay bytes.
-        bar: Likewise.
+        bar: See `read`.
         is_interrupted: Whether to end with KeyboardInterrupt before the next batch. Python's own may be lost: pyarrow
             imports pandas in the middle, and an import may drop it.
     """

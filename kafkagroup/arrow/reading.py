@@ -72,7 +72,7 @@ def read(
         settings: Settings of Kafka's clients, such as `bootstrap.servers` and `isolation.level`.
         start: `earliest`, a time, `-1h` for one hour ago, `@1500` for an offset of all partitions (or the nearest one
             that a partition has), or offsets by partition.
-        end: Likewise, exclusive, or `latest`.
+        end: As `start`, exclusive, or `latest`.
         columns: Names of: key, value, topic, partition, offset, timestamp, timestampType, headers. `value string`
             decodes UTF-8.
         function: Makes the rows: it takes and gives iterators of record batches, as for `kafkagroup.map_in_arrow`.
@@ -164,7 +164,7 @@ def pinned_ranges(options: ReadOptions, start: Position = "", end: Position = ""
     Args:
         options: From `bounded_options`.
         start: As there; only `@N` counts, which the options do not have.
-        end: Likewise.
+        end: As there.
     """
     # The engine uses this client too, and finds the partitions' leaders there.
     cluster = Cluster.of(options, cached_client(options.settings))

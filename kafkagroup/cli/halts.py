@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _MAX_NAMED = 10
 
 OthersGoOn = Annotated[
-    bool, typer.Option("--others-go-on", help="Allow members of other clients, which read on: they cannot be told.")
+    bool, typer.Option("--others-go-on", help="Allow members of other clients, which read on: they cannot be stopped.")
 ]
 
 
@@ -117,7 +117,7 @@ def resume(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Let the queries of a group that is paused or stopped go on where they are, at their next trigger."""
+    """Let the queries of a group that is paused or stopped continue where they are, at their next trigger."""
     name = one_group(group, group_option)
     with exit_on_error():
         from kafkagroup.admin import resume as resume_group

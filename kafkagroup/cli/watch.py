@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     Export = Callable[[Mapping[str, Rows[PartitionLag]], float], None]
 
-#: How long `healthcheck` waits between two looks.
+#: How long `healthcheck` waits between two samples.
 _LOOK_EVERY_SECONDS = 1.0
 
 

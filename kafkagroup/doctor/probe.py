@@ -1,7 +1,7 @@
 """Connect to one broker step by step, keep the step that failed, and name the kind of server that answers there.
 
 The steps are those of the connector's own connections: resolve the host's name, connect by TCP, TLS, ApiVersions,
-login by SASL, Metadata. If one fails, a second look finds out what kind of server answers at this port.
+login by SASL, Metadata. If one fails, a second probe finds the kind of server at this port.
 """
 
 from __future__ import annotations

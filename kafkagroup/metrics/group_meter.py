@@ -20,11 +20,11 @@ class GroupMeter:
         self._gauges = Gauges()
 
     def look(self, lags: Mapping[str, Iterable[PartitionLag]], at: float) -> Update:
-        """Return the update after a look at the groups that exist.
+        """Return the update after a description of the groups that exist.
 
         Args:
             lags: The lag of each group. What a partition without a leader has is unknown, and has no figure.
-            at: When the look began, in seconds since 1970.
+            at: When the description began, in seconds since 1970.
         """
         points = [p for group, rows in lags.items() for p in self._points(group, rows, at)]
         return Update(tuple(points), self._gauges.replace(points))

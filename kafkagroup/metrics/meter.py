@@ -77,12 +77,12 @@ class QueryMeter:
         return self._sampler.partitions(cluster)
 
     def look(self, cluster: str | None, ends: Mapping[TopicPartition, int], at: float) -> Update:
-        """Return the update after a look at the ends of partitions, also while a micro-batch runs.
+        """Return the update after a lookup of the ends of partitions, also while a micro-batch runs.
 
         Args:
             cluster: The cluster of these partitions.
             ends: The ends, without those that are unknown.
-            at: When the look began, in seconds since 1970.
+            at: When the lookup began, in seconds since 1970.
         """
         samples = self._sampler.look(cluster, ends, at)
         points = tuple(p for sample in samples for p in _lag_points(sample))
@@ -191,7 +191,7 @@ class MetricsListener(StreamingQueryListener):
     def __init__(self, exports: Exports) -> None:
         self._exports = exports
         self.on_new_query: Callable[[], object] = lambda: None
-        # By run id. Spark calls on one thread; the looks at the brokers come on another one.
+        # By run id. Spark calls on one thread; the lookups at the brokers come on another one.
         self._meters: dict[str, QueryMeter] = {}
         self._lock = threading.Lock()
 
@@ -255,7 +255,7 @@ class Sampler:
     def __init__(self, began: float = 0.0) -> None:
         self._began = began
         self._curves: dict[tuple[int, TopicPartition], ProductionCurve] = {}
-        # The last sample of each source, with the cluster that it is of, and the last look at each partition.
+        # The last sample of each source, with the cluster that it is of, and the last lookup of each partition.
         self._last: dict[int, tuple[str | None, Sample]] = {}
         self._looks: dict[tuple[int, TopicPartition], _Look] = {}
 
@@ -299,7 +299,7 @@ class Sampler:
         return tuple(found)
 
     def with_newest_ends(self, sample: Sample) -> Sample:
-        """Return a sample whose ends, lag and time are those of the last look, where that is newer."""
+        """Return a sample whose ends, lag and time are those of the last lookup, where that is newer."""
         partitions, times = {}, []
         for tp, one in sample.partitions.items():
             key = sample.source, tp

@@ -61,7 +61,7 @@ class Sample:
         bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
             the query, or values are not decoded.
         halted: Whether the group was paused or stopped from outside.
-        is_look: Whether this is a look at the ends of partitions while nothing was finished: rows, seconds and what is
+        is_look: Whether this is a lookup of partitions' ends while nothing was finished: rows, seconds and what is
             counted are 0 or empty, and each `start` is the `end` of the last finished micro-batch.
     """
 
@@ -187,14 +187,14 @@ class ProductionCurve:
         del self._times[:first], self._ends[:first]
 
     def covers(self, offset: int) -> bool:
-        """Return whether the record at this offset was written after the first look."""
+        """Return whether the record at this offset was written after the first lookup."""
         return bool(self._ends) and offset >= self._ends[0]
 
     def written_at(self, offset: int) -> float | None:
         """Return about when the record at this offset was written, in seconds since 1970.
 
-        None: the log has not reached it yet. For an offset from before the first look the time is extrapolated by the
-        rate of what was seen since; without such a rate it is the time of the first look, so the record is older.
+        None: the log has not reached it yet. For an offset from before the first lookup the time is extrapolated by the
+        rate of what was seen since; without such a rate it is the time of the first lookup, so the record is older.
         """
         if not self._ends or offset >= self._ends[-1]:
             return None

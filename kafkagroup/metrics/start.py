@@ -1,4 +1,4 @@
-"""`metrics.start`: which exporters run, and the looks at the brokers for ends of partitions and open transactions."""
+"""`metrics.start`: which exporters run, and the lookups of ends of partitions and open transactions at the brokers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Watcher:
     Args:
         settings: The settings of the Kafka clients.
         prefixes: Each sink's `transactional.id.prefix`.
-        seconds: The time between two looks.
+        seconds: The time between two lookups.
         listener: Has the queries whose lag is counted.
         export: Takes the updates about transactions.
     """
@@ -58,7 +58,7 @@ class Watcher:
         self._client = KafkaClient(settings)
         self._read_committed = settings.get("isolation.level") == "read_committed"
         self._gauges = Gauges()
-        # What could not be asked at the last look, by what it is, so that the log has each problem once.
+        # The last problem of each kind of lookup, so that the log has each problem once.
         self._problems: dict[str, str] = {}
         self._ended = False
         self._wake = threading.Event()
@@ -99,7 +99,7 @@ class Watcher:
         self._export(Update(tuple(points), self._gauges.replace(points)))
 
     def _note(self, name: str, look: Callable[[], object]) -> None:
-        """Run a look; log its problem if it is another one than last time."""
+        """Run a lookup; log its problem if it is another one than last time."""
         try:
             look()
         except KafkaGroupError as error:
@@ -195,7 +195,7 @@ def start(
             micro-batch runs. Without them the lag is that of the last finished micro-batch when it was planned.
         transactions: The `transactional.id.prefix` of each exactly-once sink whose open transactions to look for. The
             user needs DESCRIBE on the transactional ids and on the group `{prefix}-ledger`.
-        look_seconds: The time between two looks.
+        look_seconds: The time between two lookups.
 
     Raises:
         InvalidConfigurationError: No exporter is given, an extra is missing, or an address or file cannot be used.

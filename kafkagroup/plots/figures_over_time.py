@@ -40,7 +40,7 @@ def of_one_source(samples: Sequence[Sample], query: str | None, source: int | No
 
 
 def looks_of(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the samples that show the lag at their time: looks, or micro-batches where there are no looks."""
+    """Return the samples that show the lag at their time: lookups, or micro-batches where there are no lookups."""
     return [one for one in samples if one.is_look] or list(samples)
 
 

@@ -119,7 +119,7 @@ class Heartbeats:
 _FOR_SIBLING = Reason(RebalanceCause.SIBLING, "another read of this driver waits for it")
 _AFTER_LOSS = Reason(RebalanceCause.LOST, "the group has removed slots in the middle of a batch")
 _REQUEST_SECONDS = 30.0
-# Seconds between two looks whether the slots have to rejoin, while a sibling waits in a join.
+# Seconds between two checks whether the slots have to rejoin, while a sibling waits in a join.
 _POLL_SECONDS = 0.1
 # Seconds that a rejoin may take beyond the rebalance timeout, until it is tried again.
 _REJOIN_MARGIN_SECONDS = 30.0

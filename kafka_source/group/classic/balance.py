@@ -73,7 +73,7 @@ class Growth:
     averages: Mapping[TopicPartition, Average] = field(default_factory=dict)
 
     def after(self, at: float, ends: Mapping[TopicPartition, int]) -> Growth:
-        """Return the growth after another look. Partitions that are not in `ends` are forgotten.
+        """Return the growth after another lookup. Partitions that are not in `ends` are forgotten.
 
         Args:
             at: The time in seconds; only differences count.
@@ -242,7 +242,7 @@ LOOKS = 5
 
 _IN_A_ROW = 2
 _MAX_FACTOR = 16
-# Seconds between two looks whether this query leads a group whose strategy weighs work.
+# Seconds between two checks whether this query leads a group whose strategy weighs work.
 _IDLE_SECONDS = 5.0
 
 
@@ -250,7 +250,7 @@ _IDLE_SECONDS = 5.0
 class RebalanceBackoff:
     """Decides when the leader asks for a rebalance because the balance has drifted. Pure.
 
-    It asks if that was worth it in two looks in a row, and the last rebalance is at least the interval ago. If a
+    It asks if that was worth it in two checks in a row, and the last rebalance is at least the interval ago. If a
     rebalance that it asked for has moved nothing, the interval doubles, up to 16 times, until one moves something.
 
     Attributes:
@@ -278,7 +278,7 @@ class RebalanceBackoff:
         return RebalanceBackoff(self.interval, at, factor=factor)
 
     def after_look(self, at: float, *, worth: bool) -> RebalanceBackoff:
-        """Return the state after a look; `asked` becomes true if it is time to ask."""
+        """Return the state after a check; `asked` becomes true if it is time to ask."""
         seen = self.seen + 1 if worth else 0
         due = at - self.since >= self.interval * self.factor
         return replace(self, seen=seen, asked=self.asked or (due and seen >= _IN_A_ROW))
@@ -342,7 +342,7 @@ class BalanceWatch:
         return None if self.lookup is None else self.lookup.look_up
 
     async def watch(self) -> None:
-        """Wait until it is time for a look, and look, if this query leads the group; then `reason` may be set."""
+        """Wait until a check is due, and check, if this query leads the group; then `reason` may be set."""
         assigned, backoff = self._assigned, self._backoff
         if assigned is None or backoff is None or self.lookup is None or not self._leads(assigned):
             await asyncio.sleep(_IDLE_SECONDS)

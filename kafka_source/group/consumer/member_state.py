@@ -1,4 +1,4 @@
-"""What an answer to a heartbeat means in the consumer protocol (KIP-848): epochs, what to give up, fenced, lost. Pure.
+"""The meaning of a heartbeat's answer in the consumer protocol (KIP-848): epochs, revoked, fenced, lost. Pure.
 
     UNJOINED         join                               -> JOINING
     JOINING          answered with an epoch             -> MEMBER
@@ -8,8 +8,8 @@
     any state        leave                              -> LEFT
 
 One request does everything: ConsumerGroupHeartbeat. Its answer has the partitions that the member may have now
-(`target`). What the member has (`owned`) follows when its owner is ready: it takes what is new, and gives up what is no
-longer in the target when its micro-batch is committed. A heartbeat reports what the member has; the
+(`target`). Its own partitions (`owned`) follow when the owner is ready: it takes new ones, and releases those that the
+target no longer has when its micro-batch is committed. A heartbeat reports what the member has; the
 coordinator then gives the released partitions to their next owner, and the member its next epoch.
 
 The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:
@@ -24,7 +24,7 @@ The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestStat
 - What the member has is not sent between an answer that changes the target and the owner's reaction to it. "Nothing"
   would be old news by then: the coordinator may take it for a release of what the member is about to take, if an
   earlier request is handled late.
-- While partitions are being given up, heartbeats leave out what the member has, so that nothing counts as released
+- While partitions are being released, heartbeats leave out the owned ones, so that nothing counts as released
   before it is committed.
 - An interval that is not positive is ignored.
 """
@@ -154,7 +154,7 @@ class Member:
 
     @property
     def revoking(self) -> frozenset[IdPartition]:
-        """What the member has to give up."""
+        """The partitions to release."""
         return self.owned - self.target if self.in_group else frozenset()
 
     @property
@@ -219,7 +219,7 @@ def reconcile(member: Member, topics: Collection[uuid.UUID]) -> Member:
     """Return the member with what it may have now, and nothing else.
 
     Args:
-        member: What it has to give up is not needed any more: its offsets are committed.
+        member: Its revoked partitions are no longer needed: their offsets are committed.
         topics: The ids of the topics whose names are known. Partitions of others are taken later.
     """
     if not member.in_group:

@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 ASSIGNOR = "brokers"
 """What is logged as the strategy of a group whose partitions the brokers assign."""
 
-# Seconds between two heartbeats of a slot that waits for its first assignment, or for the answer to what it gave up.
+# Seconds between two heartbeats of a slot that waits for its first assignment, or for the answer to its release.
 _POLL_SECONDS = 0.2
 # Seconds for which the first join waits for what the brokers mean for the slots and no other member still has.
 _SHARE_SECONDS = 20.0
@@ -252,7 +252,7 @@ class ConsumerMembership(Membership):
         self._reconcile(self._slots)
 
     async def _join(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
-        """Bring all slots into the group, and give up and take what the brokers have assigned."""
+        """Join with all slots; release and take partitions as the brokers have assigned."""
         async with self._joining:
             return await self._join_alone(reason, deadline)
 
@@ -289,7 +289,7 @@ class ConsumerMembership(Membership):
         return self.assignment
 
     async def _settle(self, patience: Deadline | None) -> None:
-        """Take and give up until the coordinator has nothing new to say.
+        """Take and release partitions until the coordinator has nothing new.
 
         Args:
             patience: How long to wait, in a first join, for the assignment that the brokers have still to compute. They
@@ -373,7 +373,7 @@ class ConsumerMembership(Membership):
         """Send one heartbeat of a slot, act on what it says, and wait until the next one is due."""
         interval = slot.member.interval_ms / 1000
         was_answered = await self._beat(slot, Deadline(interval))
-        # Most heartbeats bring nothing new. Only this slot: with hundreds of them, a look at all after each heartbeat
+        # Most heartbeats bring nothing new. Only this slot: with hundreds of them, a check of all after each heartbeat
         # costs more than the heartbeats.
         if not slot.settled:
             await self._know_names([slot])
@@ -388,7 +388,7 @@ class ConsumerMembership(Membership):
         slot.wake.clear()
 
     def _reconcile(self, slots: Sequence[ConsumerSlot]) -> None:
-        """Take and give up outside of Spark's calls."""
+        """Take and release partitions outside of Spark's calls."""
         if self._calls or self._assignment is None:
             return
         told_at = _told_at(slots)
@@ -567,5 +567,5 @@ class ConsumerMembership(Membership):
 
 
 def _told_at(slots: Iterable[ConsumerSlot]) -> float:
-    """Return since when one of these slots has to take or give up partitions; now if none has."""
+    """Return since when one of these slots has to take or release partitions; now if none has."""
     return min((slot.told_at for slot in slots if slot.told_at is not None), default=time.monotonic())

@@ -1,4 +1,4 @@
-"""One slot as a member of the consumer protocol: its heartbeats, what it has, and what it has still to give up."""
+"""One slot as a member of the consumer protocol: its heartbeats, its partitions, and those it has to release."""
 
 from __future__ import annotations
 
@@ -119,15 +119,15 @@ class ConsumerSlot:
             self.member, self.told_at = member_state.join(self.member), None
 
     def reconcile(self, names: Mapping[uuid.UUID, str], in_flight: Iterable[TopicPartition]) -> bool:
-        """Take what the coordinator has assigned, and give up what it has taken away; return whether that was anything.
+        """Take assigned partitions and release revoked ones; return whether there were any.
 
         Args:
             names: The topics' names by id. Partitions of others are taken later.
             in_flight: The partitions of the batch in flight: as long as the slot has to give some of them up, it keeps
-                all that it has. The coordinator waits until all are given up.
+                all that it has. The coordinator waits until all are released.
 
         Nothing changes while a heartbeat is under way. It may say what the slot had before: without partitions that it
-        would take now, the coordinator would count them as given up, and the answer would leave their commits valid.
+        would take now, the coordinator would count them as released, and the answer would leave their commits valid.
         """
         member = self.member
         if self.settled:

@@ -77,7 +77,7 @@ class Decision(DecidedBatch):
     """The decision to commit a batch.
 
     Attributes:
-        transactions: The transactions to commit; none if the batch had no rows, or if the write was given up.
+        transactions: The transactions to commit; none if the batch had no rows, or if the write was aborted.
         partitions: The partitions that these transactions have written to.
         done: Whether all of its transactions are known to be committed and visible.
     """

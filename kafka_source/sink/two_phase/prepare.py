@@ -220,7 +220,7 @@ def _prepared(settings: Settings, task: SinkTask, opened: OpenTransaction, count
     found = client.run(describe(client, name, _deadline()))
     if found.transaction != opened:
         # The acknowledged records were in a transaction that is aborted. The newest one holds the records of another
-        # process, perhaps an attempt of this task that Spark has given up and that still runs.
+        # process, perhaps an attempt of this task that Spark has abandoned and that still runs.
         raise FencedError(
             f"Another process has initialised {name} while this task wrote: epoch "
             f"{found.transaction.epoch} of producer id {found.transaction.producer_id} instead of epoch {opened.epoch} "
