@@ -67,7 +67,7 @@ NEW_OUTPUT = (
     "With a new checkpoint Spark's file sink needs a new folder, and Delta in foreachBatch a new txnAppId: they skip "
     "the numbers of micro-batches that they have"
 )
-"""What else must be new where an error advises a new checkpoint."""
+"""The advice beside a new checkpoint: sinks that need a new output, too."""
 
 
 class KafkaGroupError(Exception):

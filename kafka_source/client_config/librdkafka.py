@@ -16,13 +16,13 @@ from kafka_source.client_config.tokens import LibrdkafkaTokens
 from kafka_source.errors import OptionError
 
 _PROBE = "kafkagroup.probe"
-# What librdkafka and confluent-kafka say of names that no text can set.
+# The error text of librdkafka and confluent-kafka for names that no text can set.
 _NO_SETTING = ("No such configuration property", "must be set through", "cannot be set to a text")
 _OUT_OF_RANGE = re.compile(r"outside allowed range (-?\d+)(?:\.\d+)?\.\.(-?\d+)")
 # librdkafka tries the addresses of a name one after another. Its own default is 30 s for each, Java's is 10 s. After
 # 1 s it would look the name up again and begin again, perhaps with the address that did not answer; the JVM waits 30 s.
 DEFAULTS = {"socket.connection.setup.timeout.ms": "10000", "broker.address.ttl": "30000"}
-"""What librdkafka gets where the user sets nothing, because its own default is not Java's."""
+"""librdkafka's settings where the user sets nothing, because its own defaults are not Java's."""
 
 # librdkafka's consumers refuse a `fetch.max.bytes` below `message.max.bytes`, which they use for nothing else; this is
 # its least value.

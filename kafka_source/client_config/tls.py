@@ -54,7 +54,7 @@ class Pem:
 
     @property
     def shown(self) -> str:
-        """What an error shows of it."""
+        """Its text in an error."""
         return self.location or "inline PEM"
 
     def read(self) -> str:

@@ -433,7 +433,7 @@ class Cluster:
 
 @dataclass(slots=True)
 class _KnownMetadata:
-    """What a block of `metadata_snapshot` knows of the cluster.
+    """The metadata that a block of `metadata_snapshot` has fetched.
 
     Attributes:
         seen: The topics, and the brokers.

@@ -28,7 +28,7 @@ from kafka_source.transactions.offset_committer import (
     was_without_transactions,
 )
 
-# How a coordinator refuses a transactional id that another process has initialised since.
+# A coordinator's errors for a transactional id that another process has initialised since.
 _OTHER_OWNER = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 

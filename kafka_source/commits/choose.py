@@ -13,7 +13,7 @@ from kafka_source.options import ReadOptions
 
 
 class Caller(Enum):
-    """What reads."""
+    """The kind of reader."""
 
     STREAM = "a stream of Spark's"
     BATCH = "a batch of Spark's"

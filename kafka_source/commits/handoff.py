@@ -120,7 +120,7 @@ class Handoff:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a batch finds of what the sources of its query have published.
+    """The hand-offs that a batch finds, as the sources of its query have published them.
 
     Attributes:
         handoffs: Those of the batch, one for each member; none if it has no new data.
@@ -297,7 +297,7 @@ def record_of(group: str, handoffs: Sequence[Handoff]) -> tuple[GroupOffsets, ..
 
 
 class DecisionRecord:
-    """What the sink has last decided of a stream, as the source keeps and reads it.
+    """The sink's last decision about a stream, as the source keeps and reads it.
 
     Args:
         client: Of the cluster of the group.

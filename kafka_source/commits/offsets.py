@@ -22,7 +22,7 @@ _MAX_COMMITS = 32
 
 
 class ReadPositions(Protocol):
-    """What a read knows of its partitions, as far as its commits are concerned; see `source.positions`."""
+    """The partitions of a read, as far as its commits are concerned; see `source.positions`."""
 
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
         """Note the ids of the topics that are read now, and of their cluster; None: unknown."""
@@ -102,7 +102,7 @@ class Offsets:
 
 
 class KeptOffsets(Offsets, ABC):
-    """What commits with and without members have in common.
+    """The common part of commits with and without members.
 
     Args:
         policy: The read's commit policy.

@@ -41,7 +41,7 @@ Committed = Callable[[list[TopicPartition]], Mapping[TopicPartition, CommitOffse
 
 @dataclass(frozen=True)
 class Task:
-    """What a task reads, and as which member.
+    """The ranges and the member of a task.
 
     Attributes:
         ranges: The ranges to read, at most one for each partition and replica.
@@ -76,7 +76,7 @@ class StreamGroup(Protocol):
 
 
 class Replay(NamedTuple):
-    """What a replay of a batch reads.
+    """The inputs of a replayed batch.
 
     Attributes:
         planned: Its inputs.

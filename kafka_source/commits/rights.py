@@ -103,7 +103,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """How a committer of a batch gets new credentials after its own were refused.
+    """The way to new credentials for a committer of a batch whose own were refused.
 
     Attributes:
         group: The group whose offsets are committed.

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsets:
-    """What the sink commits for the sources of a batch.
+    """The offsets that the sink commits for the sources of a batch.
 
     Attributes:
         offsets: Offsets of groups, to commit together with the decision; none for the replay of a decided batch.

@@ -99,7 +99,7 @@ class SubscribedTopics:
         self._watched: dict[str, TopicState] = {}
         self._group_topics: frozenset[str] = frozenset()
         self.changed: str | None = None
-        """What has changed since the slots joined, as the reason for a rebalance."""
+        """The changes since the slots joined, as the reason for a rebalance."""
 
     async def look_up(self, deadline: Deadline) -> tuple[str, ...]:
         """Return the names of the topics to subscribe to, sorted.

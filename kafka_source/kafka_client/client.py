@@ -226,7 +226,7 @@ class KafkaClient:
         log.warning("rebootstrap servers=%s reason=%r", self.settings.bootstrap_names, reason)
         self._close_shared()
         self._brokers.clear()
-        # What answers from now on may be a cluster that was restored, with leader epochs that begin again.
+        # The next answer may come from a restored cluster, whose leader epochs begin again.
         self._outdated.clear()
         self.known = Snapshot(None, {})
         self._recovery = self._recovery.answered()

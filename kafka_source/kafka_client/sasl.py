@@ -51,7 +51,7 @@ class SaslError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How a client logs in. It contains secrets in clear text and a lock: never log or pickle it.
+    """The login of a client. It contains secrets in clear text and a lock: never log or pickle it.
 
     Attributes:
         sasl: The mechanism and its credentials.

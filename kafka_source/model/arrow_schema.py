@@ -25,7 +25,7 @@ _ARROW: dict[str, pa.DataType] = {
 
 
 class SupportsArrowArray(Protocol):
-    """What exports an Arrow array (Arrow PyCapsule interface)."""
+    """An object that exports an Arrow array (Arrow PyCapsule interface)."""
 
     def __arrow_c_array__(self) -> tuple[object, object]: ...
 

@@ -35,7 +35,7 @@ def group_of(offset: Mapping[str, Any]) -> str | None:
 
 
 class RebalanceCause(str, Enum):
-    """Why the slots of a query joined or rejoined their group."""
+    """The cause of a join or rejoin."""
 
     START = "start"
     """The query started."""

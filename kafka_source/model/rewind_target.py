@@ -69,7 +69,7 @@ Target: TypeAlias = Word | AtTime | ByDuration | AtOffset | AtOffsets | Shift | 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was looked up about the partitions.
+    """The offsets that were looked up for the partitions.
 
     Attributes:
         earliest: The first offset of each partition's log.

@@ -116,7 +116,7 @@ class Span(NamedTuple):
 
 
 class PlannedInput(NamedTuple):
-    """What one input partition reads.
+    """The ranges of one input partition.
 
     Attributes:
         slot: The slot that reads; -1 without a group.

@@ -263,7 +263,7 @@ def _check_function(options: ReadOptions, _where: Where, _given: Mapping[str, st
         raise OptionError("map.columns", ",".join(options.map_columns), "a value only with map.function")
 
 
-# What has no place in the consumer protocol, as in Java's consumer, and where it is set instead.
+# Options without a place in the consumer protocol, as in Java's consumer, and where to set them instead.
 _CLASSIC_ONLY = {
     "kafka.partition.assignment.strategy": "the brokers assign the partitions; kafka.group.remote.assignor chooses how",
     "kafka.session.timeout.ms": "the group's setting consumer.session.timeout.ms decides, which an administrator sets",

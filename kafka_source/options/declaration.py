@@ -1,4 +1,4 @@
-"""How an option is declared: as a field of a dataclass, with its name, its kind, its default and its text.
+"""The declaration of an option: a field of a dataclass, with its name, its kind, its default and its text.
 
     max_offsets_per_trigger: int | None = option("maxOffsetsPerTrigger", COUNT, "Maximum number …", where=Where.STREAM)
 
@@ -33,7 +33,7 @@ class Where(Flag):
 
 
 class Only(Enum):
-    """What an option has an effect with; the value completes the sentence "it has an effect only …"."""
+    """The condition of an option's effect; the value completes the sentence "it has an effect only …"."""
 
     GROUP = "with kafka.group.id"
     MEMBERS = "with kafka.group.id, and without assign and group.membership=false"

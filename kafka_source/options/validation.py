@@ -331,7 +331,7 @@ def _filled(spark: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
-    """What to say about a name that is no option.
+    """The error or warning about a name that is no option.
 
     Attributes:
         text: The sentence; it never shows the value, which may be a secret.
@@ -397,7 +397,7 @@ def _without_marks(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-# What a table of `CREATE TABLE … USING kafkagroup OPTIONS (…)` looks like from here.
+# The options of a table of `CREATE TABLE … USING kafkagroup OPTIONS (…)`.
 _NO_OPTION = (
     ". Spark has passed no option at all, as for a table of a catalog, whose options it does not hand to a Python "
     "source: use a temporary view"

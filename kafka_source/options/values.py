@@ -61,7 +61,7 @@ class ColumnOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ValueOptions(CommonOptions):
-    """How the values and keys of a read are decoded, and those of a sink encoded.
+    """Options for decoding the values and keys of a read, and encoding those of a sink.
 
     Attributes:
         registry: All options with the prefix `schema.registry.`, without it; `rules` is `schema.rules`.

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 _ACKS = ("acks", "request.required.acks")
 PREFIX = "__streams.errors."
-"""How the names of the headers of dead letters begin."""
+"""The prefix of the headers' names of dead letters."""
 
 # As users import it.
 _EXCEPTION = f"kafkagroup.{UnreadableRecordError.__name__}"

@@ -69,7 +69,7 @@ class Sensor:
 
 
 CATCH_UP_FACTOR = 0.04
-"""How far over the bound a reader goes that catches up after a pause: its pace, and the sum of any window."""
+"""The factor over the bound of a reader that catches up after a pause: its pace, and the sum of any window."""
 
 
 class Limiter:
@@ -121,7 +121,7 @@ _NOTHING: Amounts = (0.0, 0.0)
 
 @dataclass(slots=True)
 class Report:
-    """What a task has done since its last report, and what it has left.
+    """The reads of a task since its last report, and its remaining ones.
 
     Attributes:
         slot: The task's slot or input partition.

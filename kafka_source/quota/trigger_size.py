@@ -34,7 +34,7 @@ _PROBE_AFTER = 3
 """So many alike micro-batches that miss the goal are followed by one of twice the size."""
 
 _PROBE_AGAIN = 30
-"""So many triggers later what was learned about the fixed part is old."""
+"""After so many triggers the measured fixed part is too old."""
 
 _OVER_FIXED = 1.25
 """A trigger gets so many times its fixed part at least: smaller micro-batches would not be quicker, only read less."""
@@ -45,7 +45,7 @@ _WAITED_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one micro-batch took.
+    """The duration and size of one micro-batch.
 
     Attributes:
         offsets: The number of its offsets, above 0.
@@ -142,7 +142,7 @@ class TriggerSize:
             wanted = min(wanted, offsets * self.goal / seconds)
         wanted = min(offsets * MAX_CHANGE, max(offsets / MAX_CHANGE, wanted))
         least = usual if too_long else line.fixed if self.goal > self.target else None
-        # What is a whole number but for the error of floating point stays it.
+        # A whole number but for the error of floating point stays one.
         return replace(self, limit=max(1, math.floor(wanted + 1e-6)), least=least)
 
     def _work(self, batch: Measured) -> float:

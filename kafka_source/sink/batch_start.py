@@ -24,7 +24,7 @@ PRODUCER_RATE = "producer_byte_rate"
 
 @dataclass(frozen=True, slots=True)
 class BatchContext:
-    """What the driver gives to the tasks of one batch.
+    """The driver's data for the tasks of one batch.
 
     Attributes:
         epoch: The driver's epoch; None for an at-least-once sink.

@@ -33,7 +33,7 @@ class ExactlyOnce:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What to write and where; travels to every task.
+    """The rows' format and destination; travels to every task.
 
     Attributes:
         options: The sink's options, with the settings of the Kafka clients.

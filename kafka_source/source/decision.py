@@ -40,7 +40,7 @@ from kafka_source.model.commits import CommitOffset, OffsetNote
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the query knows of where a partition continues.
+    """The query's own position of a partition.
 
     Attributes:
         next: The offset that the query reads next; None: not resolved.
@@ -65,7 +65,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What the group says of a partition.
+    """The group's offset of a partition.
 
     Attributes:
         entry: Its committed offset that counts; None: none.
@@ -78,7 +78,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What the leader says of a partition.
+    """The leader's offsets of a partition.
 
     Attributes:
         latest: Its latest offset, with `read_committed` the last stable offset.
@@ -97,7 +97,7 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the query's options and its commit policy say.
+    """The rules from the query's options and its commit policy.
 
     Attributes:
         counts: Returns the offset that counts, of the query's own and the group's.
@@ -119,7 +119,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was looked up of a partition.
+    """The looked-up facts of a partition.
 
     Attributes:
         group: What its group says; None: not asked.
@@ -151,7 +151,7 @@ class Need(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How a partition continues.
+    """The decision about a partition.
 
     Attributes:
         known: What the query knows of it from now on.
@@ -289,7 +289,7 @@ def _step_back(continued: Decision, to: int, loss: DataLossError, rules: Rules) 
 
 
 class Start(Enum):
-    """Where a partition begins."""
+    """The start of a partition."""
 
     BY_OPTIONS = "where the starting options say"
     FIRST = "at its first offset"
@@ -298,7 +298,7 @@ class Start(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What says where partitions begin.
+    """The conditions for the starts of partitions.
 
     Attributes:
         has_read: Whether the query has read, or planned, anything.

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OwnerEvents:
-    """What happened since the last planned micro-batch; see `DriverFigures`."""
+    """The events since the last planned micro-batch; see `DriverFigures`."""
 
     commits: tuple[Commit, ...] = ()
     failed_commits: int = 0

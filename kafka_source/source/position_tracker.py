@@ -78,7 +78,7 @@ class ShortLogs:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a trigger may read.
+    """The partitions that a trigger may read.
 
     Attributes:
         start: The start offset of the micro-batch, without lost topics.
@@ -97,7 +97,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Where the partitions of a trigger continue.
+    """The positions of a trigger's partitions.
 
     Attributes:
         starts: The positions, without partitions whose position only their next leader has.

@@ -26,7 +26,7 @@ from kafka_source.source.decision import Decision, Known
 
 @dataclass(slots=True)
 class _Partition:
-    """What is known of one partition.
+    """The known facts of one partition.
 
     Attributes:
         known: Where it continues.

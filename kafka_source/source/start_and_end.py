@@ -47,7 +47,7 @@ class BatchBounds:
 
 
 class Divergence(NamedTuple):
-    """Where the log of a new leader diverges from what was read.
+    """The offset from which the log of a new leader diverges from the read records.
 
     Attributes:
         end: The offset up to which both have the same records.

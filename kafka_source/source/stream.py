@@ -41,7 +41,7 @@ _ANY_BYTES = (1 << 63) - 1
 
 @short_errors
 class _StreamReader(DataSourceStreamReader):
-    """What is the same in every version of Spark.
+    """The common part of all versions of Spark.
 
     Args:
         given: The options as the user wrote them.

@@ -100,7 +100,7 @@ class TransactionalProducers:
 
 
 def cause_of(error: KafkaError, producer: Producer) -> KafkaError:
-    """What made the transaction fail if `error` only follows from it, else `error`; not for use in a callback.
+    """The cause of the failed transaction if `error` only follows from it, else `error`; not for use in a callback.
 
     librdkafka keeps the reason until the transaction is aborted, and raises it when another one begins.
     """

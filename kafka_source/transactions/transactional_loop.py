@@ -153,7 +153,7 @@ class Transaction:
         except TimeoutError:
             raise self._late(doing) from None
         except SystemError as error:
-            # What confluent-kafka makes of a fatal error while it serves delivery callbacks.
+            # confluent-kafka's error for a fatal error while it serves delivery callbacks.
             raise ApplicationRecoverableError(f"{doing} a {self._name} failed: the producer broke down.") from error
 
     def _late(self, doing: str) -> KafkaGroupError:

@@ -49,7 +49,7 @@ _FAILFAST_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ColumnDecoding:
-    """How a column is decoded.
+    """The decoding of a column.
 
     Attributes:
         reader: The schema of the column, to which values are resolved.
@@ -79,7 +79,7 @@ class ColumnDecoding:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How a query decodes its records; sent to every task.
+    """The decoding of a query's records; sent to every task.
 
     Attributes:
         columns: How each column is decoded that is.
@@ -235,7 +235,7 @@ class _Decoder:
         )
         # The ids of JSON values that were met, if a newer one ends the query.
         self._met = set[int]()
-        # Why the writer schemas with these ids cannot be used, which does not change.
+        # The lasting reasons against the writer schemas with these ids.
         self._unreadable: dict[int, str] = {}
         self._into_now: Callable[[pa.Array], pa.Array] | None = None
         if now is not None:

@@ -22,7 +22,7 @@ from kafka_source.values.writer_schema import WriterSchema
 
 @dataclass(frozen=True, slots=True)
 class ColumnEncoding:
-    """How a sink encodes a column; sent to every task.
+    """The encoding of a sink's column; sent to every task.
 
     Attributes:
         schema: The schema of the column, with its format.

@@ -31,7 +31,7 @@ from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
 
 @dataclass(frozen=True, slots=True)
 class ProtobufMessage:
-    """What a Protobuf schema needs beside its text.
+    """The parts of a Protobuf schema beside its text.
 
     Attributes:
         name: The full name of the message; None: the first one of the schema.

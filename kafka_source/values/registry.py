@@ -52,7 +52,7 @@ _MAX_KEPT = 1000
 # Registries have signed ids.
 _MAX_ID = (1 << 31) - 1
 
-# What does not change where a schema cannot be used; it may be deleted and registered again.
+# How long a refused schema stays refused; it may be deleted and registered again.
 _UNUSABLE_SECONDS = 60.0
 # The nodes of a registry learn of a new schema late.
 _LATE_PAUSES = (1.0, 10.0)
@@ -184,7 +184,7 @@ class _Budget:
 
     @property
     def left(self) -> float:
-        """What is left now."""
+        """The remaining amount."""
         now = time.monotonic()
         self._left = min(self._most, self._left + (now - self._at) * self._per_second)
         self._at = now

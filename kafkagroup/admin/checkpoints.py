@@ -26,7 +26,7 @@ from kafka_source.model.stream_offset import Span, StreamOffset, is_of_spark
 _NUMBERED, _NAMED = "v1", "v2"
 _NO_OFFSET = "-"
 
-# What Spark writes down for a new query. It takes the values of its first versions for a batch without them; all other
+# Settings that Spark stores for a new query. A batch without them gets the values of its first versions; all other
 # settings come from the session (OffsetSeqMetadata.relevantSQLConfDefaultValues).
 _CONF_OF_NEW_QUERY = {
     "spark.sql.streaming.aggregation.stateFormatVersion": "2",

@@ -39,7 +39,7 @@ _Headers = Sequence[Mapping[str, Any]] | None
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """What a run has put back.
+    """The result of a run.
 
     Attributes:
         letters: How many records it has written.
@@ -65,7 +65,7 @@ class _Place(NamedTuple):
 
 @dataclass(slots=True)
 class _Batch:
-    """What becomes of a batch of letters."""
+    """The records and results of a batch of letters."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     places: set[_Place] = field(default_factory=set)

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _CALL_SECONDS = 15.0
 _LOOK_AGAIN_SECONDS = 0.5
 _MAX_NAMED = 5
-# How the client ids of our members end; see `GroupSettings.client_id`.
+# The suffixes of our members' client ids; see `GroupSettings.client_id`.
 _OUR_CLIENT_ID = "-member"
 
 At: TypeAlias = Literal["now", "end"] | AtTime | FromGroup | Mapping[TopicPartition, int]

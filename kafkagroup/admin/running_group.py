@@ -50,7 +50,7 @@ _DESCRIBE_SECONDS = 15.0
 _LEAVE_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.1
 _MAX_NAMED = 5
-# How the client ids of our members end; see `GroupSettings.client_id`.
+# The suffixes of our members' client ids; see `GroupSettings.client_id`.
 _OUR_CLIENT_ID = "-member"
 
 
@@ -115,7 +115,7 @@ def rewind_running_group(
     if not named:
         raise InvalidConfigurationError(f"No partition of group {group} was named to be rewound.")
     rewind_id = strategies.new_id()
-    # How large a commit is does not depend on the offsets. A topic's id has 22 letters, and a cluster's as many.
+    # The size of a commit does not depend on the offsets. A topic's id has 22 letters, and a cluster's as many.
     unknown = dict.fromkeys((tp.topic for tp in named), "-" * 22)
     if len(list(chunks(group, _entries(dict.fromkeys(named, 0), rewind_id, unknown, "-" * 22)))) > 1:
         raise InvalidConfigurationError(

@@ -386,7 +386,7 @@ class GroupStream(Stream):
         self._done |= self._committed_ahead(self._handed.partitions)
         self._is_taken_back |= self._is_interrupted or bool(self._uncommitted().partitions)
         self._move(self._done)
-        # What the open block has written of these batches would be there twice.
+        # Records that the open block has written of these batches would be there twice.
         self._is_interrupted = self._transaction is not None and self._transaction.has_written
         self._goes_back = False
 

@@ -43,7 +43,7 @@ _ANEW = "Export into a new folder"
 
 @dataclass(slots=True)
 class Exported:
-    """What an export has written.
+    """The result of an export.
 
     Attributes:
         records: The number of records.
@@ -63,7 +63,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What is exported, and how.
+    """The arguments of an export.
 
     Attributes:
         topic: The topic.
@@ -218,7 +218,7 @@ class Export:
                     truncated_to=r.start,
                     advice=_ANEW,
                 )
-        # What the folder has may reach further than this export shall.
+        # The folder's parts may reach further than the end of this export.
         ends = {r.partition: r.end for r in wanted.ranges}
         ranges = tuple(r._replace(end=max(r.start, ends[r.partition])) for r in pinned.ranges)
         # A topic that is created again is not that of the folder.

@@ -16,7 +16,7 @@ _LIBRARY = "tqdm"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a stream has been read.
+    """The progress of a stream.
 
     Attributes:
         records: The records that were handed out.

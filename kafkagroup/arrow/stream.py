@@ -38,7 +38,7 @@ class Stream(ABC):
 
     @property
     def progress(self) -> Progress:
-        """How far the stream has been read: how many records were handed out, and how many offsets are left."""
+        """The stream's progress: the number of records that were handed out, and of offsets that are left."""
         return self._progress
 
     def _show(self, progress: Progress) -> None:

@@ -120,7 +120,7 @@ def transactional_options(settings: Mapping[str, SettingValue], engine: str = "a
 
 
 class Transaction:
-    """What is written in a `with` block becomes visible together when the block ends, or not at all after an error.
+    """The writes of a `with` block become visible together when the block ends, or not at all after an error.
 
     Args:
         options: From `transactional_options`.
@@ -149,7 +149,7 @@ class Transaction:
             if error is None:
                 self._commit()
         finally:
-            # What is committed, or on its way to be, is not aborted.
+            # A transaction that is committed, or on its way to be, is not aborted.
             delivery, self._delivery = self._delivery, None
             if delivery is not None:
                 delivery.abort()

@@ -49,7 +49,7 @@ class Output(str, Enum):
 
 
 MISSING = "-"
-"""What a table shows for a missing value, as Kafka's own tools."""
+"""A missing value in a table, as in Kafka's own tools."""
 
 
 def cell(value: object, missing: str = MISSING) -> str:

@@ -396,7 +396,7 @@ def redrive(
             note(f"{done.others:,} records of {name} are no dead letters, and were left out.")
 
 
-# What errors of `kafkagroup.arrow` call by the names of its arguments.
+# The options for arguments of `kafkagroup.arrow`, which its errors name.
 _WORDS = {"fail_on_data_loss=False": "--accept-loss"}
 _ARGUMENTS = {"to": "--to", "start": "--from", "end": "--until", "offsets": "--from or --until", "columns": "--columns"}
 

@@ -30,7 +30,7 @@ READ, WRITE, DESCRIBE = "READ", "WRITE", "DESCRIBE"
 
 # Kafka's codes of `AclOperation`.
 _CODES = {READ: 3, WRITE: 4, DESCRIBE: 8}
-# What a broker answers that was not asked for operations.
+# The answer of a broker that was not asked for operations.
 _UNTOLD = -(2**31)
 _DENIED = frozenset(
     {

@@ -1,4 +1,4 @@
-"""What a source of a query did in one micro-batch; its lag in seconds, by the age of records (`ProductionCurve`)."""
+"""Samples of a query's source, one a micro-batch; lag in seconds, by the age of records (`ProductionCurve`)."""
 
 from __future__ import annotations
 

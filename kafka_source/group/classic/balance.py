@@ -286,7 +286,7 @@ class RebalanceBackoff:
 
 @dataclass(frozen=True, slots=True)
 class _Assigned:
-    """What this query has assigned as the leader, with which strategy, and in which generation."""
+    """The query's assignment as the leader, with its strategy and generation."""
 
     led: Led
     strategy: Assignor

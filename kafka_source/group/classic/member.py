@@ -49,7 +49,7 @@ def refusal(
         ),
         ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the brokers allow",
         ErrorCode.INVALID_GROUP_ID: "the brokers do not accept this kafka.group.id",
-        # What Kafka 4.3 answers when a group's one record is too large; its log has a RecordTooLargeException.
+        # The answer of Kafka 4.3 when a group's one record is too large; its log has a RecordTooLargeException.
         ErrorCode.UNKNOWN_SERVER_ERROR: (
             "the coordinator's log says why. If the group has thousands of members, its record in __consumer_offsets "
             "may be larger than the brokers' message.max.bytes: lower group.members, or raise that"

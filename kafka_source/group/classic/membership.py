@@ -161,7 +161,7 @@ class ClassicMembership(Membership):
 
     @property
     def reason_to_give_up(self) -> str | None:
-        """Why the slots cannot commit the batch in flight any more; None: they can."""
+        """The reason why the slots can no longer commit the batch in flight; None: they can."""
         lost = None if self._background.lost_batch is None else "other members may have partitions of the batch"
         return self._background.left or self._background.rejoin_failed or lost
 

@@ -146,7 +146,7 @@ class Slot:
             assignor.on_assignment(self.assignment, joined.generation)
         revoked = self._claimed - frozenset(self.assignment.partitions)
         if not self.hands_over:
-            # What an eager strategy took away without holding it has an owner already.
+            # Partitions that an eager strategy revoked without holding them have an owner already.
             self.held = held
             return False
         self.held = tuple(sorted(tp for tp in revoked if tp in in_flight))

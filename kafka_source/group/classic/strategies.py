@@ -1,4 +1,4 @@
-"""How a running group is rewound, and groups that a classic query cannot join.
+"""Rewinds of a running group, and groups that a classic query cannot join.
 
 **The rewind of a running group.** Members of ours offer each of their strategies twice: `range`, and behind all
 strategies `kafkagroup-rewind:range` with an empty subscription. The program that rewinds a group offers only the second

@@ -67,7 +67,7 @@ class IdPartition:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a heartbeat says of a member, besides what it has.
+    """The description of a member in a heartbeat, besides its partitions.
 
     Attributes:
         topics: The names of the topics, sorted.

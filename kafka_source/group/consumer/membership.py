@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 ASSIGNOR = "brokers"
-"""What is logged as the strategy of a group whose partitions the brokers assign."""
+"""The strategy in log lines of a group whose partitions the brokers assign."""
 
 # Seconds between two heartbeats of a slot that waits for its first assignment, or for the answer to its release.
 _POLL_SECONDS = 0.2
