@@ -187,7 +187,7 @@ def check_handover(name: str, group: GroupSubscription, answer: Mapping[str, Ass
     """Refuse a cooperative assignment that moves a partition in one step. An eager assignment needs no check.
 
     As in Java, `cooperative-sticky` is exempt: it compares generations, and a partition claimed by a member of an
-    older generation is not owned by that member any more.
+    older generation is no longer owned by that member.
 
     Raises:
         AssignmentError: Names the assignor and up to five of the partitions.

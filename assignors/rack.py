@@ -78,7 +78,7 @@ class _Exchange:
         self._max_held = [min((sizes[place] for place in places), default=0) + 1 for places in shared.readers]
 
     def run(self) -> None:
-        """Try to relocate each partition with a rack mismatch or a lost claim, until nothing improves any more."""
+        """Try to relocate each partition with a rack mismatch or a lost claim, until nothing improves further."""
         changed = True
         while changed and self._steps > 0:
             changed = False

@@ -282,7 +282,7 @@ class DataLossError(ApplicationRecoverableError):
 
     @staticmethod
     def of_deleted(tp: TopicPartition, *, planned: int, reason: str = "") -> DataLossError:
-        """Return the error for a partition that was read up to `planned` and is not there any more."""
+        """Return the error for a partition that was read up to `planned` and no longer exists."""
         return DataLossError(
             topic=tp.topic, partition=tp.partition, planned=planned, reason=reason, condition="PARTITIONS_DELETED"
         )
@@ -351,7 +351,7 @@ class DataLossError(ApplicationRecoverableError):
             f"records from offset {end} on, or none",
             condition="PARTITION_OFFSET_CHANGED",
             advice="A broker without the last records was elected leader (unclean.leader.election.enable), so records "
-            f"that were read do not exist any more. To continue at offset {end} with the records that exist, and a "
+            f"that were read no longer exist. To continue at offset {end} with the records that exist, and a "
             "warning in the log, set the option failOnDataLoss to false",
         )
 

@@ -297,7 +297,7 @@ class AsMembers(KeptOffsets):
 
 
 def lost_place(group: str | None, why: str = "the group has removed it") -> FencedError:
-    """Return the error of a member that is not in the group any more."""
+    """Return the error of a member that is no longer in the group."""
     return FencedError(
         f"This member has lost its place in group {group}: {why}. Nothing was committed; the current owners of the "
         "partitions read from the committed offsets.",

@@ -39,7 +39,7 @@ class LateCommits:
         return {tp for _, entries in self._commits for tp in entries} if at >= self._next_look else set()
 
     def looked(self, at: float) -> None:
-        """Note that the partitions are as they should be. The last check is when no request is on its way any more."""
+        """Note that the partitions are as they should be. The last check is when no request is on its way."""
         self._next_look = at + _PAUSE_SECONDS
         self._commits = [(until, entries) for until, entries in self._commits if until > at]
 

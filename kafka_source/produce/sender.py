@@ -431,7 +431,7 @@ class TaskTransaction:
 
     async def _give_up(self, deadline: Deadline) -> None:
         # InitProducerId alone would abort the transaction of another attempt that has taken the id since, whatever
-        # epoch it names. EndTxn of an epoch that is not the id's any more is refused.
+        # epoch it names. EndTxn of an epoch that is no longer the id's is refused.
         await end(self._client, self.opened, commit=False, deadline=deadline)
         if not self.opened.second_protocol:
             # There EndTxn leaves the epoch as it is. A request that is still on its way would open the transaction

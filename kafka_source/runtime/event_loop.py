@@ -88,7 +88,7 @@ class EventLoop:
                 raise
             raise TimeoutError(f"not done within {timeout:g} s") from None
         finally:
-            # After a timeout or Ctrl-C no caller waits for the coroutine any more, so it must not continue.
+            # After a timeout or Ctrl-C no caller waits for the coroutine, so it must not continue.
             future.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, _T]) -> concurrent.futures.Future[_T]:

@@ -282,7 +282,7 @@ class Positions:
             self._partitions[tp].in_flight = end
 
     def clear_in_flight(self) -> None:
-        """Note that nothing is in flight any more."""
+        """Note that nothing is in flight."""
         for known in self._partitions.values():
             known.in_flight = None
 

@@ -418,7 +418,7 @@ class Trigger:
         return checked.start
 
     def _check_selection(self, start: StreamOffset) -> None:
-        """Report partitions of the checkpoint that the query's options do not select any more, when the query starts.
+        """Report partitions of the checkpoint that the query's options no longer select, when the query starts.
 
         Raises:
             DataLossError: There are such partitions, and `failOnDataLoss` is set; or the options select none of those

@@ -102,7 +102,7 @@ async def initialise(
 
     Raises:
         FencedError: `ended` is not the id's last transaction: another process uses the id.
-        UnknownOutcomeError: `ended` is not the id's last transaction any more, but an earlier try of this call may have
+        UnknownOutcomeError: `ended` is no longer the id's last transaction, but an earlier try of this call may have
             begun the next one. Initialise without `ended` to take the id in either case. Or, with `once`, there was no
             answer.
         AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id.
@@ -192,7 +192,7 @@ async def end(
 
     Raises:
         UnknownOutcomeError: The commit was sent, and the coordinator did not say in time what became of it.
-        KafkaGroupError: If the error `is_gone`, the transaction does not exist any more, or was ended the other way.
+        KafkaGroupError: If the error `is_gone`, the transaction no longer exists, or was ended the other way.
     """
     name = transaction.transactional_id
     what = f"{'Committing' if commit else 'Aborting'} the transaction of {name}, epoch {transaction.epoch}, failed"
@@ -243,5 +243,5 @@ async def end(
 
 
 def is_gone(error: KafkaGroupError) -> bool:
-    """Return whether a coordinator says that a transaction does not exist any more, or was ended the other way."""
+    """Return whether a coordinator says that a transaction no longer exists, or was ended the other way."""
     return error.code in _GONE

@@ -317,7 +317,7 @@ class Registry:
         return found
 
     def _check_known_schemas(self, refused: _UnusableError, read_before: tuple[int, ...]) -> None:
-        """Raise a refusal as the registry's, if it returns no schema any more of those that are known from it.
+        """Raise a refusal as the registry's, if it returns none of the schemas that it returned before.
 
         A right that was revoked, and a URL that leads elsewhere now, must not make bad records of good ones.
         """

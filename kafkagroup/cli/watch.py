@@ -155,7 +155,7 @@ def _run(
                     rows.append(histories.setdefault(name, History()).add(GroupSample.from_group(group, lag, at)))
                 elif histories.pop(name, None) is not None:
                     # The other groups are watched on, and this one too if it is created again.
-                    note(f"Group {name} does not exist any more.")
+                    note(f"Group {name} no longer exists.")
                 elif not done and name in names and not waits:
                     # The name is misspelt.
                     raise unknown_group(name)

@@ -165,7 +165,7 @@ class ProductionCurve:
     def observe(self, at: float, end: int) -> None:
         """Note that the log ended at `end` at this time, in seconds since 1970."""
         if self._ends and end < self._ends[-1]:
-            # The topic was created again, or its log was cut: what was seen before says nothing any more.
+            # The topic was created again, or its log was cut: earlier samples say nothing.
             self._times, self._ends = [], []
         elif self._times and at <= self._times[-1]:
             return

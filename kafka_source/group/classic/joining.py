@@ -1,7 +1,7 @@
 """Bring all slots into one generation: the rounds of a join, refusals, an assignment that no longer matches.
 
 One join takes several rounds if a strategy moves partitions in two steps (KIP-429), if a program rewinds the group, if
-its leader refuses a member, or if the assignment that static members got back after a restart does not match any more.
+its leader refuses a member, or if the assignment that static members got back after a restart no longer matches.
 The functions at the end are the rules, without requests.
 """
 
@@ -147,7 +147,7 @@ class JoinRounds:
             reason: Why the slots join.
             deadline: The time limit for all rounds.
             fresh: Whether this is the first join of the query. Static members that return within their session get
-                their assignment back without a rebalance, and it may not match any more.
+                their assignment back without a rebalance, and it may no longer match.
         """
         async with self._announce_join():
             cause = reason

@@ -368,7 +368,7 @@ def rebalance_reason(
         lost: Why the group has removed slots.
         rejoin_failed: Why a rejoin for another read of the driver has failed.
         topics_changed: Which topics have changed.
-        unbalanced: Why the assignment does not balance the group's work any more.
+        unbalanced: The reason why the assignment no longer balances the group's work.
     """
     states = {slot.member.status.state for slot in slots}
     if lost is not None:

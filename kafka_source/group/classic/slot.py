@@ -114,7 +114,7 @@ class Slot:
         wanted = frozenset(topics)
         claimed = tuple(sorted(tp for tp in (*self.assignment.partitions, *self.held) if known and tp in in_flight))
         owned = tuple(tp for tp in self.assignment.partitions if known and self._cooperative and tp.topic in wanted)
-        # Partitions in flight stay claimed even if the query's pattern does not match their topic any more.
+        # Partitions in flight stay claimed even if the query's pattern no longer matches their topic.
         owned = (*owned, *sorted(set(claimed).difference(owned)))
         self._claimed = frozenset(owned)
         self.protocols = tuple(

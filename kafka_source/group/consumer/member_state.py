@@ -234,7 +234,7 @@ def left(member: Member) -> Member:
 
 
 def lost(member: Member, code: int) -> Member:
-    """Return the member that the group has removed; it has nothing any more."""
+    """Return the member that the group has removed; it has nothing."""
     return replace(Member(member.member_id), state=State.LOST, interval_ms=member.interval_ms, code=code)
 
 

@@ -130,7 +130,7 @@ def _initialised(
         name = client.run(_next_id(client, task, epoch, _deadline()))
         return name, in_transaction(settings, name, engine)
 
-    # What a request without an answer initialises is not this attempt's any more: it takes another turn.
+    # An id that a request without an answer initialises is no longer this attempt's: it takes another turn.
     return retry(attempt, client.settings.retry, on=UnknownOutcomeError, deadline=_deadline())
 
 
