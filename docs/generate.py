@@ -42,7 +42,7 @@ Each option has a link: `options.md#kafka-group-id` is that of `kafka.group.id`.
 | Where do I start the first time? | [`startingOffsets`](#startingoffsets); a group's offsets count first: [reading](reading.md#as-members-of-a-group) |
 | How much at a time? | [`targetTriggerDuration`](#targettriggerduration), [`maxOffsetsPerTrigger`](#maxoffsetspertrigger) or [`maxBytesPerTrigger`](#maxbytespertrigger) |
 | Are rows dropped by a watermark while I catch up? | [`maxTimestampSkew`](#maxtimestampskew): [late rows](guides/late-rows.md) |
-| Who commits? | nothing to set for a stream; [`commit`](#commit)`=sink` and [`commit.group`](#commit-group) to write to Kafka exactly once |
+| When are offsets committed? | nothing to set for a stream; [`commit`](#commit)`=sink` and [`commit.group`](#commit-group) to write to Kafka exactly once |
 | Where do I write, and exactly once? | [`topic`](#topic); [`transactional`](#transactional) and [`transactional.id.prefix`](#transactional-id-prefix) |
 | May records be lost by retention? | [`failOnDataLoss`](#failondataloss) |
 | May I take all the network? | [`quota.bytes.per.second`](#quota-bytes-per-second) |

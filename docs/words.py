@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[1]
 #: CONTRIBUTING.md has the rule behind them: subjects are nouns, and time is previous, current, later.
 REPLACEMENTS = {
     "a look": "a check, a lookup, a description, a sample",
-    "all who": "all, and the noun",
     "anew": "again",
     "anybody": "any, and a noun of Kafka's or Spark's documentation",
     "any more": "no longer",
@@ -34,15 +33,15 @@ REPLACEMENTS = {
     "of before": "previous",
     "of now": "current",
     "of then": "earlier",
-    "only who": "the noun",
-    "says who": "names, and the noun",
     "somebody": "a noun of Kafka's or Spark's documentation",
     "tell": "return, report, notify, show, distinguish",
     "telling": "returning, reporting, notifying, showing",
     "tells": "returns, reports, notifies, shows, distinguishes",
     "told": "returned, reported, notified, given",
     "two looks": "two checks, two lookups, two samples",
+    "who": "the noun",
     "whoever": "the noun: the owner, the caller, the next reader",
+    "whom": "the noun",
 }
 #: Texts of errors and log lines that tests and pages quote, and a user of that name.
 _QUOTED = (
@@ -54,6 +53,7 @@ _QUOTED = (
     "kafkagroup group nobody",
     '"nobody"',
     "`nobody`",
+    'never "who"',
 )
 _FILES = ("kafka_source", "kafkagroup", "assignors", "docs", "testbed", "README.md", "CONTRIBUTING.md")
 

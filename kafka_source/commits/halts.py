@@ -106,7 +106,7 @@ async def fetch_idle(client: KafkaClient, group: str, now_ms: int, deadline: Dea
 
 
 def user_and_host() -> str:
-    """Return who runs this process, and where."""
+    """Return the user and the host of this process."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

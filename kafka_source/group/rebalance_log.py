@@ -1,7 +1,7 @@
 """A query's log of its group: the other members, those for which it waits in a join, each rebalance.
 
 In Spark's own source `kafka.group.id` is a label, and sharing one has no effect. Here the query becomes a member, and
-takes partitions from other applications of the group. So the log says with whom it shares them before its slots join.
+takes partitions from other applications of the group. So the log names these applications before its slots join.
 """
 
 from __future__ import annotations

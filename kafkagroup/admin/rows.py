@@ -173,7 +173,7 @@ class GroupSummary:
             and one without a leader with none. None: not asked for, or of a group that is no consumer group, or that
             rebalances and has committed nothing.
         uncommitted: How many of its partitions have no committed offset; None as `lag`.
-        halt: Who has paused or stopped its queries, and when; None: they read.
+        halt: The author and the time of a pause or stop of its queries; None: they read.
     """
 
     group: str

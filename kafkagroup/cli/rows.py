@@ -115,7 +115,7 @@ class GroupOverview:
         lag: The sum of their lag; a partition without a committed offset counts with all its offsets. None: not known,
             because the group has committed nothing and owns nothing.
         greatest: The greatest lag of a partition.
-        halt: Who has paused or stopped its queries, and when; None: they read.
+        halt: The author and the time of a pause or stop of its queries; None: they read.
     """
 
     group: str
