@@ -293,7 +293,7 @@ def export(
         str | None,
         typer.Option("--schema-registry", metavar="URL", help="The registry of --value-schema; else of the settings."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
     part_bytes: Annotated[
         int | None,
         typer.Option(
@@ -311,7 +311,7 @@ def export(
 ) -> None:
     """Write the records of a topic to Parquet, Arrow, CSV or JSON lines. No group is joined, no offset is committed.
 
-    A file is there when it is complete. A folder gets parts whose names have their offsets, and the next export writes
+    A file appears when it is complete. A folder gets parts whose names have their offsets, and the next export writes
     what is not in them: each record once, also after a crash.
     """
     path = None if to == "-" else Path(to)

@@ -249,9 +249,7 @@ def healthcheck(
     ] = 60.0,
     state: Annotated[
         Path | None,
-        typer.Option(
-            "--state", metavar="FILE", help="Look once, and keep in FILE since when each offset stands still."
-        ),
+        typer.Option("--state", metavar="FILE", help="Sample once; keep in FILE since when each offset stands still."),
     ] = None,
     unreachable_ok: Annotated[
         bool, typer.Option("--unreachable-ok", help="Exit with code 0 if the brokers do not answer.")
