@@ -32,7 +32,7 @@ def test_csv_has_the_names_of_json() -> None:
     rows = list(csv.DictReader(io.StringIO(as_csv(LAG))))
     assert [set(row) for row in rows] == [set(record) for record in LAG.records()]
     assert (rows[0]["committed"], rows[1]["committed"]) == ("7", "")
-    assert as_csv(Rows(GroupSummary)) == "group,type,protocol,state,members,lag,uncommitted\n"
+    assert as_csv(Rows(GroupSummary)) == "group,type,protocol,state,members,lag,uncommitted,halt\n"
 
 
 def test_a_table_without_a_terminal_cuts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
