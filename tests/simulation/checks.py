@@ -170,9 +170,10 @@ class Checks(Watch):
             name = f"{tp[0]}-{tp[1]}"
             self._world.tell("group", f"commits {name}@{entry.offset}")
             before, written = group.offsets.get(tp), durable.get(tp, 0)
-            is_on_its_way = self._cluster.client in self._parts.plain and self._world.now < created_at + _ON_ITS_WAY
+            is_young = created_at > 0 and self._world.now < created_at + _ON_ITS_WAY
+            is_on_its_way = is_young and self._cluster.client in self._parts.plain
             breaks = entry.offset > written or (before is not None and entry.offset < before.offset)
-            if is_on_its_way:
+            if is_on_its_way and breaks:
                 self._output.of_predecessor[tp] = entry.offset
             if is_on_its_way and (not breaks or self._allows(ON_ITS_WAY)):
                 continue
