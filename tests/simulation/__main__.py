@@ -22,7 +22,7 @@ from tests.simulation.stories import read_stories, write_stories
 from tests.simulation.versions import BREAKS, FOLLOWS, Change, with_versions
 
 _ALL_LINES = 1_000_000
-_TRIES = 20
+_TRIES = 50
 
 
 def main() -> int:
