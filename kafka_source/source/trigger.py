@@ -165,10 +165,7 @@ class Trigger:
             # The commit was refused and the slots have rejoined: others may have read on in between.
             return removed("The slots have joined the group again since the positions were looked up.")
         latest = self._standstill.limit(starts, latest)
-        may_wait = not self._standstill.is_halted
-        admit = partial(self._admission.ends, starts, latest, limited=limited, may_wait=may_wait)
-        available = self._admission.available(starts, latest)
-        ends = admit() if self._alignment is None else self._alignment.ends(starts, available, scope.leaderless, admit)
+        ends = self._ends(starts, latest, leaderless, limited=limited)
         has_new = ends != starts
         if not has_new and self._admission.runs_to_an_end:
             short = self._resolver.awaits_longer_logs
@@ -201,6 +198,21 @@ class Trigger:
         self._owner.batch_planned(starts, ends, {**starts, **latest})
         failpoint("batch-planned")
         return self._planned
+
+    def _ends(
+        self,
+        starts: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
+        leaderless: Collection[TopicPartition],
+        *,
+        limited: bool,
+    ) -> dict[TopicPartition, int]:
+        """Return how far the partitions are read, by the limits and in step by time."""
+        may_wait = not self._standstill.is_halted
+        admit = partial(self._admission.ends, starts, latest, limited=limited, may_wait=may_wait)
+        if self._alignment is None:
+            return admit()
+        return self._alignment.ends(starts, self._admission.available(starts, latest), leaderless, admit)
 
     def _scope(self, start: StreamOffset) -> tuple[Scope, list[TopicPartition]]:
         """Commit what is before `start`, rejoin if a rebalance is due, and return what may be read.
