@@ -13,7 +13,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.halts import fetch_halt, fetch_idle, user_and_host, write_halt
-from kafka_source.errors import InvalidConfigurationError, OptionError
+from kafka_source.errors import AuthenticationError, InvalidConfigurationError, OptionError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.halt import Halt, HaltKind
 from kafka_source.model.partition_runs import first_names
@@ -88,9 +88,13 @@ class Halted:
 
 
 def halt_of_group(settings: Settings, group: str) -> Halt | None:
-    """Return what pauses or stops a group; None: it was resumed, or it was never halted."""
+    """Return what pauses or stops a group; None: it was resumed or never halted, or the user has no right to see it."""
     with closing(KafkaClient(settings)) as client:
-        found = client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
+        try:
+            found = client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
+        except AuthenticationError:
+            # A user with rights on the group alone sees the group.
+            return None
     return None if found is None or not found.holds else found
 
 

@@ -120,7 +120,7 @@ def test_the_documents_of_groups(command, orders, group, kafka, members):
     (row,) = command.json("groups", "--regex", f"^{group}$", "--lag")
     assert row == {
         "group": group, "type": "classic", "protocol": "consumer", "state": "Stable", "members": 1, "lag": 14,
-        "uncommitted": 0,
+        "uncommitted": 0, "halt": None,
     }  # fmt: skip
     (row,) = command.json("groups", "--regex", f"^{group}$", "--type", "classic", "--state", "stable")
     assert (row["members"], row["lag"]) == (None, None)

@@ -233,7 +233,7 @@ def test_queries_continue_if_the_program_that_rewinds_dies(kafka, settings, grou
     client.close()
     produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
     all_committed(groups, group, name, runner)
-    assert [line for line in caplog.messages if "the group's offsets are being set, nobody reads" in line]
+    assert [line for line in caplog.messages if "the group's offsets are being set, no member reads" in line]
     assert all(covered(runner.ranges(tp), 0, end) for tp, end in ends(groups, name).items())
 
 

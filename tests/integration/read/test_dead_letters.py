@@ -220,5 +220,5 @@ def test_a_dead_letter_that_is_not_delivered_ends_the_task(kafka, topic, setting
         write_dead_letters(given, name, record, ["no Avro"])
     text = str(failed.value)
     assert text.startswith(f"Writing 1 dead letters to topic {name} (deadletter.topic) failed: ")
-    assert "its offsets are not committed. See that the topic exists" in text
+    assert "its offsets are not committed. Check that the topic exists" in text
     assert "hunter2" not in text
