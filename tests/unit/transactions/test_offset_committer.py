@@ -34,11 +34,11 @@ def test_the_first_of_the_owned_partitions_names_the_id() -> None:
 
 
 def test_a_user_without_transactional_ids_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    assert commits_plainly_after(REFUSED, "billing", None)
-    assert commits_plainly_after(REFUSED, "billing", None)
+    assert commits_plainly_after(REFUSED, "a group of this test alone", None)
+    assert commits_plainly_after(REFUSED, "a group of this test alone", None)
     (line,) = caplog.messages
     assert "refused" in line
-    assert was_without_transactions("billing")
+    assert was_without_transactions("a group of this test alone")
 
 
 def test_only_the_default_goes_without_transactions_and_only_where_there_are_none() -> None:
