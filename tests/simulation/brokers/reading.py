@@ -32,6 +32,8 @@ _FIRST_MS = 1_700_000_000_000
 _ABORT, _COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 # A follower has what is older than so many virtual seconds.
 _FOLLOWER_LAG = 0.4
+# What precedes the checked bytes of a record batch: base offset, length, leader epoch, magic and the checksum itself.
+_BEFORE_CHECKED = 21
 
 Row = tuple[int, int, bytes | None, bytes | None]
 """Offset, timestamp in ms, key and value of a record."""
@@ -299,9 +301,11 @@ class Fetches:
         aborted_type = FetchResponse.FetchableTopicResponse.PartitionData.AbortedTransaction
         most, data = min(asked.partition_max_bytes, left), bytearray()
         aborted: dict[tuple[int, int], None] = {}
+        begins = []
         for batch in log.from_offset(asked.fetch_offset):
             if batch.first >= end or (data and len(data) >= most) or (not data and not first and left <= 0):
                 break
+            begins.append(len(data))
             data += batch.encoded(str(topic_id), number)
             if batch.aborted_from >= 0 and committed:
                 aborted[batch.producer_id, batch.aborted_from] = None
@@ -312,7 +316,10 @@ class Fetches:
             damage = self.damages.pop()
             at = len(data) // 2
             if damage == "corrupt":
-                data[at] ^= 0x55
+                # No client notices another base offset: the checksum is of what follows it.
+                covered = max(one for one in begins if one <= at) + _BEFORE_CHECKED
+                if covered < len(data):
+                    data[max(at, covered)] ^= 0x55
             else:
                 del data[at:]
         return 0, bytes(data), [aborted_type(*one) for one in aborted] if committed else None
