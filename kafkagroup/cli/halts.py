@@ -76,11 +76,7 @@ def stop(
     """
     from kafkagroup.admin import stop as stop_group
 
-    name, where = one_group(group, group_option), _at(at, at_group)
-    with exit_on_error():
-        settings = connection.settings()
-        found = stop_group(settings, name, where, others_go_on=others_go_on, dry_run=not yes)
-        _finish(settings, found, output, timeout if yes else None, may_pass=where == "end")
+    _halt(stop_group, one_group(group, group_option), _at(at, at_group), connection, others_go_on, timeout, yes, output)
 
 
 @with_connection
@@ -102,11 +98,9 @@ def pause(
     """
     from kafkagroup.admin import pause as pause_group
 
-    name, where = one_group(group, group_option), _at(at, at_group)
-    with exit_on_error():
-        settings = connection.settings()
-        found = pause_group(settings, name, where, others_go_on=others_go_on, dry_run=not yes)
-        _finish(settings, found, output, timeout if yes else None, may_pass=where == "end")
+    _halt(
+        pause_group, one_group(group, group_option), _at(at, at_group), connection, others_go_on, timeout, yes, output
+    )
 
 
 @with_connection
@@ -124,6 +118,23 @@ def resume(
 
         settings = connection.settings()
         _finish(settings, resume_group(settings, name, dry_run=not yes), output, 0 if yes else None, may_pass=True)
+
+
+def _halt(
+    act: Callable[..., Halted],
+    group: str,
+    at: At,
+    connection: Connection,
+    others_go_on: bool,
+    timeout: float,
+    yes: bool,
+    output: Output,
+) -> None:
+    """Halt a group by `stop` or `pause` of `kafkagroup.admin`, and wait for it; arguments as of the command."""
+    with exit_on_error():
+        settings = connection.settings()
+        found = act(settings, group, at, others_go_on=others_go_on, dry_run=not yes)
+        _finish(settings, found, output, timeout if yes else None, may_pass=at == "end")
 
 
 def _at(text: str | None, group: str | None) -> At:
