@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("kafkagroup", "kafka_source", "assignors")
-FIRST_LINE_OF_MAP = "| file | what it does |"
+FIRST_LINE_OF_MAP = "**`kafkagroup/`**"
 FIRST_LINE_OF_INDEX = "| page | what it explains |"
 
 
@@ -17,23 +18,55 @@ class NoFirstLineError(ValueError):
 
 
 def map_of_files() -> str:
-    """Return the table of all modules, folder by folder, each with the first line of its docstring.
+    """Return the list of all modules by folder, each with its key type and the first clause of its docstring.
 
     Raises:
         NoFirstLineError: A module has none.
     """
-    rows = [FIRST_LINE_OF_MAP, "| --- | --- |"]
+    parts: list[str] = []
     for package in PACKAGES:
         for folder in sorted(path.parent for path in (ROOT / package).rglob("__init__.py")):
-            rows.append(f"| **`{folder.relative_to(ROOT)}/`** | **{_first_line(folder / '__init__.py')}** |")
             modules = sorted(path for path in folder.glob("*.py") if not path.name.startswith("__"))
-            rows += [f"| `{path.name}` | {_first_line(path)} |" for path in modules]
+            parts += _folder(folder, folder / "__init__.py", modules)
     crate = ROOT / "native" / "src"
     for folder in sorted({path.parent for path in crate.rglob("*.rs")}):
         door = folder / ("lib.rs" if folder == crate else "mod.rs")
-        rows.append(f"| **`{folder.relative_to(ROOT)}/`** | **{_first_line(door)}** |")
-        rows += [f"| `{path.name}` | {_first_line(path)} |" for path in sorted(folder.glob("*.rs")) if path != door]
-    return "\n".join(rows) + "\n"
+        parts += _folder(folder, door, [path for path in sorted(folder.glob("*.rs")) if path != door])
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def _folder(folder: Path, door: Path, modules: list[Path]) -> list[str]:
+    head = _filled(f"**`{folder.relative_to(ROOT)}/`** {_first_line(door)}", "")
+    rows = [_filled(f"- `{path.name}`{_key_type(path)}: {_clause(_first_line(path))}", "  ") for path in modules]
+    return [head, "", *rows, ""] if rows else [head, ""]
+
+
+def _filled(text: str, indent: str) -> str:
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _clause(sentence: str) -> str:
+    """Return the first clause of a sentence, without the name that it explains."""
+    text, depth = re.sub(r"^`[^`]+`: ", "", sentence), 0
+    for place, letter in enumerate(text):
+        depth += (letter in "([") - (letter in ")]")
+        if depth == 0 and text[place : place + 2] in (": ", "; ", ". ") and len(text[:place].split()) > 2:
+            text = text[:place]
+            break
+    return text[:1].upper() + text[1:].rstrip(".")
+
+
+def _key_type(module: Path) -> str:
+    """Return the longest public class of a module that is no error."""
+    if module.suffix != ".py":
+        return ""
+    classes = [
+        node
+        for node in ast.parse(module.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not node.name.endswith("Error")
+    ]
+    longest = max(classes, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
+    return f" `{longest.name}`" if longest else ""
 
 
 def index_of_design_notes() -> str:
@@ -58,7 +91,7 @@ def _first_line(module: Path) -> str:
     first = " ".join(docstring.split("\n\n")[0].split())
     if not first.endswith("."):
         raise NoFirstLineError(f"{module.relative_to(ROOT)} does not begin with a sentence")
-    return first.replace("|", "\\|")
+    return first
 
 
 def _first_sentence(page: Path) -> str:
