@@ -1,6 +1,6 @@
 """Writes the pages and tables that follow from the code: `./run docs`.
 
-These are options.md, kafka-settings.md, cli.md, the tables of errors.md and metrics.md, the figures of
+These are options.md, kafka-settings.md, cli.md, the codes of errors.md, the table of metrics.md, the figures of
 README.md and index.md, the map of files in architecture.md, and the index of the design notes.
 docs/try_mistakes.py writes mistakes.md, which needs Sparks and Kafkas.
 """
@@ -52,16 +52,17 @@ Each option has a link: `options.md#kafka-group-id` is that of `kafka.group.id`.
 
 KAFKA_SETTINGS_PAGE = """# Settings of Kafka
 
-Every setting of the consumer, producer and admin client of kafka-clients 4.3, and what becomes of it here. Give them
-with the prefix `kafka.`, as for Spark's own source.
+Every setting of the consumer, producer and admin client of kafka-clients 4.3. Give them with the prefix `kafka.`, as for
+Spark's own source. A setting is honoured by both engines unless its row says otherwise:
 
-For each engine a setting is *honoured*; has another name in librdkafka; has *no meaning* here, which is logged at
-DEBUG, or at WARN if you would miss its effect; or is *refused* with an error that says what to use instead. A setting
-of another kind of client (`kafka.acks` in a read) has no meaning, as in Java. A name that no Kafka client knows is
-ignored with a warning, as in Java; one that looks like a misspelt name is an error (`strict`).
+- *no meaning*: logged at DEBUG, or at WARN if you would miss its effect. So is a setting of another kind of client
+  (`kafka.acks` in a read), as in Java.
+- *refused*: an error says what to use instead.
+- A name that no Kafka client knows is ignored with a warning, as in Java; one that looks like a misspelt name is an
+  error (`strict`).
 
-Values are checked by Java's rules. Where librdkafka's range is narrower, librdkafka gets the nearest value in its
-range, and a warning says so. Settings of librdkafka's own, such as `kafka.statistics.interval.ms`, work with
+Values are checked by Java's rules, with Java's types. Where librdkafka's range is narrower, librdkafka gets the nearest
+value in its range, with a warning. Settings of librdkafka's own, such as `kafka.statistics.interval.ms`, work with
 `engine=librdkafka`.
 
 ## Values from files and the environment
@@ -82,7 +83,7 @@ environment variable `NAME`; a process without the variable is in no rack.
 
 """
 
-_TABLE_OF_CODES = "| code | name |"
+_FIRST_CATEGORY = "### retriable"
 _TABLE_OF_METRICS = "| metric | type |"
 
 
@@ -92,7 +93,7 @@ def main() -> None:
     (docs / "options.md").write_text(OPTIONS_PAGE + as_markdown())
     (docs / "kafka-settings.md").write_text(KAFKA_SETTINGS_PAGE + client_settings.as_markdown())
     (docs / "cli.md").write_text(cli_page.as_markdown())
-    _replace_end(docs / "errors.md", _TABLE_OF_CODES, errors.table())
+    _replace_end(docs / "errors.md", _FIRST_CATEGORY, errors.codes_by_category())
     _replace_end(docs / "metrics.md", _TABLE_OF_METRICS, metrics.as_markdown())
     _replace_end(docs / "architecture.md", map_of_files.FIRST_LINE_OF_MAP, map_of_files.map_of_files())
     _replace_between(docs.parent / "README.md", figures.table_of_readme())

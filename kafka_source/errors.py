@@ -27,6 +27,7 @@ can be pickled, because Spark sends them between its processes. `error_codes` co
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -584,18 +585,16 @@ def from_confluent(
     return error_for_code(inner.code(), context, reason=inner.str(), in_transaction=in_transaction, produce=produce)
 
 
-def table() -> str:
-    """Return the categories of all codes as a Markdown table, for docs/errors.md."""
-    rows = ["| code | name | category | in a transaction |", "| ---: | --- | --- | --- |"]
-    rows += [
-        f"| {code} | `{code.kafka_name}` | {_label(category(code))} | {_label(category(code, in_transaction=True))} |"
-        for code in sorted(ErrorCode, key=lambda code: (code < -1, abs(code + 1)))
-    ]
-    return "\n".join(rows) + "\n"
-
-
-def _label(kind: type[KafkaGroupError]) -> str:
-    return next(name.value for name, cls in _CLASSES.items() if cls is kind)
+def codes_by_category() -> str:
+    """Return the codes of each category as Markdown, for docs/errors.md."""
+    parts = []
+    for word, kind in _CLASSES.items():
+        codes = [code for code in ErrorCode if category(code) is kind]
+        codes.sort(key=lambda code: (code < -1, abs(code + 1)))
+        names = ", ".join(f"`{code.kafka_name}`\N{NO-BREAK SPACE}{code}" for code in codes)
+        lines = textwrap.fill(names, 120, break_long_words=False, break_on_hyphens=False)
+        parts.append(f"### {word.value}\n\n{lines}\n")
+    return "\n".join(parts)
 
 
 def _restore(cls: type[KafkaGroupError], args: Iterable[Any], state: dict[str, Any]) -> KafkaGroupError:

@@ -155,8 +155,7 @@ _CONNECTIONS = (
         "client.dns.lookup",
         _ALL,
         _STRING,
-        "the native engine races all addresses of a name, librdkafka tries one after another; `default`, which Kafka 4 "
-        "no longer has, means that",
+        "the native engine races all addresses of a name, librdkafka tries one after another; `default` means that too",
         words=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only", "default"),
     ),
     _passed("client.id", _ALL, _STRING, "default `kafkagroup`; control connections append their purpose to it"),
@@ -164,7 +163,7 @@ _CONNECTIONS = (
         "client.rack",
         _C,
         _STRING,
-        "`env:NAME` takes the environment variable NAME of each process, so that each executor has its own rack",
+        "`env:NAME`: the environment variable NAME of each process, so that each executor has its own rack",
     ),
     _passed(
         "connections.max.idle.ms",
@@ -178,13 +177,12 @@ _CONNECTIONS = (
         "metadata.max.age.ms",
         _ALL,
         _LONG,
-        "in a read it is an option, see [options](options.md); after this time another broker is asked for "
-        "metadata, by default after 10 s",
+        "in a read an [option](options.md); after this time, by default 10 s, another broker is asked for metadata",
         minimum=0,
     ),
     _unused("metadata.max.idle.ms", _P, _LONG, "metadata are kept as long as a task's producer", minimum=5000),
-    _passed("metadata.recovery.strategy", _ALL, _STRING, "an option, see [options](options.md)"),
-    _passed("metadata.recovery.rebootstrap.trigger.ms", _ALL, _LONG, "an option, see [options](options.md)", minimum=0),
+    _passed("metadata.recovery.strategy", _ALL, _STRING, "an [option](options.md)"),
+    _passed("metadata.recovery.rebootstrap.trigger.ms", _ALL, _LONG, "an [option](options.md)", minimum=0),
     _passed(
         "receive.buffer.bytes",
         _ALL,
@@ -230,14 +228,14 @@ _CONNECTIONS = (
 )
 
 _GROUP = (
-    _honoured("group.id", _C, _STRING, "the group that a read joins, see [groups](group.md)"),
-    _honoured("group.instance.id", _C, _STRING, "a prefix, see [options](options.md)"),
-    _honoured("heartbeat.interval.ms", _C, _INT, "an option, see [options](options.md)"),
-    _honoured("max.poll.interval.ms", _C, _INT, "an option, see [options](options.md)", minimum=1),
+    _honoured("group.id", _C, _STRING, "the group that a read [joins](group.md)"),
+    _honoured("group.instance.id", _C, _STRING, "a prefix: an [option](options.md)"),
+    _honoured("heartbeat.interval.ms", _C, _INT, "an [option](options.md)"),
+    _honoured("max.poll.interval.ms", _C, _INT, "an [option](options.md)", minimum=1),
     _honoured("partition.assignment.strategy", _C, _LIST, "names of [assignors](assignors.md), or Java's classes"),
-    _honoured("session.timeout.ms", _C, _INT, "an option, see [options](options.md)"),
-    _honoured("group.protocol", _C, _STRING, "an option, see [options](options.md)", words=("classic", "consumer")),
-    _honoured("group.remote.assignor", _C, _STRING, "an option, see [options](options.md)"),
+    _honoured("session.timeout.ms", _C, _INT, "an [option](options.md)"),
+    _honoured("group.protocol", _C, _STRING, "an [option](options.md)", words=("classic", "consumer")),
+    _honoured("group.remote.assignor", _C, _STRING, "an [option](options.md)"),
     _unused("auto.commit.interval.ms", _C, _INT, "see the option `commit`", minimum=0),
     _unused("internal.throw.on.fetch.stable.offset.unsupported", _C, _BOOL, "internal to Kafka"),
     _unused("max.poll.records", _C, _INT, "the option `batch.rows` bounds the rows of a batch", minimum=1),
@@ -260,7 +258,7 @@ _FETCH = (
     ),
     _passed("fetch.max.wait.ms", _C, _INT, minimum=0, rdkafka="fetch.wait.max.ms"),
     _passed("fetch.min.bytes", _C, _INT, minimum=0),
-    _honoured("isolation.level", _C, _STRING, "an option, see [options](options.md)"),
+    _honoured("isolation.level", _C, _STRING, "an [option](options.md)"),
     _passed("max.partition.fetch.bytes", _C, _INT, "the native engine asks for at most 32 MiB at a time", minimum=0),
     _refused("key.deserializer", _C, _CLASS, "keys are binary; cast the column"),
     _refused("value.deserializer", _C, _CLASS, "values are binary; cast the column"),
@@ -510,19 +508,25 @@ _ROLES = {Role.CONSUMER: "consumer", Role.PRODUCER: "producer", Role.ADMIN: "adm
 
 
 def as_markdown() -> str:
-    """Return the tables of docs/kafka-settings.md."""
+    """Return the tables of docs/kafka-settings.md: a row for a setting, or for all those with the same reason."""
     lines: list[str] = []
     for heading, settings in SECTIONS.items():
-        lines += [f"## {heading}", ""]
-        lines += ["| setting | client | takes | native | librdkafka | here |", "| --- | --- | --- | --- | --- | --- |"]
-        lines += [_row(one) for one in sorted(settings, key=lambda one: one.name)]
+        lines += [f"## {heading}", "", "| setting | client | takes | here |", "| --- | --- | --- | --- |"]
+        rows: dict[tuple[str, ...], list[str]] = {}
+        for one in sorted(settings, key=lambda one: one.name):
+            rows.setdefault(_row(one), []).append(f"`{one.name}`")
+        lines += ["| " + " | ".join((", ".join(names), *row)) + " |" for row, names in rows.items()]
         lines += [""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _row(java: JavaSetting) -> str:
+def _row(java: JavaSetting) -> tuple[str, ...]:
+    """Return the cells beside the name of a setting."""
+    if java.native is java.librdkafka and java.native is not Handling.HONOURED:
+        return "", "", f"{java.native.value}: {java.does}"
+    only = "librdkafka only" if java.native is _UNUSED else ""
+    name = f"in librdkafka `{java.rdkafka}`" if java.librdkafka is _MAPPED else ""
     clients = "all" if java.roles is Role.ALL else ", ".join(word for role, word in _ROLES.items() if role & java.roles)
-    librdkafka = java.librdkafka.value
-    if java.librdkafka is Handling.MAPPED:
-        librdkafka = f"`{java.rdkafka}`"
-    return f"| `{java.name}` | {clients} | {java.takes} | {java.native.value} | {librdkafka} | {java.does} |"
+    least = "" if java.minimum is None else f" ≥ {java.minimum}"
+    takes = " / ".join(java.words) or java.type.name.lower() + least
+    return clients, takes, "; ".join(filter(None, (only, name, java.does)))
