@@ -16,8 +16,7 @@ from kafkagroup.cli.app import app
 
 HEAD = """# Command line
 
-The command needs the extra `cli`:
-`pip install 'kafkagroup[cli]'`. It needs neither Spark nor Java.
+`pip install 'kafkagroup[cli]'`; neither Spark nor Java is needed.
 
 ```shell
 kafkagroup groups -b broker:9092 --lag
@@ -39,14 +38,13 @@ kafkagroup plan copartition -b broker:9092 -t orders -t payments --slots 8
 | file | `--command-config FILE`, in the format of Java's properties files; the file that you give to Kafka's own tools works |
 | context | `--context NAME`, the variable `KAFKAGROUP_CONTEXT`, or the [context](#contexts) `default` |
 
-An option takes precedence over the environment, the environment over the file, and the file over the context. Put
-passwords into a file or the environment: other users of a machine can see its command lines. A password in `-c` works,
-with a warning. Values such as `${file:/etc/kafka/secrets.properties:password}` work too, see
-[Settings of Kafka](kafka-settings.md).
+An earlier row takes precedence over a later one. Put passwords into a file or the environment: other users of a
+machine can see its command lines, so a password in `-c` is warned of. Values such as
+`${file:/etc/kafka/secrets.properties:password}` [work too](kafka-settings.md#values-from-files-and-the-environment).
 
 ### Contexts
 
-A context is a named set of settings, one for each cluster. Contexts are in `~/.config/kafkagroup/contexts.ini`
+A context is a named set of settings, one for each cluster, in `~/.config/kafkagroup/contexts.ini`
 (`$XDG_CONFIG_HOME/kafkagroup/contexts.ini`, or the file that `KAFKAGROUP_CONTEXTS` names):
 
 ```ini
@@ -74,16 +72,17 @@ KAFKAGROUP_CONTEXT=staging kafkagroup watch billing
   `config.providers` here. A secret in a file that others can read is warned of.
 - `command.config` names a properties file, relative to the file of the contexts. The context's own settings take
   precedence over it.
-- With `--context` the environment does not count: a variable that is left from another cluster does not change where
-  a command goes. `-b`, `-c` and `--command-config` still do.
-- Without `--context`, `KAFKAGROUP_CONTEXT` or the context `default` is used only if no option, variable or file names
-  a cluster. So the password of a context does not go to another cluster.
+- `--context` excludes the environment, so that a variable of another cluster does not count; `-b`, `-c` and
+  `--command-config` still do.
+- `KAFKAGROUP_CONTEXT` and the context `default` count only if no option, variable or file names a cluster, so that a
+  context's password does not go to another cluster.
 
 ## Output
 
-`-o table` is for people: it can change with any version, and has colours on a terminal only. `-o json` and `-o csv` are
-for programs: their field names are part of the [public API](public-api.md). Results go to standard output; notes,
-warnings and errors go to standard error. CSV has the first table of a command.
+`-o table` is for people and can change with any version. `-o json` and `-o csv` (the first table of a command) are for
+programs: their field names are part of the [public API](public-api.md). Below, `string?` may be null, `[string]` is an
+array and `{`…`}` an object. A lag counts a partition without a committed offset with all its offsets, and one without a
+leader with none. Results go to standard output; notes, warnings and errors go to standard error.
 
 | exit code | meaning |
 | --- | --- |
@@ -97,15 +96,24 @@ kafkagroup group billing --fail-above-lag 100000 --summary || page-operator
 kafkagroup groups --lag -o json | jq '.[] | select(.lag > 1000) | .group'
 ```
 
-A command that changes something shows what it would change, and changes it only with `--yes`.
+### Options of most commands
+
+| option | what it does |
+| --- | --- |
+| `GROUP`, or `--group`, `-g` `GROUP` | The group id. |
+| `--topic`, `-t` `TOPIC[:0,1]` | A topic, or some partitions of it. Can be repeated. |
+| `--prefix`, `-p` `PREFIX` | The sink's `transactional.id.prefix`. |
+| `--yes` | Make the change. Without it, the command only shows the change. |
+| `--output`, `-o` `table\\|json\\|csv\\|jsonl` | How to print the result. Default: `table`. |
+| `-b`, `-c`, `--command-config`, `--context` | [The connection](#settings-of-the-connection). |
 
 `kafkagroup --install-completion` installs the completion of your shell.
 
 ## By habit
 
-Words of other tools are understood where they can mean one thing only, and a line on standard error says which command
-they became: `group list`, `group describe G`, `--list`, `--describe --group G`, `--reset-offsets … --to-earliest
---execute`, `topics describe T`, `peek T --from-beginning`, `consume T`, `tail T`, `version`.
+Words of other tools are understood where they mean one thing only, and standard error says which command they became:
+`group list`, `group describe G`, `--list`, `--describe --group G`, `--reset-offsets … --to-earliest --execute`,
+`topics describe T`, `peek T --from-beginning`, `consume T`, `tail T`, `version`.
 
 `groups` leaves out the private groups of exactly-once sinks, and `--private` shows them: see
 [lag monitors](operations.md#lag-monitors-and-side-groups).
@@ -162,16 +170,24 @@ _DOCUMENTS_OF_THEIR_OWN = {
 }
 # What they write is no listing.
 _WITHOUT_DOCUMENT = frozenset({"embedded", "export", "healthcheck", "plot", "produce", "redrive"})
-# Every command has these; the page describes them once.
+# Most commands have these; the page describes them once.
+_SHARED = {
+    "A topic, or some partitions of it. Can be repeated.",
+    "How to print the result.",
+    "Make the change. Without it, the command only shows the change.",
+    "The group id, as an option.",
+    "The group id.",
+    "The sink's transactional.id.prefix.",
+}
 _CONNECTION = {"--bootstrap-servers", "--command-config", "--config", "--context"}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
 
 
 def as_markdown() -> str:
     """Return the page."""
-    parts, shown = [HEAD, "## Commands\n\n"], dict[type, str]()
+    parts, described, shown = [HEAD, "## Commands\n\n"], dict[tuple[str, str], str](), dict[type, str]()
     for path, command in _commands(typer.main.get_command(app), ()):
-        parts.append(_command(" ".join(path), command, shown))
+        parts.append(_command(" ".join(path), command, described, shown))
     return "".join(parts).rstrip("\n") + "\n"
 
 
@@ -184,22 +200,28 @@ def _commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
         yield from _commands(one, (*path, name))
 
 
-def _command(name: str, command: Any, shown: dict[type, str]) -> str:
+def _command(name: str, command: Any, described: dict[tuple[str, str], str], shown: dict[type, str]) -> str:
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     options = [param for param in command.params if param.param_type_name == "option" and "--help" not in param.opts]
-    connects = any(_CONNECTION.intersection(param.opts) for param in options)
-    options = [param for param in options if _CONNECTION.isdisjoint(param.opts)]
-    usage = " ".join([name, *(_argument(param) for param in arguments), "[OPTIONS]"])
-    lines = [f"### `kafkagroup {name}`", "", f"`kafkagroup {usage}`", "", *_paragraphs(command.help), ""]
-    if arguments or options:
-        lines += ["| argument or option | what it does |", "| --- | --- |"]
-        lines += [f"| `{_argument(param)}` | {_cell(param.help or '')} |" for param in arguments]
-        lines += [f"| {_names(param)} | {_cell(_option_help(param))} |" for param in options]
-        if connects:
-            lines.append(
-                "| `-b`, `-c`, `--command-config`, `--context` | [the connection](#settings-of-the-connection) |"
-            )
-        lines.append("")
+    shared = [param.opts[0] for param in options if param.help in _SHARED]
+    shared += ["-b"] if any(_CONNECTION.intersection(param.opts) for param in options) else []
+    options = [param for param in options if param.help not in _SHARED and _CONNECTION.isdisjoint(param.opts)]
+    lines = [f"### `kafkagroup {name}`", "", *_paragraphs(command.help), ""]
+    rows = [
+        *((_argument(param), param.help or "") for param in arguments if param.help not in _SHARED),
+        *((_names(param), _option_help(param)) for param in options),
+    ]
+    repeated: dict[str, list[str]] = {}
+    for row in rows:
+        if row in described:
+            repeated.setdefault(described[row], []).append(row[0])
+        else:
+            described[row] = name
+            lines.append(_item(f"{row[0]}: {_one_line(row[1])}"))
+    lines += [_item(f"As of {_link(other)}: {', '.join(names)}") for other, names in repeated.items()]
+    lines += [""] if rows else []
+    if shared:
+        lines += [f"Also [{', '.join(f'`{name}`' for name in shared)}](#options-of-most-commands).", ""]
     lines += _json(name, shown)
     return "\n".join(lines) + "\n"
 
@@ -211,13 +233,13 @@ def _paragraphs(text: str | None) -> list[str]:
 
 def _argument(param: Any) -> str:
     name = param.metavar or param.name.upper()
-    return name if param.required or name.startswith("[") else f"[{name}]"
+    return f"`{name}`" if param.required or name.startswith("[") else f"`[{name}]`"
 
 
 def _names(param: Any) -> str:
     names = ", ".join(f"`{name}`" for name in [*param.opts, *param.secondary_opts])
     value = "" if param.is_flag else f" `{_value(param)}`"
-    return _cell(names + value)
+    return names + value
 
 
 def _value(param: Any) -> str:
@@ -232,8 +254,16 @@ def _option_help(param: Any) -> str:
     return f"{param.help}{shown}{required}{variable}"
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _item(text: str) -> str:
+    return textwrap.fill(f"- {text}", 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _link(command: str) -> str:
+    return f"[`{command}`](#kafkagroup-{command.replace(' ', '-')})"
 
 
 def _json(name: str, shown: dict[type, str]) -> list[str]:
@@ -244,31 +274,26 @@ def _json(name: str, shown: dict[type, str]) -> list[str]:
         return []
     document = DOCUMENTS[name]
     if isinstance(document, ArrayOf):
-        lines = (
-            ["JSON: an array of objects.", ""]
-            if name != "watch"
-            else ["JSON: an array of objects for each sample.", ""]
-        )
-        return lines + _tables(document.kinds, name, shown)
-    lines = ["JSON: an object with arrays of objects: " + ", ".join(f"`{part}`" for part in document.parts) + ".", ""]
+        return _tables("JSON, for each sample" if name == "watch" else "JSON", document.kinds, name, shown)
+    lines = []
     for part, kinds in document.parts.items():
-        lines += [f"In `{part}`:", "", *_tables(kinds, name, shown)]
+        lines += _tables(f"JSON `{part}`", kinds, name, shown)
     return lines
 
 
-def _tables(kinds: tuple[type, ...], name: str, shown: dict[type, str]) -> list[str]:
+def _tables(title: str, kinds: tuple[type, ...], name: str, shown: dict[type, str]) -> list[str]:
     lines: list[str] = []
     for number, kind in enumerate(kinds):
-        if number:
-            lines += ["or:", ""]
+        head = "or" if number else f"{title}: an array"
         if kind in shown:
-            lines += [f"The fields are those of [`{shown[kind]}`](#kafkagroup-{shown[kind].replace(' ', '-')}).", ""]
+            lines += [f"{head} as of {_link(shown[kind])}.", ""]
             continue
         shown[kind] = name
         about = _attributes(kind)
-        lines += ["| field | type | what it is |", "| --- | --- | --- |"]
+        lines += [f"{head} of", ""]
         lines += [
-            f"| `{field}` | {_type(hint)} | {_cell(about.get(field, ''))} |" for field, hint in columns(kind).items()
+            _item(f"`{field}` {_type(hint)}: {_one_line(about.get(field, ''))}")
+            for field, hint in columns(kind).items()
         ]
         lines.append("")
     return lines
@@ -292,13 +317,13 @@ def _sentence(text: str) -> str:
 def _type(hint: object) -> str:
     bare, nullable = optional(hint)
     item = item_of(bare)
-    names = {str: "string", int: "number", float: "number", bool: "true or false"}
+    names = {str: "string", int: "number", float: "number", bool: "boolean"}
     if item is not None:
-        text = f"array of {_type(item)}"
+        text = f"[{_type(item)}]"
     elif bare in names:
         text = names[bare]
     elif hasattr(bare, "__args__"):
-        text = ", ".join(f'"{one}"' for one in bare.__args__)
+        text = "/".join(f'"{one}"' for one in bare.__args__)
     else:
-        text = "object: " + ", ".join(f"`{name}`" for name in columns(bare))
-    return f"{text}, or null" if nullable else text
+        text = "{" + ", ".join(f"`{name}`" for name in columns(bare)) + "}"
+    return f"{text}?" if nullable else text

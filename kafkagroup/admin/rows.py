@@ -169,8 +169,7 @@ class GroupSummary:
             that never had members.
         state: Kafka's group state, such as Stable or Empty.
         members: The number of members; None: not asked for, or of a group that is no consumer group.
-        lag: The sum of the lag of its partitions; a partition without a committed offset counts with all its offsets,
-            and one without a leader with none. None: not asked for, or of a group that is no consumer group, or that
+        lag: The sum of the lag of its partitions. None: not asked for, or of a group that is no consumer group, or that
             rebalances and has committed nothing.
         uncommitted: How many of its partitions have no committed offset; None as `lag`.
         halt: The author and the time of a pause or stop of its queries; None: they read.

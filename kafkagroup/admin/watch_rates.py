@@ -72,7 +72,7 @@ class WatchRow:
         group: The group id.
         state: Kafka's group state.
         members: The number of members.
-        lag: The sum of its lag; a partition without a committed offset counts with all its offsets.
+        lag: The sum of its lag.
         uncommitted: The number of its partitions without a committed offset.
         rate_in: Offsets a second that are written to its partitions; None: not known yet.
         rate_out: Offsets a second that it commits; None: not known yet.
@@ -99,7 +99,7 @@ class WatchMember:
         group: The group id.
         member: The name of the member; None: partitions that no member owns.
         partitions: The number of its partitions.
-        lag: The sum of their lag; a partition without a committed offset counts with all its offsets.
+        lag: The sum of their lag.
         rate_in: Offsets a second that are written to its partitions; None: not known yet.
         rate_out: Offsets a second that are committed of its partitions; None: not known yet.
         seconds_to_zero: How long it takes to catch up at these rates; None: it does not catch up, or not known yet.

@@ -112,7 +112,7 @@ class GroupOverview:
         topics: The number of topics with a committed offset or an owner.
         partitions: The number of partitions with a committed offset or an owner.
         uncommitted: How many of them have no committed offset.
-        lag: The sum of their lag; a partition without a committed offset counts with all its offsets. None: not known,
+        lag: The sum of their lag. None: not known,
             because the group has committed nothing and owns nothing.
         greatest: The greatest lag of a partition.
         halt: The author and the time of a pause or stop of its queries; None: they read.
@@ -141,7 +141,7 @@ class LagOf:
         name: The topic or the member; None: partitions that no member owns.
         partitions: The number of its partitions.
         uncommitted: How many of them have no committed offset.
-        lag: The sum of their lag; a partition without a committed offset counts with all its offsets.
+        lag: The sum of their lag.
         greatest: The greatest lag of a partition.
     """
 
