@@ -2,7 +2,6 @@
 
 These are options.md, kafka-settings.md, cli.md, the codes of errors.md, the table of metrics.md, the figures of
 README.md and index.md, the map of files in architecture.md, and the index of the design notes.
-docs/try_mistakes.py writes mistakes.md, which needs Sparks and Kafkas.
 """
 
 from __future__ import annotations

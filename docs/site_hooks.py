@@ -42,7 +42,7 @@ _BETWEEN_WORDS = re.compile(r"(?<=[\w)][._=(/])(?=\w)|(?<=[a-z])(?=[A-Z])")
 _FLAG = re.compile(r"(?<![^ ])--?[\w-]+")
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 # How much a page counts in a search; a guide counts twice, because it says how a thing is done.
-_BOOST = {"options.md": 3, "mistakes.md": 0.5, "benchmarks.md": 0.5, "cli.md": 0.5, "public-api.md": 0.3}
+_BOOST = {"options.md": 3, "benchmarks.md": 0.5, "cli.md": 0.5, "public-api.md": 0.3}
 _BOOST |= {"api.md": 0.1, "architecture.md": 0.1}
 _WIDE = 4  # Columns of a table that is too wide for a phone.
 _DIAGRAM = re.compile(r'<pre class="mermaid">.*?</pre>', re.DOTALL)

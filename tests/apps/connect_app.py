@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from docs.try_mistakes import over_connect, session
 from kafkagroup import Settings, StopListener, admin, metrics
+from tests.mistakes.attempts import over_connect, session
 
 
 def scrape(address: str | None, name: str) -> float | None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import kafkagroup
-from docs.try_mistakes import session
+from tests.mistakes.attempts import session
 from tests.support.random_functions import RandomFunction, compare, functions
 
 SENT = """

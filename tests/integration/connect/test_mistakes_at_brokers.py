@@ -9,11 +9,11 @@ from typing import cast
 import pytest
 from pyspark.sql.types import BinaryType, StructType
 
-from docs.mistakes import BROKERS, MISTAKES, SINKS, At, How, Mistake, rows_of_page
 from kafka_source.datasource import KafkaGroupSource
 from kafka_source.errors import KafkaGroupError
 from kafka_source.sink import writer
 from kafkagroup.embedded import EmbeddedKafka
+from tests.mistakes.catalog import BROKERS, MISTAKES, SINKS, At, How, Mistake, rows_of_page
 
 VALUE = StructType().add("value", BinaryType())
 # What the driver finds out in its plan, as Spark asks for it; not what takes seconds because no broker answers.
@@ -41,6 +41,6 @@ def test_the_answer_is_that_of_the_page(
         else:
             list(source.reader(cast("StructType", source.schema())).partitions())
     (row,) = [row for row in rows_of_page() if (row.section, row.shown) == (mistake.section, mistake.shown)]
-    assert str(caught.value).replace(orders, "orders") == row.sentence, "run: ./run python -m docs.try_mistakes"
+    assert str(caught.value).replace(orders, "orders") == row.sentence, "run: ./run python -m tests.mistakes.attempts"
     lines = "".join(traceback.format_exception(caught.value)).splitlines()
     assert len(lines) <= 10, lines

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from docs.mistakes import Row, rows_of_page
-from docs.try_mistakes import all_rows
+from tests.mistakes.attempts import all_rows
+from tests.mistakes.catalog import Row, rows_of_page
 
 
 def beginning(row: Row) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import kafkagroup
-from docs.mistakes import CONNECT, Row, rows_of_page
 from kafkagroup.progress import lag_of
 from tests.apps.process import streaming_app
+from tests.mistakes.catalog import CONNECT, Row, rows_of_page
 from tests.support.records import produce, stream, written
 from tests.support.waiting import wait_until
 

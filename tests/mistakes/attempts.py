@@ -1,6 +1,6 @@
-"""Makes each mistake of docs/mistakes.py in a real Spark, on real Kafkas, and writes docs/mistakes.md.
+"""Makes each mistake of catalog.py in a real Spark, on real Kafkas, and writes answers.md.
 
-    ./run python -m docs.try_mistakes
+    ./run python -m tests.mistakes.attempts
 
 It takes five minutes. With `connect SERVERS TOPIC` it makes ten of them over Spark Connect and prints the rows as JSON:
 a process has one kind of session, so it calls itself for these.
@@ -25,10 +25,10 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
-from docs.mistakes import CONNECT, MISTAKES, OVER_CONNECT, PAGE, At, How, Mistake, Row, page
 from kafkagroup.embedded import EmbeddedKafka, Security
+from tests.mistakes.catalog import CONNECT, MISTAKES, OVER_CONNECT, PAGE, At, How, Mistake, Row, page
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SERVERS = "broker:9092"
 PASSWORD = secrets.token_hex(8)
 SECONDS = 120
@@ -257,7 +257,7 @@ def all_rows() -> list[Row]:
         rows = [attempts.row(mistake) for mistake in MISTAKES]
         spark.stop()
         servers = connections[At.OPEN]("")["kafka.bootstrap.servers"]
-        connect = [sys.executable, "-m", "docs.try_mistakes", "connect", servers]
+        connect = [sys.executable, "-m", "tests.mistakes.attempts", "connect", servers]
         done = subprocess.run(connect, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(done.stderr)

@@ -1,6 +1,6 @@
-"""Mistakes that users make, and the page docs/mistakes.md about them.
+"""Mistakes that users make, and the page answers.md about them.
 
-`docs/try_mistakes.py` makes each of them in a real Spark, on a real Kafka, and writes the page.
+`tests/mistakes/attempts.py` makes each of them in a real Spark, on a real Kafka, and writes the page.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from kafka_source.errors import KafkaGroupError
 from kafka_source.options import Where, check_load, check_read, check_sink
 
-PAGE = Path(__file__).with_name("mistakes.md")
+PAGE = Path(__file__).with_name("answers.md")
 HEAD = """# Mistakes, and how they are answered
 
-What users do wrong, and the sentence that answers it. `./run python -m docs.try_mistakes` made each mistake in a
+What users do wrong, and the sentence that answers it. `./run python -m tests.mistakes.attempts` made each mistake in a
 session of Spark that had run a query before, and wrote down what came: kafkagroup's sentence; *lines*, how many lines
 of the error are kafkagroup's; *seconds*, from the call to the error.
 
@@ -347,7 +347,7 @@ class Row:
 
 
 def page(rows: Sequence[Row]) -> str:
-    """Return docs/mistakes.md."""
+    """Return answers.md."""
     lines: list[str] = []
     for section in dict.fromkeys(row.section for row in rows):
         lines += [f"## {section}", "", "| mistake | answered | lines | seconds |", "| --- | --- | --- | --- |"]
@@ -357,7 +357,7 @@ def page(rows: Sequence[Row]) -> str:
 
 
 def rows_of_page() -> list[Row]:
-    """Return the rows that docs/mistakes.md has."""
+    """Return the rows that answers.md has."""
     rows, section = [], ""
     for line in PAGE.read_text().splitlines():
         if line.startswith("## "):
