@@ -129,7 +129,7 @@ class ReadOptions(ValueOptions):
         "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic, in the cluster that is read, to which each record with "
         "a bad value or key is written as it is, with headers that say where it was and what is wrong with it. A task "
         "ends when all in-sync replicas have its dead letters, so none is lost. Each run of a task writes them, and so "
-        "each action of a batch: see [dead letters](guides/schema-registry.md#dead-letters).",
+        "each action of a batch: see [dead letters](guides/bad-records.md#dead-letters).",
     )
 
     # Where to start and end

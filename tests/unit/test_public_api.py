@@ -24,8 +24,6 @@ PUBLIC_MODULES = [
     "assignors.testing",
 ]
 OURS = ("kafkagroup", "kafka_source", "assignors", "pyspark_kafkagroup", "kafkagroup_native")
-# The kernel's own page, which says that the kernel is internal.
-INTERNAL_PAGES = {"native.md": "kafkagroup_native"}
 
 
 def public_names(module: str) -> set[str]:
@@ -123,8 +121,7 @@ def test_examples_docs_and_notebook_use_public_names_only(where: str) -> None:
     allowed = {(module, name) for module, names in documented.items() for name in {"", *names}}
     # `from kafkagroup import metrics`, and `kafkagroup.metrics` where it is imported.
     allowed |= {(module.rpartition(".")[0], module.rpartition(".")[2]) for module in documented}
-    found = set(used(SOURCES[where])) - allowed
-    assert {(module, name) for module, name in found if module != INTERNAL_PAGES.get(where.split(" ")[0])} == set()
+    assert set(used(SOURCES[where])) - allowed == set()
 
 
 def test_the_check_sees_internal_names() -> None:
