@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 
 Answer = tuple[int, Mapping[str, str], bytes]
+HANGS_UP, SILENT = 0, 1
+"""Statuses of what is no answer: the connection is closed, or nothing comes until the client closes it."""
 
 
 class RegistryServer:
@@ -45,6 +47,11 @@ class RegistryServer:
 
             def do_GET(self) -> None:
                 status, headers, body = outer._answer(self.path, dict(self.headers.items()))
+                if status in (HANGS_UP, SILENT):
+                    self.close_connection = True
+                    if status == SILENT:
+                        self.rfile.read(1)
+                    return
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -13,15 +12,12 @@ import pytest
 from kafka_source.client_config import Settings
 from kafka_source.errors import (
     ApplicationRecoverableError,
-    AuthenticationError,
     InvalidConfigurationError,
-    RetriableError,
     UnreadableRecordError,
 )
 from kafka_source.model.record_columns import TOO_LARGE, Column
 from kafka_source.source.row_columns import columns_to_fetch
-from kafka_source.values.reader_schema import ReaderSchema, registered
-from kafka_source.values.registry import registry_of
+from kafka_source.values.reader_schema import ReaderSchema
 from tests.support.avro import datum, framed, record
 from tests.support.native import kernel
 from tests.support.registry_server import RegistryServer
@@ -84,76 +80,6 @@ def test_one_request_for_each_id_however_many_batches_have_it(registry):
         assert made["_corrupt_record"].to_pylist() == [None] * 3
     # The schema of the column comes with the query.
     assert registry.asked == ["/schemas/ids/2"]
-
-
-def test_an_id_that_one_node_of_the_registry_does_not_know_yet_is_no_bad_record(registry):
-    registry.add(1, ORDER)
-    registry.add(2, OLD)
-    registry.first.append((404, {}, b'{"error_code":40403,"message":"Schema not found"}'))
-    rows, _ = decode(raw(framed(2, OLD, {"id": 5})), decoding(registry, mode="DROPMALFORMED"))
-    assert rows.num_rows == 1
-
-
-MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
-REFUSALS = [
-    *[(404, code) for code in (40401, 40402, 40403, 404, 0, None)],
-    *[(400, None), (403, 40301), (406, None), (409, 409), (410, None), (422, 42201)],
-]
-ENDS = {401: AuthenticationError, 429: RetriableError, 500: RetriableError, 503: RetriableError}
-
-
-def refusal(status, code=None):
-    body = b"<html>" if code is None else json.dumps({"error_code": code, "message": "No."}).encode()
-    return status, {}, body
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("status", "code"), REFUSALS)
-def test_a_refusal_is_the_records_fault_while_the_registry_returns_what_it_returned_before(
-    registry, mode, status, code
-):
-    registry.add(1, ORDER)
-    registry.answers["/schemas/ids/2"] = refusal(status, code)
-    values = raw(framed(1, ORDER, {"id": 5, "amount": 0.5}), framed(2, OLD, {"id": 5}))
-    how = decoding(registry, mode=mode)
-    if mode == "FAILFAST":
-        with pytest.raises(UnreadableRecordError, match=r"offset 101.*schema id is 2"):
-            decode(values, how)
-    else:
-        assert decode(values, how)[0].num_rows == (2 if mode == "PERMISSIVE" else 1)
-    # A moved gateway, and a right that was revoked, refuse both.
-    registry.answers["/schemas/ids/1"] = refusal(status, code)
-    other = decoding(SimpleNamespace(url=f"{registry.url}/"), mode=mode)
-    kind = AuthenticationError if status == 403 else InvalidConfigurationError
-    with pytest.raises(kind, match="id 2"):
-        decode(values, other)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("status", [*ENDS, 302])
-def test_a_registry_that_is_away_or_refuses_is_an_error_in_every_mode(registry, mode, status):
-    values = raw(framed(2, OLD, {"id": 5}))
-    registry.add(1, ORDER)
-    registry.answers["/schemas/ids/2"] = refusal(status)
-    with pytest.raises(ENDS.get(status, InvalidConfigurationError), match="id 2"):
-        decode(values, decoding(registry, mode=mode))
-    # The id was never taken for one that is unknown.
-    registry.add(2, OLD)
-    assert decode(values, decoding(registry, mode=mode))[1]["value"].null_count == 0
-
-
-@pytest.mark.parametrize(("status", "code"), [*REFUSALS, *[(status, None) for status in ENDS]])
-def test_the_driver_says_each_refusal_of_the_schema_that_an_option_names(registry, status, code):
-    settings = Settings({"url": registry.url, "timeout.ms": "1"})
-    registry.add(1, ORDER, "known")
-    registered(settings, 1)
-    path = "/subjects/orders-value/versions/latest"
-    registry.answers |= {"/schemas/ids/2": refusal(status, code), path: refusal(status, code)}
-    kind = AuthenticationError if status == 403 else ENDS.get(status, InvalidConfigurationError)
-    with pytest.raises(kind, match="the schema with id 2"):
-        registered(settings, 2)
-    with pytest.raises(kind, match="subject orders-value"):
-        registry_of(settings).newest("orders-value", "set value.subject")
 
 
 def test_ids_that_no_registry_has_are_bad_and_not_asked_for(registry):

@@ -14,7 +14,7 @@ from contextlib import suppress
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import AuthenticationError, InvalidConfigurationError, OptionError, RetriableError
+from kafka_source.errors import InvalidConfigurationError, OptionError, RetriableError
 from kafka_source.options import check_load
 from kafka_source.values.reader_schema import reader_schema
 from kafka_source.values.references import inline_references
@@ -102,14 +102,6 @@ def test_the_newest_schema_of_a_subject_is_known_by_its_id_too(server: RegistryS
     assert server.asked == ["/subjects/a%2Fb-value/versions/latest"]
 
 
-@pytest.mark.parametrize("status", [429, 500, 503, 408])
-def test_an_overloaded_registry_is_asked_again(server: RegistryServer, status: int) -> None:
-    server.add(7, ORDER)
-    server.first = [(status, {}, b"busy")]
-    assert client(server).by_id(7) == RegisteredSchema(7, json.dumps(ORDER))
-    assert server.asked == ["/schemas/ids/7"] * 2
-
-
 def test_requests_share_a_connection_and_one_that_was_closed_is_made_anew(server: RegistryServer) -> None:
     registry = client(server)
     for number in range(4):
@@ -152,16 +144,6 @@ def test_a_registry_that_asks_to_come_later_is_left_alone(server: RegistryServer
     assert len(server.asked) == 4
 
 
-def test_a_registry_that_is_away_is_waited_for_and_named(server: RegistryServer) -> None:
-    server.first = [(503, {}, b"")] * 100
-    with pytest.raises(RetriableError, match=r"asked to return the schema with id 7 .*HTTP 503.*timeout\.ms"):
-        client(server, timeout_ms="900").by_id(7)
-    gone = RegistryServer()
-    gone._server.server_close()
-    with pytest.raises(RetriableError, match="with id 7 and does not answer"):
-        client(gone, timeout_ms="100").by_id(7)
-
-
 def test_the_next_url_of_the_list_is_asked(server: RegistryServer) -> None:
     gone = RegistryServer()
     gone._server.server_close()
@@ -183,37 +165,6 @@ def test_a_url_that_does_not_answer_is_asked_last_from_then_on(server: RegistryS
             registry.by_id(7)
         assert isinstance(registry.by_id(7), RegisteredSchema)
         assert registry.newest("unit0", "").id == 0
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind", "words"),
-    [
-        ((401, {}, b""), AuthenticationError, r"with id 7 \(HTTP 401\): check schema\.registry\.basic"),
-        ((403, {}, b""), AuthenticationError, "HTTP 403"),
-        ((404, {}, b"<html>"), InvalidConfigurationError, "HTTP 404: check its path.*/apis/ccompat/v7"),
-        ((200, {}, b"<html>welcome"), InvalidConfigurationError, "something that is no schema"),
-        ((200, {}, b'{"schema": 5}'), InvalidConfigurationError, "something that is no schema"),
-        ((200, {}, b"[" * 100_000), InvalidConfigurationError, "something that is no schema"),
-        ((422, {}, b"{}"), InvalidConfigurationError, "HTTP 422"),
-    ],
-)
-def test_other_answers_are_errors_at_once(
-    server: RegistryServer, answer: tuple[int, dict[str, str], bytes], kind: type[Exception], words: str
-) -> None:
-    server.first = [answer]
-    with pytest.raises(kind, match=words) as caught:
-        client(server, basic_auth_user_info=f"me:{SECRET}").by_id(7)
-    assert SECRET not in str(caught.value)
-    assert len(server.asked) == 1
-
-
-def test_an_id_that_is_unknown_is_no_error_of_the_registry(server: RegistryServer) -> None:
-    registry = client(server)
-    found = registry.by_id(7)
-    assert isinstance(found, Unusable)
-    assert found.reason == f"the schema registry {server.url} does not have the schema with id 7"
-    with pytest.raises(InvalidConfigurationError, match=r"newest schema of subject orders-value: set value\.subject"):
-        registry.newest("orders-value", "set value.subject")
 
 
 def test_an_id_that_comes_late_is_waited_for_and_one_that_does_not_come_is_asked_for_with_pauses(
@@ -243,15 +194,6 @@ def test_ids_that_no_registry_has_and_too_many_unknown_ones_are_not_asked_for(se
     server.asked.clear()
     assert "ids above" in str(registry.by_ids([1 << 31, (1 << 64) - 1]))
     assert server.asked == []
-
-
-def test_credentials_go_to_no_other_host(server: RegistryServer) -> None:
-    with RegistryServer() as other:
-        other.add(7, ORDER)
-        server.first = [(302, {"Location": f"{other.url}/schemas/ids/7?token=x"}, b"")]
-        with pytest.raises(InvalidConfigurationError, match=r"redirects to http://127\.0\.0\.1, which is not followed"):
-            client(server, basic_auth_user_info=f"me:{SECRET}").by_id(7)
-        assert other.asked == []
 
 
 def test_logins_are_sent_and_never_shown(server: RegistryServer) -> None:
@@ -391,19 +333,6 @@ def test_a_schema_is_registered_once_in_a_process(server: RegistryServer) -> Non
     registry.register("a/b-value", "{}", "JSON")
     # Registries that know one type only know no name of it.
     assert server.posted == [{"schema": '"long"'}, {"schema": "{}", "schemaType": "JSON"}]
-
-
-def test_what_the_registry_says_of_a_schema_is_shown(server: RegistryServer) -> None:
-    server.answers["/subjects/s/versions"] = answer(409, error_code=409, message="Schema being registered\nis wrong: x")
-    said = r"refuses to register the schema .* subject s \(HTTP 409\)\. It says: Schema being registered is wrong: x"
-    with pytest.raises(InvalidConfigurationError, match=said):
-        client(server).register("s", '"long"', "AVRO")
-    with pytest.raises(
-        InvalidConfigurationError, match=r"the given schema .* subject s: register it, or set auto\.register"
-    ):
-        client(server).id_of("s", '"long"', "AVRO")
-    server.answers["/subjects/s"] = answer(200, subject="s", id=5, version=1, schema='"long"')
-    assert client(server).id_of("s", '"long"', "AVRO") == 5
 
 
 def test_a_sink_goes_on_with_the_newest_schema_that_it_knows(server: RegistryServer) -> None:
