@@ -105,6 +105,7 @@ class Rules:
             rebalance.
         replays: Whether the query reads again what it has committed after an older checkpoint; else it follows.
         is_output: Whether the group's offset says what the output has, so that nothing below it is read again.
+        moves_to_first: Whether a position before the log moves to its first offset; else the task finds it.
         fails_on_loss: `failOnDataLoss`.
         patience_seconds: How long a leader may be behind (`data.loss.patience.ms`).
     """
@@ -113,6 +114,7 @@ class Rules:
     asks_group: bool = False
     replays: bool = False
     is_output: bool = False
+    moves_to_first: bool = False
     fails_on_loss: bool = True
     patience_seconds: float = 0.0
 
@@ -160,8 +162,7 @@ class Decision:
         rewound_from: The position before a rewind of the group that the query follows; None: no rewind is followed, or
             there was no position.
         stepped_from: The offset from which the query steps back to `known.next`; the group follows. None: it does not.
-        loss: The loss of records to report, as a refusal or as a warning; None: none.
-        refuses: Whether the loss ends the query.
+        loss: The loss of records to report, which ends the query with `failOnDataLoss`; None: none.
         waits: Whether the log may become longer again: its leader may be behind.
     """
 
@@ -170,7 +171,6 @@ class Decision:
     rewound_from: int | None = None
     stepped_from: int | None = None
     loss: DataLossError | None = None
-    refuses: bool = False
     waits: bool = False
 
     @property
@@ -241,8 +241,8 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
             loss = DataLossError.of_diverged(
                 tp, planned=position, end=log.epoch_end, epoch=known.epoch, leader_epoch=log.leader_epoch
             )
-            return _step_back(continued, log.epoch_end, loss, rules)
-    if position <= log.latest:
+            return _move(continued, log.epoch_end, loss, log, rules)
+    if position <= log.latest and not rules.moves_to_first:
         epoch = log.leader_epoch if known.epoch < 0 else known.epoch
         checked = max(known.checked, log.leader_epoch)
         # In most triggers nothing changes, and a copy for each partition takes longer than the rest of the decision.
@@ -272,16 +272,17 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
     others = () if rules.is_output or known.other is None else (known.other,)
     # The tasks find a position before the first offset without another request.
     to = position if position < first else min((end, *others))
-    return _step_back(settled, to, loss, rules)
+    return _move(settled, to, loss, log, rules)
 
 
-def _step_back(continued: Decision, to: int, loss: DataLossError, rules: Rules) -> Decision:
+def _move(continued: Decision, to: int, loss: DataLossError, log: LogFacts, rules: Rules) -> Decision:
     known = replace(continued.known, other=None)
-    if rules.fails_on_loss:
-        return replace(continued, known=known, loss=loss, refuses=True)
-    if to == known.next:
+    position = known.next
+    if rules.moves_to_first and log.bounds is not None:
+        to = max(to, log.bounds[0])
+    if position is None or rules.fails_on_loss or to == position:
         return replace(continued, known=known, loss=loss)
-    stepped_from = known.next if continued.stepped_from is None else continued.stepped_from
+    stepped_from = position if continued.stepped_from is None and to < position else continued.stepped_from
     return replace(continued, known=replace(known, next=to, is_replaced=True), stepped_from=stepped_from, loss=loss)
 
 

@@ -348,24 +348,14 @@ class PositionTracker:
     def _act(self, case: _Case) -> None:
         """Report losses, note the positions, and let the group follow where the query steps back, as in a rewind."""
         decisions, scope = case.decisions, case.scope
-        for _, one in sorted(decisions.items()):
-            if one.loss is not None:
-                if one.refuses:
-                    raise one.loss
-                log.warning("%s (failOnDataLoss is false: the query continues)", one.loss)
+        start_and_end.report(self._options, decisions)
         for tp, one in decisions.items():
             if one.waits:
                 self._short_logs.wait_for(tp)
         if any(one.group is not None for one in case.facts.values()):
             self._report_start(case)
         self._positions.follow(decisions)
-        back = {
-            tp: to
-            for tp, one in sorted(decisions.items())
-            if one.stepped_from is not None and (to := one.known.next) is not None
-        }
-        for tp, to in back.items():
-            log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, decisions[tp].stepped_from, to)
+        back = start_and_end.steps_back(decisions)
         if back:
             self._positions.step_back(back, rewinds=self.marks_steps_back)
             self._offsets.rewind(back)

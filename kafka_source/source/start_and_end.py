@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST, ListedOffset
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.commits.policy import max_offset
 from kafka_source.errors import NEW_OUTPUT, DataLossError, InvalidConfigurationError, UnknownTopicError
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.identity import is_recreated, lost_topic
@@ -19,6 +20,7 @@ from kafka_source.options import ReadOptions
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.logs import once
 from kafka_source.runtime.retry import RetryPolicy, retry
+from kafka_source.source.decision import Decision, Facts, GroupFacts, Known, LogFacts, Rules, decide
 from kafka_source.source.option_bounds import AtTime, Bound, ending_bounds, starting_bounds
 from kafka_source.source.owners import PartitionOwner
 
@@ -44,20 +46,6 @@ class BatchBounds:
     late_ends: frozenset[TopicPartition] = frozenset()
     leaderless: frozenset[TopicPartition] = frozenset()
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-
-class Divergence(NamedTuple):
-    """The offset from which the log of a new leader diverges from the read records.
-
-    Attributes:
-        end: The offset up to which both have the same records.
-        epoch: The epoch of the leader from which it was read.
-        leader_epoch: The epoch of the current leader.
-    """
-
-    end: int
-    epoch: int
-    leader_epoch: int
 
 
 def resolve_batch(
@@ -104,12 +92,9 @@ def resolve_batch(
     unread = {tp: first[tp] for tp in partitions if tp not in known}
     starts = known | {tp: one.offset for tp, one in look_up(cluster, options, unread, matches=True).items()}
     checked = {tp: start for tp, start in starts.items() if check_all or tp in committed}
-    epochs = {tp: entry.leader_epoch for tp, entry in entries.items()}
-    starts |= check_data_loss(cluster, options, checked, epochs=epochs)
-    lost = {tp: starts[tp] for tp in committed if starts[tp] < committed[tp]}
-    for tp, to in lost.items():
-        log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, committed[tp], to)
-    owner.offsets.rewind(lost)
+    decisions = _settle(cluster, options, checked, entries)
+    starts |= {tp: one.known.next for tp, one in decisions.items() if one.known.next is not None}
+    owner.offsets.rewind(steps_back({tp: one for tp, one in decisions.items() if tp in committed}))
     listed = look_up(cluster, options, {tp: last[tp] for tp in partitions})
     ends = {tp: one.offset for tp, one in listed.items()}
     for tp in partitions:
@@ -209,79 +194,57 @@ def start_after_end(tp: TopicPartition, start: int, end: int) -> InvalidConfigur
     )
 
 
-def check_data_loss(
+def _settle(
     cluster: Cluster,
     options: ReadOptions,
     starts: Mapping[TopicPartition, int],
-    *,
-    epochs: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, int]:
-    """Return the starts, those outside the log moved to its nearer end, and others to where their logs diverge.
-
-    Args:
-        cluster: Where to look up offsets.
-        options: The query's options.
-        starts: The first offset to read of each partition.
-        epochs: The epoch of a leader whose log had everything before a start, as far as it is known.
+    committed: Mapping[TopicPartition, CommitOffset],
+) -> dict[TopicPartition, Decision]:
+    """Decide where a batch starts, by its starts, what its group has committed, and the logs.
 
     Raises:
         DataLossError: `failOnDataLoss` is set, and a start lies outside the log or is not in the log of its leader.
     """
+    rules = Rules(max_offset, moves_to_first=True, fails_on_loss=options.fail_on_data_loss)
     earliest = cluster.earliest(starts)
     # The log has records beyond the last stable offset: those of open transactions.
-    listed = cluster.latest_with_epochs(starts, read_committed=False)
-    latest = {tp: one.offset for tp, one in listed.items()}
-    leaders = {tp: one.leader_epoch for tp, one in listed.items()}
-    known = {tp: epoch for tp, epoch in epochs.items() if tp in starts and 0 <= epoch < leaders[tp]}
-    diverged = divergences(cluster, starts, known, leaders)
-    report_diverged(options, starts, diverged)
-    moved = {**starts, **{tp: max(one.end, earliest[tp]) for tp, one in diverged.items()}}
-    for tp, start in starts.items():
-        if tp in diverged:
-            continue
-        available = (earliest[tp], latest[tp])
-        if available[0] <= start <= available[1]:
-            continue
-        is_before = start < available[0]
-        error = DataLossError(
-            topic=tp.topic,
-            partition=tp.partition,
-            planned=start,
-            available=available,
-            condition="COULD_NOT_READ_OFFSET_RANGE" if is_before else "PARTITION_OFFSET_CHANGED",
+    latest = cluster.latest_with_epochs(starts, read_committed=False)
+    epochs = {tp: one.leader_epoch for tp, one in committed.items() if tp in starts}
+    ends = cluster.epoch_ends({tp: epoch for tp, epoch in epochs.items() if 0 <= epoch < latest[tp].leader_epoch})
+    decisions = {
+        tp: decide(
+            tp,
+            Known(),
+            Facts(
+                GroupFacts(committed.get(tp)),
+                start,
+                LogFacts(
+                    latest[tp].offset, latest[tp].leader_epoch, ends.get(tp, -1), (earliest[tp], latest[tp].offset)
+                ),
+            ),
+            rules,
         )
-        raise_or_warn(options, error)
-        moved[tp] = available[0] if is_before else available[1]
-    return moved
+        for tp, start in starts.items()
+    }
+    report(options, decisions)
+    return decisions
 
 
-def divergences(
-    cluster: Cluster,
-    starts: Mapping[TopicPartition, int],
-    epochs: Mapping[TopicPartition, int],
-    leaders: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, Divergence]:
-    """Return where the logs of new leaders diverge from what was read before the starts (KIP-320).
-
-    Args:
-        cluster: Asks the leaders.
-        starts: The first offset to read of at least these partitions.
-        epochs: Which partitions to ask for, each with the epoch of a leader whose log had everything before its start.
-        leaders: The epoch of the leader of each partition that has one.
-    """
-    ends = cluster.epoch_ends(epochs)
-    return {tp: Divergence(end, epochs[tp], leaders[tp]) for tp, end in ends.items() if 0 <= end < starts[tp]}
+def report(options: ReadOptions, decisions: Mapping[TopicPartition, Decision]) -> None:
+    """Raise DataLossError for a loss that was decided; see `raise_or_warn`."""
+    for _, one in sorted(decisions.items()):
+        if one.loss is not None:
+            raise_or_warn(options, one.loss)
 
 
-def report_diverged(
-    options: ReadOptions, starts: Mapping[TopicPartition, int], diverged: Mapping[TopicPartition, Divergence]
-) -> None:
-    """Raise DataLossError for partitions whose logs diverge before their starts; see `raise_or_warn`."""
-    for tp, one in sorted(diverged.items()):
-        error = DataLossError.of_diverged(
-            tp, planned=starts[tp], end=one.end, epoch=one.epoch, leader_epoch=one.leader_epoch
-        )
-        raise_or_warn(options, error)
+def steps_back(decisions: Mapping[TopicPartition, Decision]) -> dict[TopicPartition, int]:
+    """Return the offsets to which partitions step back, and log them."""
+    back = {}
+    for tp, one in sorted(decisions.items()):
+        if one.stepped_from is not None and (to := one.known.next) is not None:
+            log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, one.stepped_from, to)
+            back[tp] = to
+    return back
 
 
 def earliest_of_added(

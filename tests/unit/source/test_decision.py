@@ -112,7 +112,7 @@ def test_a_partition_that_was_added_begins_at_its_first_offset(given: Beginning)
 def test_a_group_decides_at_once_and_no_offset_is_made_up(known: Known, group: GroupFacts, rule: Rules) -> None:
     one = by_group(known, group, rule)
     assert one.need is (Need.START if one.known.next is None else Need.LATEST)
-    assert (one.loss, one.refuses, one.waits) == (None, False, False)
+    assert (one.loss, one.waits) == (None, False)
     entry = set() if group.entry is None else {group.entry.offset}
     assert one.known.next in {known.next, *entry}
     assert (one.known.next is None) == (known.next is None and not entry)
@@ -161,10 +161,26 @@ def test_a_log_sets_no_position_forward_and_none_back_without_a_loss(known: Know
     if one.stepped_from is not None:
         assert one.stepped_from == known.next and one.loss is not None
         assert one.known.is_replaced
-    assert one.refuses == (one.loss is not None and rule.fails_on_loss)
-    assert not (one.refuses and one.stepped_from is not None)
+    assert not (rule.fails_on_loss and one.stepped_from is not None)
     # What does not count any more decides nothing later.
     assert one.known.other is None
+
+
+@given(knowns(offsets), logs(), rules)
+def test_a_batch_starts_within_its_log_or_reports_a_loss(known: Known, log: LogFacts, rule: Rules) -> None:
+    """A start before the log moves to its first offset; any other position is decided as in a stream."""
+    assert known.next is not None and log.bounds is not None
+    known, stream = replace(known, other=None), replace(rule, patience_seconds=0.0)
+    one = by_log(known, log, replace(stream, moves_to_first=True))
+    assert one.need is None and one.known.next is not None
+    if rule.fails_on_loss:
+        assert one.known.next == known.next
+    else:
+        followed = by_log(known, log, stream).known.next
+        assert followed is not None and one.known.next == max(followed, log.bounds[0])
+    is_within = log.bounds[0] <= one.known.next <= log.bounds[1]
+    assert is_within or (rule.fails_on_loss and one.loss is not None)
+    assert (one.stepped_from is not None) == (one.known.next < known.next)
 
 
 @given(knowns(offsets), logs(), rules)
