@@ -13,7 +13,6 @@ from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.memberships import everything
 from tests.support.mixed_group import Worker
-from tests.support.queries import Pipe
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
@@ -120,25 +119,3 @@ def covered(ranges: list[tuple[int, int]], start: int, end: int) -> bool:
             return False
         at = high
     return at == end
-
-
-def check_replayed_then_read_again(stopped: Pipe, groups: Groups, group: str) -> None:
-    """Check that a pipe replays the batch of before a rewind to 0 without a commit, and then reads everything again."""
-    again = stopped.restarted()
-    try:
-        again.replay()
-        assert again.read == []
-        again.decide()
-        assert set(groups.committed(group).values()) == {0}
-        read: list[int] = []
-
-        def whole() -> bool:
-            if again.whole_batch() >= 0:
-                read.extend(again.read)
-                return False
-            return True
-
-        wait_until(whole, "everything to be written again")
-        assert sorted(read) == list(range(COUNT))
-    finally:
-        again.close()

@@ -21,7 +21,7 @@ from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source.micro_batches import MicroBatches
 from kafkagroup import pinned
 from kafkagroup.admin import Groups, RunningRewind, rewind_running_group
-from tests.support.memberships import everything, leave
+from tests.support.memberships import leave
 from tests.support.queries import Job, Pipe
 from tests.support.records import create_again, produce, reader
 from tests.support.rewinding import (
@@ -30,7 +30,6 @@ from tests.support.rewinding import (
     Runner,
     Streams,
     all_committed,
-    check_replayed_then_read_again,
     covered,
     ends,
 )
@@ -299,32 +298,6 @@ def test_a_query_continues_where_its_stopped_group_was_rewound(streams, groups, 
         assert third.next(offset, limited=True) is offset
     finally:
         third.close()
-
-
-def test_a_query_with_a_checkpoint_can_be_left_where_it_is(kafka, streams, groups, group, name, last):
-    offset = finished(streams, groups, group, name)
-    groups.rewind(group, dict.fromkeys(last, 2), checkpoints_follow=False)
-    again = streams.run(offset)
-    produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
-    read_from(again, last, ends(groups, name))
-
-
-def test_a_rewind_that_was_never_followed_is_followed_at_the_next_start(streams, settings, groups, group, name, last):
-    offset = finished(streams, groups, group, name)
-    target = dict.fromkeys(last, 3)
-    never_followed(streams, settings, group, target)
-    again = streams.run(offset)
-    read_from(again, target, last)
-    all_committed(groups, group, name, again)
-
-
-def test_a_batch_whose_sink_commits_is_not_written_over_a_rewind(kafka, settings, topic, groups, group, name):
-    pipe = Pipe(kafka.bootstrap_servers, name, topic("stopped-out"), group, f"{group}-pipe", maxOffsetsPerTrigger=40)
-    pipe.whole_batch()
-    pipe.batch()
-    pipe.close()
-    groups.rewind(group, dict.fromkeys(everything(name, PARTITIONS), 0))
-    check_replayed_then_read_again(pipe, groups, group)
 
 
 @pytest.mark.parametrize("tasks_committed", [False, True])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import closing
 from functools import partial
 
 import pytest
-from confluent_kafka import Producer
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
@@ -42,13 +40,6 @@ def _query(kafka: EmbeddedKafka, name: str, group: str, **options: str) -> Query
         **{key.replace("_", "."): value for key, value in options.items()},
     }
     return Query.of(given, source_schema(headers=False), Where.STREAM)
-
-
-def produce_to(servers: str, tp: TopicPartition, count: int) -> None:
-    producer = Producer({"bootstrap.servers": servers})
-    for number in range(count):
-        producer.produce(tp.topic, str(number).encode(), partition=tp.partition)
-    assert producer.flush(30) == 0
 
 
 def _values(query: Query, stream: MicroBatches, start: StreamOffset, end: StreamOffset) -> list[int]:
@@ -213,49 +204,3 @@ def test_a_query_that_was_stopped_writes_nothing_again_of_a_topic_created_again(
         assert len(_to_the_end(b)) == 400
     with closing(a.restarted(**_OPTIONS)) as again:
         assert _to_the_end(again) == []
-
-
-class _Running(threading.Thread):
-    """A query that runs until it is told to stop."""
-
-    def __init__(self, query: Pipe) -> None:
-        super().__init__()
-        self.query, self.values = query, list[int]()
-        self._stop_now = threading.Event()
-        self.start()
-
-    def run(self) -> None:
-        with closing(self.query):
-            while not self._stop_now.is_set():
-                if self.query.whole_batch() >= 0:
-                    self.values += self.query.read
-                self._stop_now.wait(0.1)
-
-    def end(self) -> None:
-        self._stop_now.set()
-        self.join(60)
-
-
-def test_a_query_that_runs_writes_nothing_again_of_a_topic_created_again(
-    kafka: EmbeddedKafka, topics: tuple[str, str], group: str
-) -> None:
-    with ExitStack() as stack:
-        a, b = (
-            _Running(Pipe(kafka.bootstrap_servers, *topics, group, f"{group}-{name}", None, **_OPTIONS))
-            for name in "ab"
-        )
-        stack.callback(a.end)
-        stack.callback(b.end)
-        wait_until(lambda: len(a.values) + len(b.values) == 200, "the records of the first topic")
-        wait_until(lambda: all(len(one.query.stream.owned.slots) == 1 for one in (a, b)), "a partition for each query")
-        kafka.delete_topic(topics[0])
-        create_again(kafka, topics[0], 2)
-        (of_b,) = b.query.stream.owned.slots
-        produce_to(kafka.bootstrap_servers, of_b, 400)
-        wait_until(lambda: len(b.values) >= 400 and sum(_committed(kafka, group).values()) == 400, "a decision of b")
-        seen = len(a.values)
-        b.end()
-        wait_until(lambda: len(a.query.stream.owned.slots) == 2, "a to own both partitions")
-        produce_to(kafka.bootstrap_servers, of_b, 1)
-        wait_until(lambda: len(a.values) > seen, "the last record")
-    assert len(a.values) == seen + 1

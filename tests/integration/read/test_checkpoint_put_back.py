@@ -9,11 +9,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from assignors import TopicPartition
-from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.group.requests import fetch_all_committed
-from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.model.commits import OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
 from tests.support.queries import Job, Pipe
 from tests.support.records import produce, stream, written
@@ -86,29 +82,6 @@ def test_with_replay_the_query_reads_again_from_the_checkpoint_and_the_group_fol
 
 
 @pytest.mark.parametrize("kind", ["batch", "task", "assign"])
-def test_with_follow_the_query_goes_on_where_the_group_is(kafka, name, job, kind, caplog):
-    query = job(kind)
-    query.run()
-    query.offsets = query.offsets[:2]
-    with caplog.at_level(logging.WARNING):
-        assert query.run(group_on_older_checkpoint="follow") == []
-    assert jumps(caplog) == []
-    produce(kafka.bootstrap_servers, name, 10, first=COUNT)
-    assert sorted(query.run()) == list(range(COUNT, COUNT + 10))
-
-
-def test_a_rewind_that_the_old_checkpoint_does_not_know_changes_nothing_in_that(groups, group, job):
-    query = job("batch")
-    query.run()
-    old = query.offsets[:2]
-    groups.rewind(group, dict.fromkeys(groups.committed(group), 0))
-    assert sorted(query.run()) == list(range(COUNT))
-    query.offsets = list(old)
-    with pytest.raises(InvalidConfigurationError, match=OWN):
-        query.run()
-
-
-@pytest.mark.parametrize("kind", ["batch", "task", "assign"])
 def test_a_group_that_others_have_moved_on_is_followed_with_one_warning(groups, group, name, job, kind, caplog):
     query = job(kind)
     query.offsets = [StreamOffset({TopicPartition(name, n): Span(0, 5, n) for n in (0, 1)}, slots=2)]
@@ -119,19 +92,6 @@ def test_a_group_that_others_have_moved_on_is_followed_with_one_warning(groups, 
     assert len(found) == sum(ends.values()) - 20 - 5
     (line,) = jumps(caplog)
     assert line.endswith(f"{name}-0 from=5 to=20.")
-
-
-def test_more_partitions_than_a_line_names_are_counted(kafka, topic, groups, group, caplog):
-    name = topic("put-back-many", partitions=8)
-    produce(kafka.bootstrap_servers, name, 400)
-    tps = [TopicPartition(name, n) for n in range(8)]
-    groups.rewind(group, dict.fromkeys(tps, 2), checkpoints_follow=False)
-    query = Job(kafka, group, subscribe=name)
-    query.offsets = [StreamOffset({tp: Span(0, 1, 0) for tp in tps}, slots=1)]
-    with caplog.at_level(logging.WARNING):
-        query.run()
-    (line,) = jumps(caplog)
-    assert line.endswith("and 3 more.")
 
 
 def test_a_checkpoint_of_sparks_source_whose_label_others_have_used_says_so(groups, group, name, job, caplog):
@@ -145,34 +105,6 @@ def test_a_checkpoint_of_sparks_source_whose_label_others_have_used_says_so(grou
     (line,) = jumps(caplog)
     assert "Spark's own Kafka source" in line
     assert "group.membership=false" in line
-
-
-def test_what_another_query_has_read_is_no_put_back_checkpoint(groups, group, job):
-    first = job("batch")
-    first.run()
-    second = job("batch")
-    second.offsets = [StreamOffset({tp: Span(0, 5, 0) for tp in groups.committed(group)}, slots=1)]
-    assert second.run() == []
-
-
-@pytest.mark.parametrize("kind", ["batch", "task"])
-def test_own_commits_and_rewinds_stand_in_one_metadata(settings, groups, group, job, kind):
-    query = job(kind)
-    query.run()
-    stream_id = query.offsets[-1].stream
-    (first,) = notes(settings, group)
-    assert (first.stream, first.rewound) == (stream_id, None)
-    groups.rewind(group, dict.fromkeys(groups.committed(group), 0))
-    query.run()
-    (note,) = notes(settings, group)
-    assert note.stream == stream_id
-    assert note.rewound is not None
-
-
-def notes(settings: Settings, group: str) -> set[OffsetNote]:
-    client = cached_client(settings)
-    committed = client.run(fetch_all_committed(client, group, Deadline(30)))
-    return {OffsetNote.parse(entry.metadata) for entry in committed.values()}
 
 
 def test_with_the_sink_replay_sets_the_group_back_to_the_checkpoint(kafka, name, topic, groups, group):

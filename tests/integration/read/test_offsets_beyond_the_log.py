@@ -11,8 +11,6 @@ import logging
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.errors import DataLossError
-from kafka_source.model.stream_offset import Span, StreamOffset
 from kafkagroup import pinned
 from tests.support.queries import Job
 from tests.support.records import produce, reader
@@ -78,61 +76,6 @@ def test_no_run_skips_what_comes_after_the_group_was_found_beyond_the_end(groups
         more()
         assert query.run() == list(range(end - 50, end))
     wait_for_committed(groups, group, {tp: 200})
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_run_skips_what_comes_after_the_checkpoint_was_found_beyond_the_end(groups, group, tp, job, more, kind):
-    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
-    query = job(kind)
-    query.offsets = [StreamOffset({tp: Span(0, BEYOND, 0)}, slots=0 if kind == "assign" else 1)]
-    assert query.run() == []
-    for end in (100, 150, 200):
-        more()
-        assert query.run() == list(range(end - 50, end))
-    wait_for_committed(groups, group, {tp: 200})
-
-
-@pytest.mark.parametrize("kind", ["batch", "task", "assign"])
-def test_a_driver_that_dies_when_the_group_has_stepped_back_goes_on_there(groups, group, tp, job, more, kind):
-    """Spark's offset log does not have the step yet, and the log passes the old offset before the restart."""
-    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
-    query = job(kind)
-    query.offsets = [StreamOffset({tp: Span(0, BEYOND, 0)}, slots=1)]
-    planner = query.planner()
-    planner.next(query.offsets[-1], limited=True)
-    planner.close()
-    for _ in range(3):
-        more()
-    assert query.run() == list(range(50, 200))
-    wait_for_committed(groups, group, {tp: 200})
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_checkpoint_counts_where_the_group_is_beyond_the_end(groups, group, tp, job, kind):
-    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
-    query = job(kind)
-    query.offsets = [StreamOffset({tp: Span(0, 20, 0)}, slots=0 if kind == "assign" else 1)]
-    assert query.run() == list(range(20, 50))
-    wait_for_committed(groups, group, {tp: 50})
-
-
-def test_another_query_of_the_group_with_an_old_checkpoint_goes_on_where_the_group_is(groups, group, tp, job, more):
-    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
-    first, second = job("batch"), job("batch")
-    second.offsets = [StreamOffset({tp: Span(0, BEYOND, 0)}, slots=1)]
-    assert first.run() == []
-    more()
-    assert first.run() == list(range(50, 100))
-    more()
-    more()
-    assert second.run() == list(range(100, 200))
-
-
-def test_without_the_option_the_query_stops_and_the_group_stays(groups, group, tp, job):
-    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
-    with pytest.raises(DataLossError, match=f"{BEYOND}"):
-        job("batch", failOnDataLoss="true").run()
-    wait_for_committed(groups, group, {tp: BEYOND})
 
 
 def test_batches_that_commit_set_the_group_back_and_read_what_comes_later(spark, kafka, groups, group, tp, more):

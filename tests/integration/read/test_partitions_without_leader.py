@@ -7,7 +7,6 @@ leader epochs tell (KIP-320): records that the new leader has below the old offs
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
@@ -22,7 +21,6 @@ from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import DataLossError, KafkaGroupError, RetriableError
-from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where, read_options
 from kafka_source.pinned_read import pinned_ranges
@@ -210,50 +208,6 @@ def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_ag
     last = outage.produce(outage.lost)
     assert in_group.next() == without.next() == last
     assert late.next() == late_without.next() == lost + last
-
-
-def test_a_query_that_keeps_partitions_in_step_waits_for_one_without_a_leader(nodes, reading, outage):
-    began, producer = round(time.time() * 1000) - 3_600_000, Producer({"bootstrap.servers": nodes.bootstrap_servers})
-    values = [1000 * number + minute for number in range(PARTITIONS) for minute in range(60)]
-    for value in values:
-        at = began + value % 1000 * 60_000
-        producer.produce(outage.topic, str(value).encode(), partition=value // 1000, timestamp=at)
-    assert producer.flush(30) == 0
-    query = reading(outage.topic, None, maxTimestampSkew="10m", maxOffsetsPerTrigger=15)
-    read = query.next()
-    outage.begin()
-    while new := query.step():
-        read += new
-    assert max(value % 1000 for value in read) == 10
-    outage.end()
-    while read.sort() or read != values:
-        read += query.next()
-
-
-@pytest.mark.long
-def test_a_node_that_answers_nothing_stops_neither_streams_nor_batches(nodes, group, reading):
-    """Its connections stay open, as those of a machine that is cut off, and clients know it as the one to ask."""
-    topic = nodes.create_topic(f"{group}-silent", PARTITIONS, 3)
-    produce(nodes.bootstrap_servers, topic, 30, config={"acks": "all"})
-    short = {"kafka.request.timeout.ms": "3000", "kafka.socket.connection.setup.timeout.ms": "3000"}
-    queries = [reading(topic, name, **short) for name in (group, None)]
-    assert [query.next() for query in queries] == [list(range(30))] * 2
-    only = Settings({"bootstrap.servers": f"127.0.0.1:{nodes.port(DEAD)}", "request.timeout.ms": "3000"})
-    with closing(KafkaClient(only)) as client:
-        assert client.run(client.metadata([topic], Deadline(10))).topics
-        nodes.pause(DEAD)
-        try:
-            # The node was asked before; now another one is.
-            asked = client.run(client.metadata([topic], Deadline(30)))
-            assert asked.topics[topic].partitions.keys() == set(range(PARTITIONS))
-            produce(nodes.bootstrap_servers, topic, 30, first=30)
-            assert [query.next() for query in queries] == [list(range(30, 60))] * 2
-            for name in (None, f"{group}-batch"):
-                batch = batch_reader(nodes, topic, name, **short)
-                assert values_of(batch, batch.partitions()) == list(range(60))
-        finally:
-            nodes.resume(DEAD)
-            nodes.wait_ready()
 
 
 def read_on(job: Job, planner: MicroBatches) -> list[int]:
