@@ -19,11 +19,7 @@ from kafka_source.group.consumer.member_state import Subscription
 from kafka_source.group.consumer.membership import ConsumerMembership
 from kafka_source.group.consumer.slot import ConsumerSlot
 from kafka_source.group.model import BatchInFlight, GroupSettings, Topics
-from kafka_source.group.rebalance_log import Reason
-from kafka_source.group.requests import commit_offsets
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.driver_figures import RebalanceCause
-from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.support.memberships import everything, held
@@ -110,33 +106,6 @@ def test_what_a_batch_reads_is_kept_and_everything_else_moves_at_once(joined, to
 
 
 @pytest.mark.long  # for the download of an older Kafka
-def test_a_commit_is_made_again_when_a_heartbeat_has_raised_the_epoch():
-    # From Kafka 4.3 on a commit may have any epoch since the partition was assigned (KIP-1251).
-    with EmbeddedKafka(version="4.0.1", config=SOON) as kafka:
-        settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
-        orders = kafka.create_topic("orders", partitions=2)
-
-        def joined(number: int) -> ConsumerMembership:
-            one = ConsumerMembership(settings, GroupSettings("billing", client_id=f"{number}"), Topics((orders,)))
-            one.join(60)
-            return one
-
-        with closing(joined(1)) as first:
-            used = first.credentials
-            with closing(joined(2)) as second:
-                wait_until(lambda: share(orders, 2, first, second), "both to have a share")
-                (kept,) = held(first)
-                with pytest.raises(FencedError, match="STALE_MEMBER_EPOCH"):
-                    first._commits.run(commit_offsets(first._commits, used[0], {kept: 5}, Deadline(10)))
-                committer = TransactionalCommitter(settings, "billing-offsets")
-                with pytest.raises(FencedError):
-                    committer.commit_as([(used[0], {kept: 6})])
-                assert first.ask_for_newer_credentials(used)
-                committer.commit_as([(first.credentials[0], {kept: 7})])
-                assert first.committed([kept]) == {kept: 7}
-
-
-@pytest.mark.long  # for the download of an older Kafka
 def test_a_newcomer_does_not_wait_for_a_batch_that_holds_its_partitions(monkeypatch):
     monkeypatch.setattr("kafka_source.group.consumer.membership._SHARE_SECONDS", 600.0)
     # Before Kafka 4.3 nobody has a partition, as the brokers tell, that its owner has still to give up (KAFKA-20431).
@@ -178,19 +147,6 @@ def test_slots_that_were_removed_join_again_with_the_same_member_ids(kafka, join
     assert membership.lost() is None
     assert [one.member_id for one in membership.credentials] == [one.member_id for one in before]
     assert held(membership) == everything(orders, 4)
-
-
-def test_slots_that_are_found_lost_in_a_rejoin_have_a_new_generation(kafka, joined, topic, group):
-    orders = topic("orders", partitions=4)
-    membership = joined(orders)
-    before = membership.assignment
-    suspend(kafka, group, membership)
-    membership.ask()
-    # The rejoin began because the brokers had assigned other partitions; the heartbeat above came in between.
-    after = membership._client.run(membership._join(Reason(RebalanceCause.MEMBERS, "a new member"), Deadline(30)))
-    # The same partitions, maybe in the other slot, but others may have committed offsets: the query has to look.
-    assert sorted(slot.partitions for slot in after.slots) == sorted(slot.partitions for slot in before.slots)
-    assert after.generation > before.generation
 
 
 def test_a_slot_takes_nothing_while_a_heartbeat_says_that_it_has_nothing(kafka, topic, group):
@@ -328,35 +284,6 @@ def check(kafka: EmbeddedKafka, *queries: Pipe) -> None:
 
         wait_until(is_read, "everything to be read and written")
     assert reader.values == sorted(str(number).encode() for number in range(COUNT))
-
-
-def test_a_query_joins_in_the_middle_of_a_batch_of_another_and_each_record_is_written_once(kafka, pipe):
-    first, second = pipe("a"), pipe("b")
-    first.batch()
-    # It does not wait for the batch of the first one, nor for its sink.
-    second.whole_batch()
-    first.decide()
-    check(kafka, first, second)
-
-
-@pytest.mark.parametrize("on_lost", [pytest.param("rejoin", marks=pytest.mark.long), "stop"])
-def test_a_sink_whose_source_was_removed_decides_if_nobody_else_has_its_partitions(kafka, pipe, group, on_lost):
-    query = pipe("a", group_on_lost=on_lost)
-    query.batch()
-    membership = query.stream._owner._membership
-    suspend(kafka, group, membership)
-    # The driver goes on.
-    membership._client.loop.call_soon(membership._tasks.start)
-    if on_lost == "stop":
-        with pytest.raises(FencedError):
-            query.decide()
-        query.abort()
-        query.close()
-        query = query.restarted(kafka_group_protocol="consumer")
-        query.replay()
-    query.decide()
-    check(kafka, query)
-    query.close()
 
 
 def test_a_sink_decides_with_an_epoch_that_has_risen_since_the_batch_was_planned(kafka, pipe, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import threading
@@ -16,12 +15,10 @@ from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.commits import attached, rights
 from kafka_source.commits.choose import Caller, policy_of
-from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownGroupError, UnknownOutcomeError
-from kafka_source.group import RebalanceTimeout
-from kafka_source.group.classic import leader, member
+from kafka_source.errors import AuthenticationError, RetriableError, UnknownGroupError, UnknownOutcomeError
 from kafka_source.group.consumer.membership import ConsumerMembership
 from kafka_source.group.model import BatchInFlight, GroupSettings, Topics, group_settings, subscription_of
-from kafka_source.group.requests import DEAD, GroupDescription, commit_offsets, describe
+from kafka_source.group.requests import commit_offsets
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
@@ -78,40 +75,6 @@ def once(api_key):
     return hook, cut
 
 
-@pytest.mark.parametrize("static", [True, False])
-@pytest.mark.parametrize("side", ["on_request", "on_response"])
-@pytest.mark.parametrize("api_key", [JOIN_GROUP, SYNC_GROUP])
-def test_the_connection_is_lost_in_the_middle_of_joining(proxied, api_key, side, static):
-    members, proxy = proxied
-    hook, cut = once(api_key)
-    setattr(proxy, side, hook)
-    # A dynamic member whose first answer was lost is a stranger to itself: the group waits for its ghost's session.
-    quick = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 6_000}
-    membership = members.make("orders", app="app" if static else None, **quick)
-    membership.join(60)
-    assert cut
-    assert held(membership) == everything("orders", 6)
-    assert membership.rebalance_needed() is None
-
-
-def test_a_sync_that_is_never_answered_is_sent_again(proxied):
-    members, proxy = proxied
-    config = Settings({**members.config, "request.timeout.ms": "1000"})
-    swallowed: list[Frame] = []
-
-    def swallow(frame):
-        if frame.api_key == SYNC_GROUP and not swallowed:
-            swallowed.append(frame)
-            return []
-        return [frame.payload]
-
-    proxy.on_request = swallow
-    membership = members.make("orders", config=config)
-    membership.join(20)
-    assert swallowed
-    assert held(membership) == everything("orders", 6)
-
-
 def test_a_rejoin_that_failed_is_due_again(proxied):
     members, proxy = proxied
     membership = members.make("orders", slots=1)
@@ -131,70 +94,6 @@ def test_a_rejoin_that_failed_is_due_again(proxied):
     membership.rejoin(30)
     assert held(membership) == everything("orders", 6)
     assert membership.rebalance_needed() is None
-
-
-@pytest.mark.parametrize("unanswered", [None, SYNC_GROUP, DESCRIBE_GROUPS], ids=["answered", "sync", "description"])
-def test_a_member_that_was_replaced_before_its_sync_stops(proxied, unanswered):
-    members, proxy = proxied
-    before = members.make("orders", slots=1, leave_on_close=False)
-    before.join(30)
-    before.close()
-    second = members.make("orders", slots=1)
-    replaced: list[Frame] = []
-    asked: list[int] = []
-
-    def replace_the_first(frame):
-        if frame.api_key == SYNC_GROUP and not replaced:
-            replaced.append(frame)
-            second.join(30)
-            asked.append(SYNC_GROUP)
-            raise CutConnection
-        if asked:
-            asked.append(frame.api_key)
-        # The end of its time meets one of these requests.
-        return [] if frame.api_key == unanswered and asked.count(unanswered) > 2 else [frame.payload]
-
-    proxy.on_request = replace_the_first
-    third = members.make("orders", slots=1, leave_on_close=False, session_timeout_ms=6_000)
-    # The second could be a process that has ended, until its session would have ended.
-    with pytest.raises(RebalanceTimeout, match=r"another member has its instance id .*-app-0.* within 6 s"):
-        third.join(3)
-    unanswered = None
-    with pytest.raises(FencedError, match="Another process has joined"):
-        third.join(30)
-    assert replaced
-    assert second.rebalance_needed() is None
-    assert held(second) == everything("orders", 6)
-
-
-@pytest.mark.parametrize("side", ["on_request", "on_response"])
-def test_the_connection_is_lost_while_slots_leave(behind, proxied, group, side):
-    members, proxy = proxied
-    membership = members.make("orders")
-    membership.join(30)
-    hook, cut = once(LEAVE_GROUP)
-    setattr(proxy, side, hook)
-    membership.leave()
-    assert cut
-    assert members_of(behind[0], group) == []
-
-
-def test_slots_leave_again_if_the_coordinator_is_another_broker_by_now(proxied):
-    members, proxy = proxied
-    membership = members.make("orders")
-    membership.join(30)
-    answers: list[Frame] = []
-
-    def moved(frame):
-        if frame.api_key != LEAVE_GROUP:
-            return [frame.payload]
-        answers.append(frame)
-        # Behind the correlation id, the tags and the throttle time.
-        return [frame.payload[:9] + NOT_COORDINATOR + frame.payload[11:]] if len(answers) == 1 else [frame.payload]
-
-    proxy.on_response = moved
-    membership.leave()
-    assert len(answers) == 2
 
 
 def test_a_batch_is_read_although_its_slots_cannot_leave(behind, proxied, group, caplog):
@@ -321,21 +220,6 @@ def test_a_member_that_leaves_logs_what_it_could_not_ask_for(proxied, caplog):
     assert "members=unknown came=unknown went=unknown" in line
 
 
-def test_lost_heartbeats_are_made_up_for(kafka, proxied):
-    members, proxy = proxied
-    membership = members.make("orders")
-    generation = membership.join(30).generation
-    hook, cut = once(HEARTBEAT)
-    proxy.on_response = hook
-    wait_until(lambda: cut, "a heartbeat")
-    proxy.cut()
-    seen = []
-    proxy.on_response = lambda frame: (frame.api_key == HEARTBEAT and seen.append(frame), [frame.payload])[1]
-    wait_until(lambda: len(seen) > 6, "heartbeats to go on")
-    assert membership.rebalance_needed() is None
-    assert membership.assignment.generation == generation
-
-
 def test_a_heartbeat_that_is_refused_is_told(proxied):
     members, proxy = proxied
     membership = members.make("orders")
@@ -350,34 +234,6 @@ def test_a_heartbeat_that_is_refused_is_told(proxied):
     proxy.on_response = refuse
     with pytest.raises(AuthenticationError, match=r"Staying in group .* failed: GROUP_AUTHORIZATION_FAILED .* READ"):
         wait_until(membership.rebalance_needed, "the refusal", 20)
-
-
-def test_a_driver_that_was_cut_off_for_longer_than_its_session_finds_out_and_comes_back(proxied, behind, group):
-    members, proxy = proxied
-    membership = members.make("orders", session_timeout_ms=6_000, rebalance_timeout_ms=6_000)
-    slot = membership.join(30).slots[0]
-    proxy.hold()
-    wait_until(lambda: members_of(behind[0], group) == [], "the session's end")
-    proxy.cut()
-    proxy.release()
-    with pytest.raises(FencedError):
-        membership.commit({0: dict.fromkeys(slot.partitions, 11)})
-    assert set(membership.committed(slot.partitions).values()) == {None}
-    reason = wait_until(membership.rebalance_needed, "the loss")
-    assert "the group has removed" in reason
-    membership.rejoin(30)
-    assert held(membership) == everything("orders", 6)
-
-
-def test_a_commit_whose_answer_is_lost_is_sent_again(proxied):
-    members, proxy = proxied
-    membership = members.make("orders")
-    slot = membership.join(30).slots[0]
-    hook, cut = once(OFFSET_COMMIT)
-    proxy.on_response = hook
-    membership.commit({0: dict.fromkeys(slot.partitions, 11)})
-    assert cut
-    assert set(membership.committed(slot.partitions).values()) == {11}
 
 
 @pytest.mark.parametrize(("failing", "patience_ms"), [(2, 300_000), (1_000, 3_000)])
@@ -460,101 +316,6 @@ def test_the_coordinators_node_dies_and_the_group_goes_on_without_a_rebalance(cl
     finally:
         cluster.resume(node) if end == "pause" else cluster.restart(node)
         cluster.wait_ready()
-
-
-def test_a_rolling_restart_of_all_nodes_causes_no_rebalance(cluster, on_three, group):
-    name = cluster.create_topic("orders-rolling", 6, 3)
-    membership = on_three.make(name, session_timeout_ms=45_000)
-    joined = membership.join(60)
-    coordinators = set()
-    for round_, node in enumerate(cluster.node_ids, 1):
-        coordinators.add(coordinator_of(cluster, group))
-        cluster.restart(node)
-        cluster.wait_ready()
-        membership.commit({s.credentials.slot: dict.fromkeys(s.partitions, round_) for s in joined.slots}, 60)
-    # The last node to be restarted may have been it all the time.
-    coordinators.add(coordinator_of(cluster, group))
-    assert len(coordinators) > 1
-    assert membership.committed(everything(name, 6), 60) == dict.fromkeys(everything(name, 6), 3)
-    assert membership.rebalance_needed() is None
-    assert membership.assignment.generation == joined.generation
-    assert len(members_of(cluster, group)) == 3
-
-
-def test_a_static_member_whose_new_id_died_with_the_coordinator_joins_again(cluster, on_three, group, monkeypatch):
-    name = cluster.create_topic("orders-forgotten", 6, 3)
-    before = on_three.make(name, slots=1, app="a", leave_on_close=False)
-    (slot,) = before.join(60).slots
-    other = on_three.make(name, slots=1, app="b")
-    after = on_three.make(name, slots=1, app="a", leave_on_close=False)
-    lead = leader.lead
-    killed: list[int] = []
-    given: list[str] = []
-
-    async def lose_the_coordinator(client, group_id, strategy, joined, *more):
-        # It has answered JoinGroup, and is told nothing more: the new member id is in no log.
-        if not killed:
-            given.extend(member.member_id for member in joined.members if member.instance_id == f"{group}-a-0")
-            killed.append(coordinator_of(cluster, group))
-            await asyncio.to_thread(cluster.kill, killed[0])
-        return await lead(client, group_id, strategy, joined, *more)
-
-    described: list[str] = []
-
-    async def describe_late(client, group_id, deadline):
-        # As a coordinator answers that has loaded the group, but does not know yet that the other nodes have it too.
-        found = await describe(client, group_id, deadline)
-        described.append(found.state)
-        return GroupDescription(DEAD, "", "", ()) if len(described) <= 2 else found
-
-    with ThreadPoolExecutor(2) as pool:
-        joining = pool.submit(other.join, 150)
-        wait_until(before.rebalance_needed, "the rebalance")
-        before.close()
-        monkeypatch.setattr(leader, "lead", lose_the_coordinator)
-        monkeypatch.setattr(member, "describe", describe_late)
-        try:
-            coming = pool.submit(after.join, 120)
-            # The new coordinator may keep the old member id until its session ends. Then the other one joins first.
-            wait_until(lambda: coming.done() or joining.done(), "one of them to join")
-            if joining.done():
-                rejoin_until_joined(other, coming)
-            rejoin_until_joined(after, joining)
-            wait_until(lambda: shared_by(after, other) == everything(name, 6), "both to share the partitions")
-        finally:
-            for node in killed:
-                cluster.restart(node)
-            cluster.wait_ready()
-    ids = {slot.credentials.member_id, *given, after.assignment.slots[0].credentials.member_id}
-    assert len(ids) == 3
-    assert len(described) > 2
-    assert members_of(cluster, group) == [f"{group}-a-0", f"{group}-b-0"]
-
-
-def shared_by(*memberships):
-    """What these hold, after those have rejoined that have to."""
-    for membership in memberships:
-        if membership.rebalance_needed():
-            membership.rejoin(60)
-    return held(*memberships)
-
-
-def test_a_plain_commit_may_take_longer_than_a_heartbeat(proxied):
-    members, proxy = proxied
-    membership = members.make("orders", slots=1, heartbeat_interval_ms=200)
-    (slot,) = membership.join(30).slots
-    commits: list[Frame] = []
-
-    def slowly(frame):
-        if frame.api_key == OFFSET_COMMIT:
-            commits.append(frame)
-            time.sleep(1.5)
-        return [frame.payload]
-
-    proxy.on_response = slowly
-    membership.commit({0: dict.fromkeys(slot.partitions, 7)})
-    assert set(membership.committed(slot.partitions).values()) == {7}
-    assert len(commits) == 1
 
 
 @pytest.mark.parametrize("commit", ["batch", "task"])

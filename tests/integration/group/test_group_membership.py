@@ -49,32 +49,6 @@ def test_dynamic_members_join_and_leave(kafka, members, topic, group):
     assert members_of(kafka, group) == []
 
 
-def test_heartbeats_outlast_the_session(kafka, members, topic, group):
-    membership = members.make(topic("orders", partitions=4), session_timeout_ms=6_000)
-    joined = membership.join(30)
-    # The broker expires silent members: one that is watched for longer than its session must still be there.
-    silent = members.make(topic("other"), app="silent", slots=1, session_timeout_ms=6_000)
-    with ThreadPoolExecutor(1) as pool:
-        joining = pool.submit(silent.join, 60)
-        wait_until(membership.rebalance_needed, "the second application")
-        membership.rejoin(30)
-        joining.result()
-    silent.detach()
-    wait_until(membership.rebalance_needed, "the end of the silent member's session")
-    again = membership.rejoin(30)
-    assert again.generation > joined.generation
-    assert members_of(kafka, group) == [f"{group}-app-{k}" for k in range(3)]
-
-
-def test_offsets_are_committed_and_read_back(members, topic):
-    orders = topic("orders", partitions=4)
-    membership = members.make(orders, slots=2)
-    joined = membership.join(30)
-    assert membership.committed(everything(orders, 4)) == dict.fromkeys(everything(orders, 4))
-    membership.commit({s.credentials.slot: dict.fromkeys(s.partitions, 7) for s in joined.slots})
-    assert membership.committed(everything(orders, 4)) == dict.fromkeys(everything(orders, 4), 7)
-
-
 @pytest.mark.skipif(
     tuple(map(int, broker_version().split(".")[:2])) < (4, 1), reason="these brokers keep no topic ids with offsets"
 )
@@ -133,27 +107,6 @@ def test_a_second_application_with_the_same_instance_id_fences_the_first(members
     with pytest.raises(FencedError):
         first.rejoin(30)
     assert set(first.committed(everything(orders, 4)).values()) == {None}
-
-
-def test_a_second_application_joins_between_batches(members, topic):
-    orders = topic("orders", partitions=6)
-    first = members.make(orders, slots=2, app="a")
-    first.join(30)
-    second = members.make(orders, slots=1, app="b")
-    with ThreadPoolExecutor(1) as pool:
-        joining = pool.submit(second.join, 60)
-        assert "joined" in str(wait_until(first.rebalance_needed, "the rebalance"))
-        # The finished micro-batch is committed in the old generation, while the rebalance waits.
-        first.commit({s.credentials.slot: dict.fromkeys(s.partitions, 3) for s in first.assignment.slots})
-        first.rejoin(30)
-        joining.result()
-    assert held(first, second) == everything(orders, 6)
-    assert first.assignment.generation == second.assignment.generation
-    assert second.committed(everything(orders, 6)) == dict.fromkeys(everything(orders, 6), 3)
-    second.close()
-    wait_until(first.rebalance_needed, "the rebalance")
-    first.rejoin(30)
-    assert held(first) == everything(orders, 6)
 
 
 def test_a_member_that_comes_gets_its_share_in_its_first_join_also_where_it_is_handed_over(members, topic):
@@ -261,19 +214,3 @@ def test_a_task_attaches_several_slots_at_once_and_learns_which_are_lost(members
     assert isinstance(held, SlotSession)
     assert isinstance(also_held, SlotSession)
     assert (held.credentials, also_held.credentials) == (first, third)
-
-
-def test_a_task_of_a_rebalancing_group_still_reads_and_commits(members, topic):
-    orders = topic("orders", partitions=4)
-    first = members.make(orders, slots=2, app="a")
-    slot = first.join(30).slots[0]
-    second = members.make(orders, slots=1, app="b")
-    with ThreadPoolExecutor(1) as pool:
-        joining = pool.submit(second.join, 60)
-        wait_until(first.rebalance_needed, "the rebalance")
-        session = attach(members.config, slot.credentials)
-        session.commit(dict.fromkeys(slot.partitions, 4))
-        first.rejoin(30)
-        joining.result()
-    with pytest.raises(FencedError):
-        attach(members.config, slot.credentials)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from confluent_kafka.admin import NewPartitions
 
@@ -78,30 +76,6 @@ def test_a_burst_of_topics_that_match_causes_at_most_two_rebalances(kafka, membe
     assert rejoined <= 2
     assert membership.assignment.generation <= first.generation + 2
     assert held(membership) == [TopicPartition(name, 0) for name in names]
-
-
-def test_a_topic_that_is_gone_is_given_up(kafka, members, topic):
-    kept, dropped = topic("kept", partitions=2), topic("dropped", partitions=2)
-    membership = members.make(kept, dropped)
-    membership.join(30)
-    kafka.delete_topic(dropped)
-    assert wait_until(membership.rebalance_needed, "the change") == f"topic {dropped} is gone"
-    membership.rejoin(30)
-    assert held(membership) == everything(kept, 2)
-
-
-def test_a_topic_created_anew_is_noticed_even_with_as_many_partitions(kafka, members, topic):
-    orders = topic("orders", partitions=2)
-    membership = members.make(orders, metadata_max_age_ms=2_000)
-    membership.join(30)
-    kafka.delete_topic(orders)
-    while True:
-        try:
-            kafka.create_topic(orders, 2)
-            break
-        except Exception:
-            time.sleep(0.1)
-    wait_until(lambda: "deleted and recreated" in str(membership.rebalance_needed()), "the change")
 
 
 def test_a_restart_with_another_subscription_is_not_given_the_old_assignment(members, topic):

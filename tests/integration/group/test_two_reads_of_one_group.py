@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 import os
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kafka_source.group.classic.member import Member
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
@@ -21,7 +18,6 @@ from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.support.memberships import members_of
 from tests.support.records import produce, stream, written
 from tests.support.waiting import wait_until
 
@@ -158,55 +154,6 @@ def read(kafka, group):
     yield make
     for batches in made:
         batches.close()
-
-
-def test_a_read_that_joins_takes_nothing_from_the_planned_batch_of_another(kafka, topic, group, read):
-    name = topic("claimed", partitions=4)
-    produce(kafka.bootstrap_servers, name, 400)
-    first, second = read(name), read(name)
-    end = first.next(StreamOffset(), limited=True)
-    first.tasks(StreamOffset(), end)
-    assert sum(span.end - span.start for span in end.partitions.values()) == 400
-    other = second.next(StreamOffset(), limited=True)
-    assert all(span.start == span.end for span in other.partitions.values())
-    # Spark calls both again when the batch is durable.
-    produce(kafka.bootstrap_servers, name, 400, first=400)
-    ends = [end, other]
-    read_by = [400, 0]
-    wait_until(lambda: sum(read_by) >= 800 or turn([first, second], ends, read_by), "all records, each once", SECONDS)
-    turn([first, second], ends, read_by)
-    assert sum(read_by) == 800
-    # Where the first read kept partitions that are the second's now, these have moved, and nothing is held any more.
-    assert settled(first, second)
-
-
-def test_it_takes_nothing_where_a_generation_ends_before_its_assignment(kafka, topic, group, read, monkeypatch):
-    """The second slot of the read that joins comes when the others have joined, and before the leader has answered."""
-    name = topic("claimed", partitions=4)
-    produce(kafka.bootstrap_servers, name, 400)
-    first, second = read(name), read(name)
-    first.next(StreamOffset(), limited=True)
-    of_first = members_of(kafka, group)
-    send_join, send_sync = Member._send_join, Member._send_sync
-    three_have_joined = threading.Event()
-
-    async def join(self, *arguments):
-        is_second = self.settings.instance_id not in of_first and self.settings.instance_id.endswith("-0")
-        while is_second and not three_have_joined.is_set():
-            await asyncio.sleep(0.01)
-        return await send_join(self, *arguments)
-
-    async def sync(self, states, deadline):
-        if states and len(self.last_join.members) == 3:
-            three_have_joined.set()
-            await asyncio.sleep(0.5)
-        return await send_sync(self, states, deadline)
-
-    monkeypatch.setattr(Member, "_send_join", join)
-    monkeypatch.setattr(Member, "_send_sync", sync)
-    other = second.next(StreamOffset(), limited=True)
-    assert three_have_joined.is_set()
-    assert all(span.start == span.end for span in other.partitions.values())
 
 
 def turn(reads, ends, read_by):

@@ -14,9 +14,8 @@ from uuid import uuid4
 import pyspark
 import pytest
 
-from assignors import TopicPartition, load
+from assignors import load
 from assignors.range_and_round_robin import RangeAssignor
-from kafka_source.client_config import Settings
 from kafka_source.commits.keeper import SlotKeeper, start_keeper
 from kafka_source.commits.rights import Renewal, Right, SlotSession
 from kafka_source.errors import FencedError
@@ -25,7 +24,7 @@ from kafka_source.group.siblings import Siblings
 from kafka_source.model.commits import with_notes
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
-from tests.support.memberships import Memberships, everything, held, leave
+from tests.support.memberships import everything, held, leave
 from tests.support.records import numbers, produce, reader
 from tests.support.waiting import wait_until, wait_until_committed
 
@@ -57,16 +56,6 @@ def test_each_read_goes_on_where_the_last_one_committed(spark, kafka, orders, gr
     assert read() == list(range(300, 330))
     wait_until_committed(groups, group, 330)
     wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
-
-
-def test_a_committed_offset_behind_the_end_of_the_log_is_a_loss_of_data(spark, kafka, orders, groups):
-    group = f"{orders}-behind"
-    groups.rewind(group, {TopicPartition(orders, 0): 1000})
-    with pytest.raises(Exception, match=f"{orders}-0 cannot be read from offset 1000: it has only"):
-        reader(spark, kafka, orders, kafka_group_id=group).load().count()
-    frame = reader(spark, kafka, orders, kafka_group_id=group, failOnDataLoss="false").load()
-    assert frame.where("partition = 0").count() == 0
-    assert frame.where("partition > 0").count() > 0
 
 
 def test_a_committed_read_is_not_read_twice(spark, kafka, orders):
@@ -138,30 +127,6 @@ def plan_to_commit(kafka, orders, group, **more):
 
 def run(planned, task):
     return [int(value.as_py()) for rows in planned.read(task) for value in rows["value"]]
-
-
-def outlast_a_session(kafka, topic, groups, group):
-    """Wait until the coordinator has removed a member that has the same session and sends no heartbeats."""
-    silent = Memberships(Settings({"bootstrap.servers": kafka.bootstrap_servers}), group)
-    try:
-        member = silent.make(topic, slots=1, session_timeout_ms=6_000)
-        member.join(30)
-        member.detach()
-        wait_until(lambda: not groups.describe(group).members, "the end of a session without heartbeats")
-    finally:
-        silent.close()
-
-
-def test_a_slot_waits_for_its_task_longer_than_its_session(kafka, orders, group, groups):
-    planned, (first, *others) = plan_to_commit(kafka, orders, group)
-    rows = run(planned, first)
-    # Meanwhile Spark writes what the first task has read, and starts no other task.
-    outlast_a_session(kafka, orders, groups, f"{group}-silent")
-    for task in others:
-        rows += run(planned, task)
-    assert sorted(rows) == list(range(300))
-    wait_until_committed(groups, group, 300)
-    wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
 
 
 def test_a_task_is_tried_again_after_another_read_has_moved_the_group_on(kafka, orders, topic, group, groups):

@@ -147,26 +147,6 @@ def test_each_side_group_is_private_and_beyond_all_logs(kafka, topics, group):
 
 
 @BOTH_PROTOCOLS
-@pytest.mark.parametrize("decided", [True, False])
-def test_a_restart_replays_what_was_planned(kafka, topics, group, pipe, reader, decided, protocol):
-    first = pipe(maxOffsetsPerTrigger=COUNT // 2, kafka_group_protocol=protocol)
-    first.whole_batch()
-    first.batch()
-    rows = sorted(first.read)
-    if decided:
-        first.decide()
-    first.close()
-    again = first.restarted()
-    again.replay()
-    assert sorted(again.read) == rows  # a decided batch too: operators before the sink want to see it
-    again.decide()
-    to_the_end(again)
-    assert committed(kafka, group) == ends(kafka, topics)
-    again.close()
-    check(kafka, topics, reader)
-
-
-@BOTH_PROTOCOLS
 def test_f20_two_queries_of_a_group_read_every_record_once_between_them(kafka, topics, group, pipe, reader, protocol):
     first = pipe(maxOffsetsPerTrigger=COUNT // 4, kafka_group_protocol=protocol)
     first.batch()
@@ -312,58 +292,6 @@ def test_a_task_that_publishes_late_makes_the_query_read_nothing_again(kafka, to
         again.close()
     check(kafka, topics, reader)
     assert committed(kafka, group) == ends(kafka, topics)
-
-
-def test_what_was_published_late_stops_a_query_without_new_records_once(kafka, topics, group, pipe):
-    query = pipe()
-    to_the_end(query)
-    query.foreign_batch([b"of another source"])
-    publish_late(query, query.run, 0)
-    with pytest.raises(FencedError, match="published late"):
-        query.decide()
-    query.abort()
-    query.offsets.pop()
-    query.foreign_batch([b"of another source"])
-    query.decide()
-    assert b"of another source" in visible(kafka, topics[1], COUNT + 1)
-    assert committed(kafka, group) == ends(kafka, topics)
-
-
-def test_a_decided_batch_is_read_again_whatever_others_have_read_since(kafka, topics, group, pipe):
-    query = pipe()
-    query.batch()
-    query.decide()
-    rows = sorted(query.read)
-    query.close()
-    produce(kafka.bootstrap_servers, topics[0], 40, first=COUNT)
-    other = pipe("b")
-    to_the_end(other)
-    other.close()
-    with closing(query.restarted()) as again:
-        again.replay()
-        assert sorted(again.read) == rows
-        again.decide()
-        to_the_end(again)
-    assert committed(kafka, group) == ends(kafka, topics)
-
-
-def test_what_others_had_read_of_a_batch_before_it_was_decided_is_not_read_again(kafka, topics, group, pipe):
-    query = pipe()
-    query.batch()
-    query.abort()
-    query.close()
-    other = pipe("b", maxOffsetsPerTrigger=COUNT // 4)
-    other.whole_batch()
-    other.close()
-    again = query.restarted()
-    again.replay()
-    again.decide()
-    rows = sorted(again.read)
-    assert sorted(rows + other.read) == list(range(COUNT))
-    again.close()
-    with closing(again.restarted()) as last:
-        last.replay()
-        assert sorted(last.read) == rows
 
 
 def test_a_replay_without_a_record_of_what_was_decided_stops(kafka, topics, group, pipe):

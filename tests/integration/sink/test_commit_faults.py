@@ -10,25 +10,20 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import groupby
 
 import pytest
 
-from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import RetriableError, UnknownOutcomeError, UnknownTopicError
+from kafka_source.errors import RetriableError, UnknownOutcomeError
 from kafka_source.group.classic.membership import ClassicMembership
-from kafka_source.group.model import OwnedPartitions, group_settings, subscription_of
-from kafka_source.group.requests import commit_offsets
+from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, cached_client
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.sink.two_phase.open_transactions import Described, describe
 from kafka_source.source.group_member_owner import GroupMemberOwner
-from kafka_source.source.positions import Positions
 from kafka_source.transactions import offset_transaction
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafkagroup import arrow
@@ -135,27 +130,6 @@ def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 # ---- connections
 
 
-@IN_BOTH_PROTOCOLS
-def test_a_second_commit_is_three_requests_or_two_over_connections_that_are_open(
-    behind: Behind, group: str, protocol: str
-) -> None:
-    with query(behind.kafka, group) as one:
-        one.commit(1)
-        watched = (INIT_PRODUCER_ID, ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN, METADATA, FIND_COORDINATOR, API_VERSIONS)
-        seen = behind.watch(*watched)
-        one.commit(2)
-        one.commit(3)
-        mine = [frame for frame in seen if b"-commit" in frame.payload]
-        assert one.committed() == {3}
-    # In the first protocol the next epoch is taken in the background. While the markers of the last transaction are on
-    # their way this takes several tries, and so does the first request in the second protocol.
-    asked = [frame.api_key for frame in mine if protocol == SECOND or frame.api_key != INIT_PRODUCER_ID]
-    each = [ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN] if protocol == FIRST else [TXN_OFFSET_COMMIT, END_TXN]
-    assert [api_key for api_key, _ in groupby(asked)] == each * 2
-    # A connection that the commits had opened now would have begun with ApiVersions.
-    assert len({frame.connection for frame in mine}) == 1
-
-
 def test_a_commit_without_a_transaction_is_one_request(behind: Behind, group: str) -> None:
     name = behind.kafka.create_topic(f"{group}-topic", PARTITIONS)
     produce(behind.kafka.bootstrap_servers, name, 10)
@@ -165,35 +139,6 @@ def test_a_commit_without_a_transaction_is_one_request(behind: Behind, group: st
         seen = behind.watch(METADATA, FIND_COORDINATOR, API_VERSIONS, OFFSET_COMMIT, OFFSET_FETCH)
         stream.commit()
         assert [frame.api_key for frame in seen] == [OFFSET_COMMIT]
-
-
-@pytest.mark.parametrize("side", ["on_request", "on_response"])
-@pytest.mark.parametrize(
-    ("protocol", "api_key"),
-    [
-        *((FIRST, api_key) for api_key in (INIT_PRODUCER_ID, ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN)),
-        *((SECOND, api_key) for api_key in (TXN_OFFSET_COMMIT, END_TXN)),
-    ],
-    indirect=["protocol"],
-)
-@pytest.mark.usefixtures("protocol")
-def test_a_connection_that_is_lost_at_any_step_costs_a_try(behind: Behind, group: str, api_key: int, side: str) -> None:
-    cut: list[Frame] = []
-
-    def hook(frame: Frame) -> Iterable[bytes]:
-        if frame.api_key == api_key and not cut:
-            cut.append(frame)
-            raise CutConnection
-        return [frame.payload]
-
-    with query(behind.kafka, group) as one:
-        one.commit(1)
-        setattr(behind.proxy, side, hook)
-        one.commit(2)
-        wait_until(lambda: cut, "the request")
-        assert one.committed() == {2}
-        one.commit(3)
-        assert one.committed() == {3}
 
 
 @IN_BOTH_PROTOCOLS
@@ -219,16 +164,6 @@ def test_a_commit_whose_answer_never_comes_has_an_unknown_outcome_and_the_next_o
         behind.proxy.on_response = pass_on
         one.commit(3)
         assert one.committed() == {3}
-
-
-def test_what_cannot_be_sent_is_not_committed_and_leaves_no_transaction_open(behind: Behind, group: str) -> None:
-    with query(behind.kafka, group, timeout=3, request_timeout_ms="1000") as one:
-        one.commit(1)
-        behind.proxy.on_request = lambda frame: [] if frame.api_key == TXN_OFFSET_COMMIT else [frame.payload]
-        with pytest.raises(Exception, match="TxnOffsetCommit"):
-            one.commit(2)
-        assert not one.is_open()
-        assert one.committed() == {1}
 
 
 # ---- brokers
@@ -308,22 +243,6 @@ def test_the_coordinator_moves_to_another_broker(cluster: EmbeddedKafka, group: 
 # ---- topics
 
 
-@IN_BOTH_PROTOCOLS
-@pytest.mark.usefixtures("protocol")
-def test_a_deleted_topic_is_told_at_once(behind: Behind, group: str) -> None:
-    with query(behind.kafka, group) as one:
-        one.commit(1)
-        kept, gone = (behind.kafka.create_topic(f"{group}-{name}", 1) for name in ("kept", "gone"))
-        behind.kafka.delete_topic(gone)
-        began = time.monotonic()
-        with pytest.raises(UnknownTopicError, match=f"failed for {gone}-0: UNKNOWN_TOPIC_OR_PARTITION"):
-            one.committer.commit_as([(one.credentials, {TopicPartition(kept, 0): 5, TopicPartition(gone, 0): 5})])
-        assert time.monotonic() - began < 15
-        assert not one.is_open()
-        one.commit(2)
-        assert one.committed() == {2}
-
-
 def _reads(
     kafka: EmbeddedKafka, group: str, *topics: str, transactional: str = "true", commit: str = "batch"
 ) -> ReadOptions:
@@ -389,62 +308,3 @@ def test_a_commit_of_where_reading_starts_that_is_handled_late_sets_nothing_back
             again.sendall(struct.pack(">i", len(late[0])) + late[0])
             assert len(again.recv(4)) == 4
         assert {entry.offset for entry in owner.offsets.committed(partitions).values()} == {5}
-
-
-@pytest.mark.parametrize("commit", ["batch", "task"])
-def test_a_commit_without_a_transaction_that_is_handled_late_is_undone_and_nothing_else(
-    behind: Behind, group: str, commit: str
-) -> None:
-    """Its connection is lost, or an attempt of a task outlives its job."""
-    late: list[bytes] = []
-
-    def hook(frame: Frame) -> Iterable[bytes]:
-        if frame.api_key == OFFSET_COMMIT and not late:
-            late.append(frame.payload)
-            raise CutConnection
-        return [frame.payload]
-
-    def handle_late() -> None:
-        with socket.create_connection(("127.0.0.1", behind.kafka.port(1)), 30) as again:
-            again.sendall(struct.pack(">i", len(late[0])) + late[0])
-            assert len(again.recv(4)) == 4
-
-    name = behind.kafka.create_topic(f"{group}-topic", PARTITIONS)
-    partitions = everything(name, PARTITIONS)
-    options = _reads(behind.kafka, group, name, commit=commit, transactional="false")
-    settings = group_settings(options, partitions=PARTITIONS, stream=True)
-    positions = Positions()
-    positions.learn(StreamOffset(stream="a-stream"))
-    owner = GroupMemberOwner(
-        options, policy_of(options, Caller.STREAM), subscription_of(options), settings, positions=positions
-    )
-    with closing(owner):
-
-        def finish(offset: int) -> OwnedPartitions:
-            if commit == "task":
-                owner.offsets.commit(dict.fromkeys(partitions, offset))  # as a task does
-            return committed(offset)
-
-        def committed(offset: int) -> OwnedPartitions:
-            owner.commit(dict.fromkeys(partitions, offset))
-            return owner.rejoin_if_due()
-
-        def has() -> set[int]:
-            return {entry.offset for entry in owner.offsets.committed(partitions).values()}
-
-        owner.rejoin_if_due()
-        behind.proxy.on_request = hook
-        finish(5)
-        assert late
-        finish(9)
-        handle_late()
-        assert 5 in has()
-        wait_until(lambda: committed(9) and has() == {9}, "the repair")
-        # What a tool or another application commits has another note.
-        member = owner.credentials(0)
-        assert member is not None
-        client = cached_client(options.settings)
-        client.run(commit_offsets(client, member, dict.fromkeys(partitions, 5), Deadline(30)))
-        time.sleep(1.1)  # the pause between two looks
-        committed(9)
-        assert has() == {5}

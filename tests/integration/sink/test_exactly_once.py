@@ -22,13 +22,12 @@ from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGro
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.produce.delivery import TransactionalDelivery, in_transaction
+from kafka_source.produce.delivery import in_transaction
 from kafka_source.produce.records import Records
 from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.runtime.failpoints import install
 from kafka_source.sink.exactly_once import check_timeout
 from kafka_source.sink.two_phase import ledger, visibility
-from kafka_source.sink.two_phase import prepare as tasks
 from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
 from kafka_source.sink.two_phase.open_transactions import describe
@@ -37,7 +36,7 @@ from kafka_source.transactions.offset_transaction import GroupOffsets, add_offse
 from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.records import create_again
-from tests.support.two_phase import SIGKILL, TASKS, Sink, as_records, in_a_process, rows, take_over, visible, whole
+from tests.support.two_phase import SIGKILL, Sink, as_records, in_a_process, rows, take_over, visible, whole
 from tests.support.waiting import wait_until
 
 Topic = Callable[..., str]
@@ -59,16 +58,6 @@ def test_batches_become_visible_once_and_nothing_stays_open(kafka: EmbeddedKafka
         sink.run(batch)  # as Spark replays it
     assert visible(kafka, sink.topic, 180) == whole(0, 1, 2)
     assert sink.open() == []
-
-
-def test_prepared_records_are_not_visible_before_the_decision(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-prepared"))
-    epoch = sink.begin()
-    prepared = sink.tasks(epoch, 0)
-    assert visible(kafka, sink.topic) == []
-    assert len(sink.open()) == TASKS
-    sink.decide(epoch, 0, prepared)
-    assert visible(kafka, sink.topic, 60) == whole(0)
 
 
 @pytest.mark.parametrize(
@@ -94,16 +83,6 @@ def test_a_kill_between_any_two_steps_loses_and_doubles_nothing(
     assert visible(kafka, sink.topic, 120) == whole(0, 1)
     sink.run(2)
     assert visible(kafka, sink.topic, 180) == whole(0, 1, 2)
-    assert sink.open() == []
-
-
-def test_an_attempt_that_did_not_count_is_aborted(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-attempts"))
-    epoch = sink.begin()
-    first = sink.tasks(epoch, 0)
-    again = sink.task(epoch, 0, 1)
-    sink.decide(epoch, 0, [first[0], again, first[2]])
-    assert visible(kafka, sink.topic, 60) == whole(0)
     assert sink.open() == []
 
 
@@ -305,34 +284,6 @@ def test_a_topic_that_is_created_again_with_fewer_partitions_after_the_decision_
     assert visible(kafka, kept, 61) == sorted([b"one", *whole(1)])
 
 
-@pytest.mark.parametrize("moment", ["sink-decided", "sink-committed"])
-def test_an_attempt_that_stands_still_before_it_initialises_its_id_takes_no_other_attempts(
-    kafka: EmbeddedKafka, topic: Topic, hook: Hook, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
-    """Its stage runs again; that attempt is decided, perhaps committed, and the driver dies then."""
-    sink = Sink(kafka.bootstrap_servers, topic("eo-still"), replays=moment == "sink-committed")
-    epoch = sink.begin()
-
-    def die(name: str) -> None:
-        if name == moment:
-            raise KafkaGroupError("The driver dies here.")
-
-    def stand_still(settings: Settings, transactional_id: str, engine: str) -> TransactionalDelivery:
-        monkeypatch.setattr(tasks, "in_transaction", in_transaction)
-        prepared = sink.tasks(epoch, 0)
-        hook(die)
-        with pytest.raises(KafkaGroupError, match="dies here"):
-            sink.decide(epoch, 0, prepared)
-        hook(None)
-        return in_transaction(settings, transactional_id, engine)
-
-    monkeypatch.setattr(tasks, "in_transaction", stand_still)
-    with pytest.raises(FencedError):
-        sink.task(epoch, 0, 0)
-    sink.run(0, 1)  # batch 0 is replayed
-    assert visible(kafka, sink.topic, 120) == whole(0, 1)
-
-
 def test_a_driver_that_was_replaced_after_its_decision_does_not_say_that_records_are_lost(
     kafka: EmbeddedKafka, topic: Topic, hook: Hook
 ) -> None:
@@ -428,39 +379,6 @@ def test_a_decision_names_all_of_its_tasks_however_many(kafka: EmbeddedKafka, to
         assert [one.records for one in found.transactions] == [one.records for one in wanted.transactions]
 
 
-@pytest.mark.parametrize("began", [False, True])
-def test_a_task_that_still_runs_when_its_write_is_given_up_leaves_nothing(
-    kafka: EmbeddedKafka, topic: Topic, began: bool
-) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-late"), "write")
-    settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
-    epoch = sink.begin()
-    sink.task(epoch, 0, 0)
-
-    def records() -> Iterator[Records]:
-        if began:
-            yield as_records(rows(0, 1), sink.topic)
-        sink.abort(epoch)
-        yield as_records(rows(0, 2), sink.topic)
-
-    with pytest.raises(KafkaGroupError):
-        prepare(settings, SinkTask(sink.prefix, "write", 0, 1), epoch, records())
-    assert sink.open() == []
-    assert visible(kafka, sink.topic) == []
-
-
-def test_a_write_none_of_whose_tasks_is_done_can_be_given_up(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-none-done"), "write")
-    sink.abort(sink.begin())
-    epoch = sink.begin()
-    sink.task(epoch, 0, 0)
-    sink.abort(epoch)
-    assert sink.open() == []
-    with pytest.raises(FencedError):
-        sink.task(epoch, 0, 1)  # it begins only now
-    assert sink.open() == []
-
-
 @pytest.mark.parametrize("engine", ["native", "librdkafka"])
 def test_a_task_whose_transaction_was_aborted_cannot_go_on_in_another(
     kafka: EmbeddedKafka, topic: Topic, engine: str
@@ -481,17 +399,6 @@ def test_a_task_whose_transaction_was_aborted_cannot_go_on_in_another(
     assert visible(kafka, sink.topic, partitions=2) == []
 
 
-def test_an_abort_without_an_epoch_fences_the_driver(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-abort"))
-    epoch = sink.begin()
-    prepared = sink.tasks(epoch, 0)
-    sink.abort()
-    with pytest.raises(FencedError, match="one query"):
-        sink.decide(epoch, 0, prepared)
-    sink.run(0)
-    assert visible(kafka, sink.topic, 60) == whole(0)
-
-
 def test_tasks_without_rows_have_no_transaction(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-empty"))
     epoch = sink.begin()
@@ -501,21 +408,6 @@ def test_tasks_without_rows_have_no_transaction(kafka: EmbeddedKafka, topic: Top
     epoch = sink.begin()
     sink.decide(epoch, 1, [empty, sink.task(epoch, 1, 1)])
     assert visible(kafka, sink.topic, 20) == sorted(rows(1, 1))
-
-
-def test_a_transaction_that_is_gone_before_the_decision_stops_the_batch_and_loses_nothing(
-    kafka: EmbeddedKafka, topic: Topic
-) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-gone"))
-    epoch = sink.begin()
-    prepared = sink.tasks(epoch, 0)
-    take_over(kafka.bootstrap_servers, f"{sink.prefix}-1-0")
-    with pytest.raises(LostTransactionsError, match=f"{sink.prefix}-1-0 no longer exist.*nothing is lost") as caught:
-        sink.decide(epoch, 0, prepared)
-    assert not caught.value.decided
-    assert visible(kafka, sink.topic) == []
-    sink.run(0)
-    assert visible(kafka, sink.topic, 60) == whole(0)
 
 
 def test_nothing_stays_open_if_a_batch_fails_after_its_credentials_were_renewed(

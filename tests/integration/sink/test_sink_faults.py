@@ -21,16 +21,13 @@ from pyspark.sql.types import StructType
 from assignors.model import TopicPartition
 from kafka_source.client_config import librdkafka_config
 from kafka_source.errors import (
-    ApplicationRecoverableError,
     AuthenticationError,
     InvalidConfigurationError,
     KafkaGroupError,
     LostTransactionsError,
     NotVisibleError,
 )
-from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.produce.records import Records
-from kafka_source.sink.two_phase.open_transactions import describe
 from kafka_source.sink.two_phase.prepare import IDS_OF_TASK, SinkTask, prepare
 from kafka_source.sink.writer import BatchWriter, batch_writer
 from kafka_source.transactions.producer_pool import TransactionalProducers
@@ -159,29 +156,6 @@ def test_f9_a_driver_that_is_away_for_longer_than_the_transaction_timeout(kafka:
     for one in (replays, undecided):
         one.run(0, 1)
         assert visible(kafka, one.topic, 120) == whole(0, 1)
-
-
-def test_f9_a_batch_whose_transactions_are_about_to_time_out_is_not_decided(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("late"), settings={"transaction.timeout.ms": "8000"})
-    client = cached_client(sink.settings)
-    epoch = sink.begin()
-    prepared = sink.tasks(epoch, 0)
-    first = prepared[0].transaction
-    assert first is not None
-    began = client.run(describe(client, first.transactional_id, Deadline(30))).started_ms
-
-    def brokers_time() -> int:
-        clock = Sink(kafka.bootstrap_servers, sink.topic, prefix=f"{sink.prefix}-clock")
-        clock.task(clock.begin(), 0, 0)
-        now = client.run(describe(client, f"{clock.prefix}-0-0", Deadline(30))).started_ms
-        clock.abort()
-        return now
-
-    wait_until(lambda: brokers_time() > began + 7_200, "nine tenths of the timeout to be over")
-    with pytest.raises(ApplicationRecoverableError, match=r"almost kafka\.transaction\.timeout\.ms=8000"):
-        sink.decide(epoch, 0, prepared)
-    sink.run(0)
-    assert visible(kafka, sink.topic, 60) == whole(0)
 
 
 def test_f12_one_task_that_fails_holds_no_reader_up(kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader) -> None:
