@@ -158,18 +158,6 @@ def name(place: Place, group: str) -> str:
     return made
 
 
-def test_batches_read_what_the_new_leaders_have(place: Place, group: str, name: str, coordinator: int) -> None:
-    settings = {"bootstrap.servers": place.servers(coordinator), "metadata.max.age.ms": str(AGE_MS), "client.id": group}
-
-    def numbers() -> list[int]:
-        return sorted(int(value.as_py()) for value in pa.table(arrow.read(name, settings))["value"])
-
-    with place.cut_off(coordinator) as other:
-        write(other, name, first=COUNT)
-        assert len(numbers()) < 2 * COUNT
-        wait_until(lambda: numbers() == [*range(2 * COUNT)], "the new records", 30)
-
-
 class Reading:
     """A query without Spark, with all values that it has read."""
 
@@ -251,29 +239,3 @@ def test_a_sink_that_commits_for_its_source_goes_on_at_the_new_coordinators(
         wait_until(written, "the new records in the output", 240)
         wait_until_committed(Groups(Settings({"bootstrap.servers": other})), group, 2 * COUNT)
         pipe.close()
-
-
-@pytest.mark.parametrize("commit", ["batch", "task"])
-def test_a_query_that_starts_at_the_old_coordinator_goes_on_at_the_new_one(
-    place: Place, group: str, name: str, coordinator: int, commit: str
-) -> None:
-    with place.cut_off(coordinator) as other:
-        write(other, name, first=COUNT)
-        reading = Reading(place, coordinator, group, name, commit=commit)
-        groups = Groups(Settings({"bootstrap.servers": other}))
-        with contextlib.closing(reading.job.planner()) as planner:
-
-            def committed() -> bool:
-                found = reading.next(planner)
-                return found == [*range(2 * COUNT)] and sum(groups.committed(group).values()) == 2 * COUNT
-
-            wait_until(committed, "the new records, and their commit", 120)
-
-
-def test_a_client_of_the_node_alone_commits_at_the_new_coordinator(
-    place: Place, group: str, name: str, coordinator: int
-) -> None:
-    offsets = {TopicPartition(name, number): 5 for number in range(PARTITIONS)}
-    with place.cut_off(coordinator) as other:
-        Groups(Settings({"bootstrap.servers": place.servers(coordinator)})).rewind(group, offsets)
-        assert Groups(Settings({"bootstrap.servers": other})).committed(group) == offsets

@@ -142,29 +142,6 @@ def test_a_batch_is_read_to_its_end_where_the_brokers_have_moved_to(spark, engin
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["native", "librdkafka"])
-def test_a_batch_leaves_frozen_brokers_for_the_name(spark, engine):
-    with place() as there, read_slowly(spark, there, engine=engine, **QUICK) as reading:
-        with TcpProxy(there.move()) as frozen:
-            frozen.connect_to(there.kafka.port(1))
-            frozen.hold()
-            assert reading.result(180) == list(range(COUNT))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("engine", ["native", "librdkafka"])
-def test_another_cluster_behind_the_name_stops_a_batch(spark, engine):
-    with place() as there, EmbeddedKafka() as other, read_slowly(spark, there, engine=engine) as reading:
-        other.create_topic("orders", 2)
-        produce(other.internal_bootstrap_servers, "orders", COUNT)
-        there.kafka.kill(1)
-        there.entry.cut()
-        there.entry.connect_to(other.port(1))
-        with pytest.raises(Exception, match="now leads to the cluster"):
-            reading.result(180)
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("transactional", [False, True])
 def test_a_sink_writes_on_where_the_brokers_have_moved_to(spark, transactional):
     with place() as there, ThreadPoolExecutor(1) as pool:
@@ -201,23 +178,6 @@ def test_a_stream_leaves_frozen_brokers_for_the_name(spark, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("group", [False, True])
-def test_a_stream_asks_the_name_again_while_all_brokers_are_stopped_and_goes_on_with_them(spark, tmp_path, group):
-    with place() as there:
-        there.produce(FIRST, 0)
-        with Running(spark, there, tmp_path, **(IN_GROUP if group else {}), **QUICK) as running:
-            running.has(FIRST)
-            connections: set[int] = set()
-            there.entry.on_request = lambda frame: (connections.add(frame.connection), [frame.payload])[1]
-            there.kafka.pause(1)
-            before = len(connections)
-            wait_until(lambda: len(connections) > before, "another connection to the name")
-            there.kafka.resume(1)
-            there.produce(MORE, FIRST)
-            running.has(FIRST + MORE)
-
-
-@pytest.mark.long
 def test_a_stream_starts_over_when_a_proxy_asks_for_it(spark, tmp_path):
     entry = TcpProxy()
     with entry, EmbeddedKafka(advertised_ports={1: entry.port}) as kafka:
@@ -240,19 +200,6 @@ def test_a_stream_starts_over_when_a_proxy_asks_for_it(spark, tmp_path):
             wait_until(lambda: len(told) >= 3, "three connections that are told to start over")
             there.produce(MORE, FIRST)
             running.has(FIRST + MORE)
-
-
-@pytest.mark.long
-@pytest.mark.requires_native
-def test_with_the_strategy_none_a_stream_fails_and_says_so(spark, tmp_path):
-    with place() as there:
-        there.produce(FIRST, 0)
-        options = {"metadata_recovery_strategy": "none", "kafka_default_api_timeout_ms": 5000}
-        with Running(spark, there, tmp_path, engine="native", **options) as running:
-            running.has(FIRST)
-            there.move()
-            there.produce(MORE, FIRST)
-            assert "metadata.recovery.strategy is none" in running.fails()
 
 
 @pytest.mark.long

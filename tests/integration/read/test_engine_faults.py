@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from uuid import UUID
 
 import pytest
 from confluent_kafka import Producer
@@ -19,7 +17,7 @@ from kafka_source.fetch.select import engine_for
 from kafka_source.model.stream_offset import Range
 from kafka_source.schema import Column
 from kafkagroup.embedded import EmbeddedKafka
-from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
+from kafkagroup.embedded.tcp_proxy import Frame, TcpProxy, pass_on
 
 ENGINES = ("native", "librdkafka")
 RECORDS = 30_000
@@ -136,38 +134,6 @@ def test_the_leader_goes(cluster, engine, end):
 GOES = {"killed": "kill", "restarted": "restart"}
 
 
-@pytest.mark.requires_native
-def test_the_leader_freezes(cluster):
-    topic = cluster.create_topic("leader-frozen", 2, replication_factor=3)
-    ranges = fill(cluster, topic)
-    leader = leader_of(cluster, topic)
-    quick = {"request.timeout.ms": 2000, "socket.connection.setup.timeout.ms": 2000}
-    try:
-        read(cluster.bootstrap_servers, "native", ranges, lambda: cluster.pause(leader), **quick)
-    finally:
-        cluster.resume(leader)
-        cluster.wait_ready()
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_connection_ends_in_place_of_an_answer(proxied, engine):
-    topic = proxied.kafka.create_topic(f"no-answer-{engine}", 2)
-    ranges = fill(proxied.kafka, topic)
-    answers = cuts = 0
-
-    def every_fifth(frame: Frame) -> Iterable[bytes]:
-        nonlocal answers, cuts
-        if frame.api_key == protocol.API_KEY:
-            answers += 1
-            if answers % 5 == 0:
-                cuts += 1
-                raise CutConnection
-        return [frame.payload]
-
-    read(proxied.kafka.bootstrap_servers, engine, ranges, lambda: proxied.on_response(every_fifth))
-    assert cuts >= 3
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_time_that_a_slow_reader_takes_is_not_the_brokers(proxied, engine):
     ranges = fill(proxied.kafka, proxied.kafka.create_topic(f"slow-reader-{engine}", 2))[:1]
@@ -218,50 +184,3 @@ def test_a_connection_ends_in_the_middle_of_an_answer(engine):
         finally:
             done.set()
         assert cuts >= 2
-
-
-@pytest.mark.requires_native
-@pytest.mark.parametrize("follower", ["alive", "unknown"])
-def test_a_leader_names_another_replica(proxied, follower):
-    """KIP-392: the leader's answers are changed as if it had a replica selector."""
-    topic = proxied.kafka.create_topic(f"preferred-{follower}", 2, replication_factor=3)
-    ranges = fill(proxied.kafka, topic)
-    with_rack: set[tuple[int, int, int]] = set()
-    asked: dict[int, int] = dict.fromkeys(proxied.proxies, 0)
-    leaders = {n: leader_of(proxied.kafka, topic, n) for n in range(2)}
-
-    def note(node: int) -> Callable[[Frame], Iterable[bytes]]:
-        def hook(frame: Frame) -> Iterable[bytes]:
-            if frame.api_key == protocol.API_KEY and frame.payload.endswith(b"rack-a\0"):
-                asked[node] += 1
-                with_rack.add((node, frame.connection, frame.correlation_id))
-            return [frame.payload]
-
-        return hook
-
-    def redirect(node: int) -> Callable[[Frame], Iterable[bytes]]:
-        def hook(frame: Frame) -> Iterable[bytes]:
-            if (node, frame.connection, frame.correlation_id) not in with_rack:
-                return [frame.payload]
-            # Behind the head and the number of topics: there is one.
-            topic_id = UUID(bytes=frame.payload[16:32])
-            response = protocol.parse(bytearray(frame.payload), len(frame.payload), {topic_id: topic})
-            if not all(leaders[p.partition] == node for p in response.partitions):
-                return [frame.payload]
-            others = {p.partition: 77 if follower == "unknown" else node % 3 + 1 for p in response.partitions}
-            return [redirected(frame.correlation_id, topic_id, others)]
-
-        return hook
-
-    for node, proxy in proxied.proxies.items():
-        proxy.on_request, proxy.on_response = note(node), redirect(node)
-    read(proxied.kafka.bootstrap_servers, "native", ranges, None, **{"client.rack": "rack-a"})
-    followers = {node % 3 + 1 for node in leaders.values()}
-    if follower == "alive":
-        assert sum(asked[node] for node in followers) > 10
-
-
-def redirected(correlation_id: int, topic_id: UUID, preferred: dict[int, int]) -> bytes:
-    head = struct.pack(">ibihib", correlation_id, 0, 0, 0, 0, 2) + topic_id.bytes
-    parts = [struct.pack(">ihqqqbibb", n, 0, -1, -1, 0, 0, node, 1, 0) for n, node in preferred.items()]
-    return head + struct.pack(">b", len(parts) + 1) + b"".join(parts) + b"\0\0"

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 SOURCES = Path(__file__).parents[3] / "native" / "src"
 
 Module = tuple[str, ...]  # ("python", "errors"); () is the crate's root
@@ -95,70 +93,3 @@ def test_no_modules_of_the_kernel_import_each_other() -> None:
     texts = modules(SOURCES)
     assert {(), ("codec",), ("python",), ("python", "errors")} <= texts.keys()
     assert cycle(texts) == []
-
-
-def test_the_imports_of_a_module_are_found() -> None:
-    texts = modules(SOURCES)
-    assert imports(("source",), texts["source",], texts) == set()
-    assert imports(("filling",), texts["filling",], texts) == {("compress",), ("header",), ("record",)}
-    # Written as `super::{errors, …}`, `use buffer::Buffer`, and `encoder::BatchEncoder` in the middle of a line.
-    assert ("python", "errors") in imports(("python", "encoder"), texts["python", "encoder"], texts)
-    assert {("python", "buffer"), ("python", "encoder")} <= imports(("python",), texts["python",], texts)
-
-
-@pytest.mark.parametrize(
-    ("here", "there"),
-    [
-        ("use crate::b;", "use crate::a::Thing;"),
-        ("use crate::{c, b::{self, Other}};", "use crate::a::{Thing as Else};"),
-        ("use crate::{\n    c::C,\n    b::B,\n};", "fn f() -> crate::a::Thing {}"),
-        ("use super::b;", "pub use self::super::a::*;"),
-        ("pub(crate) use crate::b::{B, };", "use crate::a;"),
-    ],
-)
-def test_two_modules_that_import_each_other_are_named(here: str, there: str) -> None:
-    found = cycle({(): "mod a; mod b; mod c;", ("a",): here, ("b",): there, ("c",): ""})
-    assert sorted(found[1:]) == ["crate::a", "crate::b"] and found[0] == found[-1]
-
-
-def test_a_cycle_of_three_is_named_in_the_order_of_its_imports() -> None:
-    texts: dict[tuple[str, ...], str] = {
-        ("a",): "use crate::b;",
-        ("b",): "use crate::c;",
-        ("c",): "use crate::a;",
-        ("d",): "use crate::a;",
-    }
-    found = cycle(texts)
-    assert found[0] == found[-1] and "::".join(found) in "::".join(["crate::a", "crate::b", "crate::c"] * 2)
-
-
-def test_a_folder_and_its_file_may_import_each_other_in_one_direction_only() -> None:
-    texts = {("p",): "mod q; fn f() { q::g() }", ("p", "q"): "use crate::r;", ("r",): ""}
-    assert cycle(texts) == []
-    assert cycle({**texts, ("p", "q"): "use super::f;"}) != []
-    assert cycle({**texts, ("r",): "use crate::p::f;"}) != []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "// use crate::a;",
-        "//! [`crate::a`]",
-        "/* use crate::a;\n */",
-        'const A: &str = "crate::a";',
-        'const A: &str = "\\"crate::a";',
-        'const A: &[u8] = br#"use crate::a; " "#;',
-        "const A: char = '\"'; // crate::a \"",
-        "fn f<'a>(x: &'a str) -> &'a str { x } // crate::a",
-        "use other::crate_a; use ::a::B;",
-        "#[cfg(test)]\nmod tests {\n    use crate::a;\n    fn f() { if true {} }\n}",
-        "use crate::c::a;",
-    ],
-)
-def test_what_only_looks_like_an_import_is_none(text: str) -> None:
-    assert cycle({("a",): "use crate::b;", ("b",): text, ("c",): ""}) == []
-
-
-def test_code_after_a_test_module_counts() -> None:
-    text = "#[cfg(test)]\nmod tests { fn f() {} }\nuse crate::a;"
-    assert cycle({("a",): "use crate::b;", ("b",): text}) != []
