@@ -36,7 +36,6 @@ from kafka_source.transactions.offset_transaction import commit_in
 from kafkagroup import arrow
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
-from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.integration.arrow.test_read import HALVES, halves, write
 from tests.parity.topics import add_partitions
 from tests.support.records import create_again
@@ -197,24 +196,6 @@ def test_members_share_the_partitions_and_take_over(
     assert sorted(first.seen + second.seen) == list(range(800))
     # The loop commits what it has seen.
     wait_until(lambda: committed(groups, name) == 800, "the commit of the last batch", SECONDS)
-
-
-def test_a_consumer_of_another_client_shares_the_group(
-    kafka: EmbeddedKafka, name: str, groups: Groups, loops: Callable[[], Loop]
-) -> None:
-    ours = loops()
-    theirs = ConfluentConsumer(kafka.bootstrap_servers, name, name)
-    try:
-        wait_until(lambda: len(theirs.assigned) == 2, "a share", SECONDS)
-        write_all(kafka, name, range(40))
-        wait_until(lambda: len(ours.seen) + len(theirs.records) >= 40, "the records", SECONDS)
-    finally:
-        theirs.close()
-    assert sorted([*ours.seen, *(value for _, _, value in theirs.records)]) == list(range(40))
-    write_all(kafka, name, range(40, 80))
-    wait_until(lambda: len(ours.seen) >= 60, "the other's partitions", SECONDS)
-    # What it has seen is committed a moment later.
-    wait_until(lambda: committed(groups, name) == 80, "the commit", SECONDS)
 
 
 def test_an_error_in_the_loop_leaves_at_once_and_commits_nothing(
@@ -401,22 +382,6 @@ def test_a_caller_that_takes_too_long_loses_its_partitions(
             stream.commit()
 
 
-def test_a_commit_does_not_undo_what_other_members_have_committed(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, loops: Callable[[], Loop]
-) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, {**settings, "max.poll.interval.ms": 1500}, max_wait=0) as slow:
-        assert len(numbers(slow)) == 40
-        other = loops()
-        wait_until(lambda: len(other.seen) >= 40, "another member, which reads all", SECONDS)
-        write_all(kafka, name, range(40, 80))
-        wait_until(lambda: committed(groups, name) == 80, "what came meanwhile", SECONDS)
-        other.close()
-        assert numbers(slow) == []
-        slow.commit()
-        assert committed(groups, name) == 80
-
-
 def test_a_member_that_was_too_slow_goes_on_where_others_have_committed(
     kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, loops: Callable[[], Loop]
 ) -> None:
@@ -505,21 +470,6 @@ def test_a_transaction_after_a_failed_look_for_records_writes_nothing_that_other
     assert committed(groups, name) == 40
 
 
-def test_records_that_come_after_a_loss_are_handed_out_again_if_nobody_has_committed_them(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
-) -> None:
-    write_all(kafka, name, range(40))
-    groups.rewind(name, {TopicPartition(name, n): 140 for n in range(PARTITIONS)}, checkpoints_follow=False)
-    with arrow.consume(name, settings, max_wait=0, fail_on_data_loss=False) as stream:
-        assert numbers(stream) == []
-        write_all(kafka, name, range(40, 80))
-        assert sorted(numbers(stream)) == list(range(40, 80))
-    with arrow.consume(name, settings, max_wait=0, fail_on_data_loss=False) as stream:
-        assert sorted(numbers(stream)) == list(range(40, 80))
-        stream.commit()
-    assert committed(groups, name) == 80
-
-
 def test_records_of_an_added_partition_are_handed_out_again_if_nobody_has_committed_them(
     kafka: EmbeddedKafka, name: str, settings: dict[str, str]
 ) -> None:
@@ -531,19 +481,6 @@ def test_records_of_an_added_partition_are_handed_out_again_if_nobody_has_commit
         wait_until(lambda: seen.extend(numbers(stream)) or seen == [PARTITIONS], "the record", SECONDS)
     with arrow.consume(name, settings, start="latest", max_wait=0) as stream:
         assert numbers(stream) == [PARTITIONS]
-
-
-def test_no_offset_of_a_deleted_topic_is_committed_for_a_new_one_of_its_name(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
-) -> None:
-    write_all(kafka, name, range(40))
-    with arrow.consume(name, settings, max_wait=0, fail_on_data_loss=False) as stream:
-        assert len(numbers(stream)) == 40
-        kafka.delete_topic(name)
-        create_again(kafka, name, partitions=PARTITIONS)
-        assert numbers(stream) == []
-        stream.commit()
-    assert committed(groups, name) == 0
 
 
 def test_a_read_that_finds_its_topic_created_again_commits_no_end_of_its_plan(

@@ -16,17 +16,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 from jsonschema import Draft202012Validator
-from typer.testing import CliRunner
 
 from assignors import Subscription, TopicPartition, encode_subscription
 from docs.json_documents import DOCUMENTS
 from kafka_source.client_config import Settings
 from kafka_source.group import GenericMember, MemberSettings
 from kafkagroup.admin import Groups, MemberDescription, Rows
-from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import java_app
-from tests.support.commands import Command, one_of_each
+from tests.support.commands import Command
 from tests.support.memberships import Memberships, everything
 from tests.support.records import produce
 from tests.support.waiting import wait_until
@@ -125,13 +123,6 @@ def test_it_is_shown(command: Command, kinds: dict[str, str], orders: str, kind:
     assert f"{LAG}" in table
 
 
-@pytest.mark.parametrize("kind", WITH_MEMBERS)
-def test_the_rate_of_each_member(command: Command, kinds: dict[str, str], kind: str) -> None:
-    shown = command.json("group", kinds[kind], "--rate", 0.3)
-    members = shown["members"]
-    assert [member["rate"] for member in members] == [0.0] * len(members), "nobody commits"
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_watched(command: Command, kinds: dict[str, str], kind: str) -> None:
     validator = Draft202012Validator(DOCUMENTS["watch"].schema())
@@ -151,15 +142,6 @@ def test_it_is_watched(command: Command, kinds: dict[str, str], kind: str) -> No
     assert members == {None} if kind == "empty" else len(members) == by_group[1][0]["members"]
     for more in ((), ("--members",)):
         assert kinds[kind] in command.run("watch", kinds[kind], "-n", 1, *more)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_its_offsets_are_exported_and_cloned(command: Command, kinds: dict[str, str], orders: str, kind: str) -> None:
-    document = json.loads(command.run("offsets", "export", kinds[kind]))
-    offsets = {one["offset"] for one in document["topics"][orders]["partitions"].values()}
-    assert offsets == {COMMITTED}
-    moves = command.json("offsets clone", kinds[kind], f"{kinds[kind]}-copy")
-    assert [(move["committed"], move["offset"]) for move in moves] == [(None, COMMITTED)] * PARTITIONS
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -255,17 +237,3 @@ def test_each_member_commits_at_its_own_rate(kafka: EmbeddedKafka, group: str, m
     assert rates[f"{group}-app-{slots[1]}"] == 0.0
     column = Rows(MemberDescription, described.members).to_pandas()["rate"]
     assert sorted(column) == sorted(rate for rate in rates.values() if rate is not None)
-
-
-def test_a_checkpoint_is_imported_into_it(
-    kafka: EmbeddedKafka, command: Command, kinds: dict[str, str], orders: str, tmp_path: Path
-) -> None:
-    path, *more = one_of_each(kinds["empty"], orders, tmp_path)["import-checkpoint"]
-    found = command.json("import-checkpoint", path, *more)
-    assert {(move["committed"], move["offset"]) for move in found["moves"]} == {(COMMITTED, 0)}
-    refused = CliRunner().invoke(
-        app, ["import-checkpoint", path, "--group", kinds["theirs"], "--yes", "-b", command.servers]
-    )
-    assert refused.exit_code == 1
-    # What has to be written is said before.
-    assert "has members" in refused.stderr.splitlines()[-1]

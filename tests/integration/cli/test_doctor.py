@@ -303,24 +303,6 @@ def test_the_command_gives_json_and_exit_codes(guarded: EmbeddedKafka) -> None:
     assert (code, json.loads(said)["healthy"]) == (1, False)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("-b", "host:port:x"), 1, "kafka.bootstrap.servers"),
-        (("-b", "127.0.0.1:1", "-c", "security.protocol=TLS"), 1, "security.protocol"),
-        (("-b", "127.0.0.1:1", "-c", "nothing"), 2, "name=value"),
-        (("--topic", "orders"), 2, "--bootstrap-servers"),
-        (("-o", "yaml"), 2, "yaml"),
-    ],
-)
-def test_wrong_usage_is_told_without_a_traceback(arguments: tuple[str, ...], code: int, says: str) -> None:
-    exit_code, said = run(*arguments)
-    assert exit_code == code, said
-    assert says in said
-    assert "Traceback" not in said
-    assert code == 2 or len(said.strip().splitlines()) == 1
-
-
 def test_a_missing_file_of_a_setting_is_a_finding(encrypted: EmbeddedKafka, tmp_path: Path) -> None:
     missing = str(tmp_path / "ca.pem")
     finding = bootstrap({**encrypted.java_client_config(ALL), "ssl.truststore.location": missing})

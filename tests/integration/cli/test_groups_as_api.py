@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from functools import partial
 
 import pytest
@@ -13,7 +12,6 @@ from confluent_kafka import TopicPartition as Position
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import (
-    FencedError,
     InvalidConfigurationError,
     KafkaGroupError,
     UnknownGroupError,
@@ -23,7 +21,6 @@ from kafka_source.group.requests import describe_consumer_protocol
 from kafkagroup.admin import AtOffset, AtTime, ByDuration, Groups, Shift, Topics
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.memberships import everything
-from tests.support.records import produce
 from tests.support.waiting import wait_until
 
 
@@ -126,12 +123,6 @@ def test_a_group_that_does_not_exist_is_an_error(groups, group):
     assert groups.committed(group) == {}
 
 
-def test_lag_in_arrow(groups, committed, group):
-    table = groups.lag(group).to_arrow()
-    assert table.column("lag").to_pylist() == [6, 14]
-    assert table.column("member").to_pylist() == [None, None]
-
-
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
@@ -153,15 +144,6 @@ def test_a_group_is_moved_to(groups, committed, group, target, expected):
     assert groups.committed(group) == dict(zip(everything(committed, 2), [4, 6], strict=True)), "nothing is changed yet"
     groups.rewind(group, {move.topic_partition: move.offset for move in moves})
     assert list(groups.committed(group).values()) == expected
-
-
-def test_a_time_between_two_records(kafka, groups, committed, group):
-    time.sleep(0.05)
-    between = time.time_ns() // 1_000_000
-    wait_until(lambda: time.time_ns() // 1_000_000 > between, "the next millisecond")
-    produce(kafka.bootstrap_servers, committed, 20, first=100)
-    moves = groups.moves(group, AtTime(between), topics=[committed])
-    assert [move.offset for move in moves] == [10, 20]
 
 
 def test_a_group_is_created_where_it_shall_start(kafka, groups, committed, group):
@@ -211,20 +193,6 @@ def test_the_offsets_of_a_topic_are_deleted(groups, committed, group, consumer, 
     with pytest.raises(UnknownGroupError, match="no committed offsets of"):
         groups.delete_offsets(group, topics=[committed])
     subscribed.unsubscribe()
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_with_members_is_neither_moved_nor_deleted(groups, committed, group, consumer, protocol):
-    consumer(committed, protocol)
-    for change in (
-        partial(groups.rewind, group, {TopicPartition(committed, 0): 0}),
-        partial(groups.import_offsets, groups.export_offsets(group)),
-    ):
-        with pytest.raises(FencedError, match="has members"):
-            change()
-    with pytest.raises(KafkaGroupError, match=r"NON_EMPTY_GROUP.*Stop the members"):
-        groups.delete(group)
-    assert list(groups.committed(group).values()) == [4, 6]
 
 
 def test_topics(settings, committed):

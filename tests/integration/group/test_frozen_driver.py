@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.commits.as_members import AsMembers
 from kafka_source.errors import FencedError
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
@@ -21,7 +19,7 @@ from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.plan import Admission
-from kafka_source.source.read_task import Query, TaskBundle
+from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
 from tests.support.memberships import leave, members_of
 from tests.support.queries import Pipe
@@ -42,44 +40,17 @@ def freeze(parent: Connection) -> None:
 
 
 def copies(servers, source, sink, group, on_lost, commit, parent):
-    """From Kafka to Kafka, with `commit=sink`; frozen before the tasks begin, or before the decision."""
+    """From Kafka to Kafka, with `commit=sink`; frozen before the decision."""
     query = Pipe(servers, source, sink, group, f"{group}-copy", None, **OPTIONS, group_on_lost=on_lost)
-    if commit.endswith("before"):
-        tasks = query.stream.tasks
-
-        def frozen(start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
-            made = tasks(start, end)
-            freeze(parent)
-            if on_lost == "rejoin":
-                wait_until(lambda: len(Groups(query.settings).describe(group).members) == 2, "the slots to join again")
-            return made
-
-        query.stream.tasks = frozen  # type: ignore[method-assign]
-        query.batch()
-        query.stream.tasks = tasks  # type: ignore[method-assign]
-    else:
-        query.batch()
-        freeze(parent)
+    query.batch()
+    freeze(parent)
     query.decide()
     assert query.batch() == -1
     query.close()
 
 
 def reads(servers, source, _, group, on_lost, commit, parent):
-    """To somewhere else; frozen before the tasks begin, or elsewhere.
-
-    `start`: before the driver commits where the query starts. `within`: between the first records and the commits.
-    """
-    commit, _, moment = commit.partition(" ")
-    if moment == "start":
-        remember = AsMembers.remember
-
-        def frozen(offsets: AsMembers, starts: Mapping[TopicPartition, int]) -> None:
-            AsMembers.remember = remember  # type: ignore[method-assign]
-            freeze(parent)
-            remember(offsets, starts)
-
-        AsMembers.remember = frozen  # type: ignore[method-assign, assignment]
+    """To somewhere else; frozen before the tasks begin, or with `task` between the first records and the commits."""
     given = {
         "kafka.bootstrap.servers": servers,
         "subscribe": source,
@@ -96,9 +67,8 @@ def reads(servers, source, _, group, on_lost, commit, parent):
     start = StreamOffset()
     end = stream.next(start, limited=True)
     tasks = [read_task.read_bundle(bundle, query) for bundle in stream.tasks(start, end)]
-    begun = [next(task) for task in tasks] if moment == "within" else []
-    if moment != "start":
-        freeze(parent)
+    begun = [next(task) for task in tasks] if commit == "task" else []
+    freeze(parent)
     rows = sum(batch.num_rows for batch in begun) + sum(batch.num_rows for task in tasks for batch in task)
     assert rows == COUNT
     assert stream.next(end, limited=True) is end
@@ -120,17 +90,7 @@ def committed(kafka, group) -> int:
     return sum(Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(group).values())
 
 
-@pytest.mark.parametrize(
-    ("driver", "commit"),
-    [
-        (copies, "sink before"),
-        (copies, "sink within"),
-        (reads, "batch start"),
-        (reads, "batch"),
-        (reads, "task before"),
-        (reads, "task within"),
-    ],
-)
+@pytest.mark.parametrize(("driver", "commit"), [(copies, "sink"), (reads, "batch"), (reads, "task")])
 @pytest.mark.parametrize("on_lost", ["rejoin", "stop"])
 def test_it_joins_again_and_the_batch_is_committed_unless_it_is_told_to_stop(
     kafka, topic, group, driver, commit, on_lost

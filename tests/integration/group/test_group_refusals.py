@@ -9,10 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from confluent_kafka import Consumer
 
-from assignors import AssignmentError, Assignor
 from kafka_source.client_config import Settings
 from kafka_source.errors import (
-    AssignmentFailed,
     AuthenticationError,
     InvalidConfigurationError,
     KafkaGroupError,
@@ -20,59 +18,8 @@ from kafka_source.errors import (
 )
 from kafka_source.group.classic.member import RebalanceTimeout
 from kafkagroup.embedded import EmbeddedKafka, Security
-from tests.support.memberships import Memberships, everything, held, members_of
+from tests.support.memberships import Memberships, everything, held
 from tests.support.waiting import wait_until
-
-
-class Refuses(Assignor):
-    """Assigns nothing, with a reason."""
-
-    name = "refuses"
-
-    def assign(self, cluster, group):
-        raise AssignmentError("orders and clicks have different numbers of partitions")
-
-
-class Ghosts(Assignor):
-    """Assigns to nobody we know."""
-
-    name = "ghosts"
-
-    def assign(self, cluster, group):
-        return dict.fromkeys(["ghost"])
-
-
-def test_a_follower_hears_why_the_leader_could_not_assign(kafka, members, topic, group):
-    orders = topic("orders", partitions=4)
-
-    class RefusesTwo(Refuses):
-        def assign(self, cluster, members):
-            if len(members) > 1:
-                raise AssignmentError("two are too many")
-            from assignors import load
-
-            return load("range").assign(cluster, members)
-
-    leader = members.make(orders, slots=1, app="a", strategies=[RefusesTwo()])
-    assert leader.join(30).leading
-    follower = members.make(orders, slots=1, app="b", strategies=[RefusesTwo()])
-    with ThreadPoolExecutor(1) as pool:
-        joining = pool.submit(follower.join, 60)
-        wait_until(leader.rebalance_needed, "the rebalance")
-        with pytest.raises(AssignmentFailed, match="two are too many"):
-            leader.rejoin(30)
-        with pytest.raises(AssignmentFailed, match="two are too many"):
-            joining.result()
-    # The one that could not join has left, and the group goes on.
-    wait_until(leader.rebalance_needed, "the rebalance")
-    leader.rejoin(30)
-    assert held(leader) == everything(orders, 4)
-    assert members_of(kafka, group) == [f"{group}-a-0"]
-
-
-def test_a_bad_plan_is_never_sent(members, topic):
-    with pytest.raises(AssignmentFailed, match="the assignor ghosts assigned to ghost, which is not a member"):
-        members.make(topic("orders"), strategies=[Ghosts()]).join(30)
 
 
 def test_a_rebalance_that_others_hold_up_is_told(members, topic):
@@ -147,33 +94,6 @@ def test_a_group_that_the_user_may_not_join():
         allowed.join(30)
         assert held(allowed) == everything("orders", 2)
         members.close()
-
-
-def test_a_leader_fails_the_assignment_of_members_whose_topics_it_may_not_describe(caplog):
-    security = Security("SASL_PLAINTEXT", {"alice": "alice-secret", "bob": "bob-secret"}, acls=True)
-    with EmbeddedKafka(security=security) as kafka:
-        for name in ("orders", "clicks"):
-            kafka.create_topic(name, 2)
-        for user, name in (("alice", "orders"), ("bob", "clicks")):
-            kafka.allow(user, "READ", "DESCRIBE", resource="topic", name=name)
-            kafka.allow(user, "READ", resource="group", name="shared")
-        members = Memberships(Settings(kafka.java_client_config("alice")), "shared")
-        try:
-            leading = members.make("orders", slots=1, app="alice")
-            assert leading.join(30).leading
-            starved = members.make("clicks", slots=1, app="bob", config=Settings(kafka.java_client_config("bob")))
-            with ThreadPoolExecutor(1) as pool:
-                joining = pool.submit(starved.join, 60)
-                wait_until(leading.rebalance_needed, "the rebalance")
-                leading.rejoin(30)
-                with pytest.raises(AssignmentFailed, match=r"cannot describe clicks \(TOPIC_AUTHORIZATION_FAILED\)"):
-                    joining.result()
-            assert held(leading) == everything("orders", 2)
-            assert any(
-                "member=shared-bob-0 failed: the leader cannot describe clicks" in line for line in caplog.messages
-            )
-        finally:
-            members.close()
 
 
 def test_a_consumer_of_another_client_gets_the_topics_that_the_leader_may_describe(caplog):

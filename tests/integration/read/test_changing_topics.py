@@ -7,14 +7,7 @@ import json
 import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
 
-from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import DataLossError
-from kafka_source.model.stream_offset import Range, Span, StreamOffset
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
-from kafka_source.source.micro_batches import MicroBatches
-from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
 from tests.support.mixed_group import Trickle
 from tests.support.records import create_again, produce, stream, written, written_rows
@@ -156,44 +149,3 @@ def test_a_topic_that_was_deleted_stops_the_query_unless_told_otherwise(kafka, t
     assert f"{name}-" in told
     assert "failOnDataLoss" in told
     assert ("created again" in told) == anew
-
-
-@pytest.mark.parametrize("lossless", [True, False])
-def test_a_batch_that_is_replayed_reads_nothing_of_a_topic_created_anew(kafka, topic, lossless):
-    name = topic("replayed", partitions=2)
-    produce(kafka.bootstrap_servers, name, 40)
-    options = {
-        "kafka.bootstrap.servers": kafka.bootstrap_servers,
-        "subscribe": name,
-        "startingOffsets": "earliest",
-        "failOnDataLoss": str(lossless),
-    }
-    query = Query.of(options, source_schema(headers=False), Where.STREAM)
-    start = StreamOffset()
-    end = MicroBatches(query).next(start, limited=True)
-    assert sum(end.ends.values()) == 40
-    kafka.delete_topic(name)
-    create_again(kafka, name, 2)
-    produce(kafka.bootstrap_servers, name, 100, first=1000)
-    restarted = MicroBatches(query)
-    if lossless:
-        with pytest.raises(DataLossError, match=f"{name}-0 .* created again"):
-            restarted.tasks(start, end)
-    else:
-        assert restarted.tasks(start, end) == []
-        assert sum(restarted.next(end, limited=True).ends.values()) == 100
-
-
-def test_topics_that_were_moved_here_have_other_ids(kafka, topic):
-    name = topic("moved", partitions=1)
-    produce(kafka.bootstrap_servers, name, 40)
-    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "cluster.moved.from": "there"}
-    planner = MicroBatches(Query.of(options, source_schema(headers=False), Where.STREAM))
-    tp = TopicPartition(name, 0)
-    before = StreamOffset({tp: Span(0, 10, -1)}, cluster="there", topics={name: "another"}, epochs={tp: 7})
-    (bundle,) = planner.tasks(StreamOffset(), before)
-    # Neither the topic's id nor the leader's epoch of the other cluster means anything here.
-    assert bundle.tasks[0].ranges == (Range(name, 0, 0, 10),)
-    end = planner.next(before, limited=True)
-    assert end.partitions == {TopicPartition(name, 0): Span(10, 40, -1)}
-    assert end.topics[name] != "another"

@@ -69,18 +69,6 @@ def test_micro_batches_grow_until_a_trigger_takes_the_wished_time(spark, kafka, 
     assert written(tmp_path / "out") == list(range(13_000))
 
 
-@pytest.mark.skipif(ADMISSION, reason="From Spark 4.2 on AvailableNow is as many batches as it takes")
-def test_each_run_of_available_now_is_one_batch_within_the_bound(spark, kafka, topic, tmp_path):
-    name = topic("bounded", partitions=2)
-    produce(kafka.bootstrap_servers, name, 100)
-    read = []
-    for _ in range(4):
-        run(stream(spark, kafka, name, startingOffsets="earliest", maxOffsetsPerTrigger=40), tmp_path)
-        read.append(len(written(tmp_path / "out")))
-    assert all(more - less <= 40 for less, more in zip([0, *read], read, strict=False))
-    assert written(tmp_path / "out") == list(range(100))
-
-
 @pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 does not tell a Python source that its last batch is done")
 def test_a_group_commits_what_is_done_also_after_an_available_now_run(spark, kafka, topic, groups, tmp_path):
     name = topic("committed", partitions=3)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.cluster.lookup import Cluster
-from kafka_source.commits.by_driver import ByDriver
-from kafka_source.commits.without_members import WithoutMembers
 from kafka_source.errors import FencedError, InvalidConfigurationError
-from kafka_source.group.model import subscription_of
 from kafka_source.model.stream_offset import Range, StreamOffset
-from kafka_source.options import Where, read_options
+from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
-from kafka_source.source.owners import StaticPartitions
-from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query
 from tests.support.records import numbers, produce, reader
 
@@ -86,16 +79,6 @@ def test_a_new_query_starts_where_the_group_is(kafka, groups, name, group, start
     assert [r.size for r in ranges(planner, StreamOffset(), end)] == [2, 2]
 
 
-def test_the_checkpoint_counts_where_it_is_ahead_of_the_group(groups, group, start, last):
-    planner = start()
-    end = planner.next(StreamOffset(), limited=True)
-    planner.close()
-    assert groups.committed(group) == dict.fromkeys(last, 0)
-    again = start()
-    assert again.next(end, limited=True) is end
-    assert groups.committed(group) == last
-
-
 def test_nothing_is_committed_where_the_group_is_a_label(groups, group, start):
     planner = start(group_membership="false")
     end = planner.next(StreamOffset(), limited=True)
@@ -129,31 +112,3 @@ def test_a_batch_reads_from_the_groups_offsets_and_commits_nothing(spark, kafka,
     frame = reader(spark, kafka, "", assign=f'{{"{name}": [0, 1]}}', kafka_group_id=group).load()
     assert len(numbers(frame)) == 6
     assert groups.committed(group) == {tp: end - 3 for tp, end in last.items()}
-
-
-def test_offsets_of_idle_partitions_are_committed_again_before_the_brokers_forget_them(
-    kafka, groups, settings, name, group
-):
-    """As if the brokers had forgotten two of them, after `offsets.retention.minutes`; somebody has set the third."""
-    now = 0.0
-    options = read_options(
-        {
-            "kafka.bootstrap.servers": kafka.bootstrap_servers,
-            "assign": json.dumps({name: [0, 1, 2]}),
-            "kafka.group.id": group,
-        },
-        Where.STREAM,
-    )
-    positions = Positions(lambda: now)
-    owner = StaticPartitions(
-        WithoutMembers(options, ByDriver(options), positions), Cluster.of(options), subscription_of(options)
-    )
-    tps = [TopicPartition(name, n) for n in range(3)]
-    owner.offsets.remember(dict.fromkeys(tps, 7))
-    groups.delete_offsets(group, tps[:2])
-    groups.rewind(group, {tps[2]: 3})
-    owner.commit({})
-    assert groups.committed(group) == {tps[2]: 3}
-    now = 3600.0
-    owner.commit({})
-    assert groups.committed(group) == {tps[0]: 7, tps[1]: 7, tps[2]: 3}

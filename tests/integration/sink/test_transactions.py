@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,8 +17,6 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import (
     AbortableError,
-    ApplicationRecoverableError,
-    FencedError,
     InvalidConfigurationError,
     KafkaGroupError,
     RetriableError,
@@ -58,10 +55,6 @@ def committed(consumer: Consumer, topic: str, partitions: int = 4) -> list[int]:
     return [p.offset for p in found]
 
 
-def settings(kafka: EmbeddedKafka, **more: str) -> Settings:
-    return Settings({"bootstrap.servers": kafka.bootstrap_servers, **more})
-
-
 def visible(kafka: EmbeddedKafka, topic: str) -> list[bytes]:
     """What a `read_committed` reader sees of a topic with one partition."""
     config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "isolation.level": "read_committed"}
@@ -87,20 +80,6 @@ def test_a_commit_that_no_broker_would_fence_is_never_sent(wrong: dict[str, obje
         committer.commit_as([(credentials, {TopicPartition("t", 0): 1})])
 
 
-@pytest.mark.parametrize("instance", [None, "commits-0"])
-def test_a_commit_becomes_the_groups_offsets(
-    kafka: EmbeddedKafka, topic: Callable[..., str], instance: str | None
-) -> None:
-    name, group = topic("commits", partitions=4), f"commits-{instance}"
-    with member(kafka, name, group, instance) as (consumer, credentials):
-        committer = TransactionalCommitter(settings(kafka, **{"request.timeout.ms": "30000", "acks": "1"}), group)
-        for offset in range(5):
-            committer.commit_as([(credentials, {TopicPartition(name, p): offset * 10 + p for p in range(4)})])
-            assert committed(consumer, name) == [offset * 10 + p for p in range(4)]
-        committer.commit_as([(credentials, {})])
-        assert committed(consumer, name) == [40, 41, 42, 43]
-
-
 def test_every_transaction_has_an_epoch_of_its_own(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
     name = topic("epochs", partitions=1)
     admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
@@ -123,30 +102,6 @@ def test_no_broker_is_told_within_the_deadline() -> None:
     committer = TransactionalCommitter(Settings({"bootstrap.servers": "127.0.0.1:1"}), "nobody", timeout=2)
     with pytest.raises(RetriableError, match=r"127\.0\.0\.1:1"):
         committer.commit_as([(SlotCredentials("g", 1, "m", None), {TopicPartition("t", 0): 1})])
-
-
-def test_a_broker_that_does_not_answer_holds_nobody_for_long(topic: Callable[..., str]) -> None:
-    with EmbeddedKafka() as own:
-        name = own.create_topic("frozen", partitions=1)
-        with member(own, name, "frozen") as (consumer, credentials):
-            committer = TransactionalCommitter(settings(own), "frozen", timeout=4)
-            committer.commit_as([(credentials, {TopicPartition(name, 0): 1})])
-            own.pause()
-            began = time.monotonic()
-            with pytest.raises(KafkaGroupError) as caught:
-                committer.commit_as([(credentials, {TopicPartition(name, 0): 2})])
-            assert time.monotonic() - began < 30
-            assert isinstance(caught.value, (AbortableError, RetriableError, ApplicationRecoverableError))
-            own.resume()
-            again = Deadline(60)
-            while True:
-                try:
-                    committer.commit_as([(credentials, {TopicPartition(name, 0): 3})])
-                    break
-                except KafkaGroupError as error:
-                    if again.over or isinstance(error, FencedError):
-                        raise
-            assert committed(consumer, name, 1) == [3]
 
 
 class Demo:
