@@ -4,6 +4,7 @@
     JOINING          answered with an epoch             -> MEMBER
     MEMBER           the coordinator fences its epoch   -> LOST
     LOST             join                               -> JOINING
+    JOINING          the coordinator fences its epoch   -> JOINING, after a heartbeat that leaves
     JOINING, MEMBER  the group refuses the member       -> FAILED
     any state        leave                              -> LEFT
 
@@ -15,6 +16,8 @@ coordinator then gives the released partitions to their next owner, and the memb
 The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:
 
 - The member id is the client's own (KIP-1082), and stays the same for the life of the member, also after a fence.
+- Brokers before 4.2 fence epoch 0 of a member whose epoch they have raised twice, as where answers were lost, until its
+  session ends. So it leaves first. It has nothing yet, and has lost nothing.
 - Epoch 0 joins, with all fields and no partitions. All fields are sent again after a heartbeat that failed or was not
   answered, with what the member has at that time: an answer may be lost that the coordinator has acted on. And they are
   sent until the epoch has changed twice. The heartbeat without an answer may be handled after the next one, as by a
@@ -125,7 +128,7 @@ class Member:
         failures: The number of heartbeats in a row that failed or were not answered.
         previous_epoch: The epoch before, in which a coordinator still takes heartbeats.
         unanswered_epoch: That of the last heartbeat that failed or was not answered; None: there is none.
-        code: The error code that has lost or stopped the member; else 0.
+        code: The error code that has lost or stopped the member, or fences it while it joins; else 0.
     """
 
     member_id: str
@@ -172,6 +175,8 @@ def join(member: Member) -> Member:
 
 def heartbeat(member: Member, subscription: Subscription) -> Heartbeat:
     """Return the next heartbeat of a member in JOINING or MEMBER."""
+    if member.code == ErrorCode.FENCED_MEMBER_EPOCH:
+        return Heartbeat(LEAVE_EPOCH, None, None)
     all_fields = member.epoch == JOIN_EPOCH or member.failures > 0 or (member.late and member.reconciled)
     says_owned = all_fields or not (member.owned or member.target) or member.has_news
     return Heartbeat(
@@ -183,6 +188,8 @@ def heartbeat(member: Member, subscription: Subscription) -> Heartbeat:
 
 def answered(member: Member, sent: Heartbeat, answer: Answer) -> Member:
     """Return the member after the response to a heartbeat."""
+    if sent.epoch == LEAVE_EPOCH and answer.code in (NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+        return join(member)
     if answer.code != NONE:
         return _failed(member, answer.code)
     interval = answer.interval_ms if answer.interval_ms > 0 else member.interval_ms
@@ -250,6 +257,8 @@ _TRANSIENT = (
 def _failed(member: Member, code: int) -> Member:
     if code in _TRANSIENT:
         return replace(unanswered(member), code=code if code == ErrorCode.UNRELEASED_INSTANCE_ID else NONE)
+    if code == ErrorCode.FENCED_MEMBER_EPOCH and member.state is State.JOINING:
+        return replace(unanswered(member), code=code)
     # A group that has lost its last member may be gone, or be a classic one.
     if code in _FENCED or (code == ErrorCode.GROUP_ID_NOT_FOUND and member.in_group):
         return lost(member, code)

@@ -133,6 +133,19 @@ def test_a_fenced_member_has_nothing_and_joins_again_with_its_id():
         assert heartbeat(join(member), SUBSCRIPTION) == Heartbeat(0, SUBSCRIPTION, ())
 
 
+def test_a_member_that_is_fenced_before_it_knows_its_epoch_leaves_and_joins_again():
+    sent, member = beat(unanswered(join(Member("a"))), Answer(ErrorCode.FENCED_MEMBER_EPOCH))
+    assert sent.epoch == 0
+    for code in (ErrorCode.NOT_COORDINATOR, ErrorCode.FENCED_MEMBER_EPOCH):
+        # Repeated until a coordinator has answered.
+        sent, member = beat(member, Answer(code))
+    assert sent.epoch == 0
+    for answer in (NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+        sent, left = beat(member, Answer(answer, -1))
+        assert sent == Heartbeat(-1, None, None)
+        assert (left.state, heartbeat(left, SUBSCRIPTION)) == (State.JOINING, Heartbeat(0, SUBSCRIPTION, ()))
+
+
 def test_a_group_that_is_gone_is_joined_again_and_one_of_another_kind_is_not():
     _, member = beat(joined(FIRST), Answer(ErrorCode.GROUP_ID_NOT_FOUND))
     assert (member.state, member.owned) == (State.LOST, frozenset())
@@ -197,6 +210,7 @@ class Known:
     """A member as the coordinator has it: CurrentAssignmentBuilder of Kafka 4."""
 
     epoch: int = 0
+    previous: int = 0
     assigned: frozenset[IdPartition] = frozenset()
     pending: frozenset[IdPartition] = frozenset()
     """What it has to give up before its next epoch."""
@@ -204,8 +218,13 @@ class Known:
 
 @dataclass
 class Coordinator:
-    """The group coordinator of one group with one topic, as Kafka's GroupMetadataManager."""
+    """The group coordinator of one group with one topic, as Kafka's GroupMetadataManager.
 
+    Attributes:
+        fences_joins: Whether epoch 0 of a member is fenced when its epoch was raised twice, as before Kafka 4.2.
+    """
+
+    fences_joins: bool = False
     epoch: int = 0
     members: dict[str, Known] = field(default_factory=dict)
     target: dict[str, frozenset[IdPartition]] = field(default_factory=dict)
@@ -213,7 +232,10 @@ class Coordinator:
     def handle(self, member_id: str, sent: Heartbeat) -> Answer:
         """The answer to a heartbeat."""
         known = self.members.get(member_id)
-        if sent.epoch == 0:
+        if sent.epoch == -1:
+            self.remove(member_id)
+            return Answer(NONE if known else ErrorCode.UNKNOWN_MEMBER_ID, -1)
+        if sent.epoch == 0 and not (self.fences_joins and known and known.previous):
             if known is None:
                 known = self.members[member_id] = Known()
                 self._assign()
@@ -221,7 +243,7 @@ class Coordinator:
         if known is None:
             return Answer(ErrorCode.UNKNOWN_MEMBER_ID)
         # The epoch before is accepted with what was assigned since: the answer may have been lost.
-        is_previous = sent.owned is not None and sent.epoch < known.epoch and set(sent.owned) <= known.assigned
+        is_previous = sent.owned is not None and 0 < sent.epoch < known.epoch and set(sent.owned) <= known.assigned
         if sent.epoch != known.epoch and not is_previous:
             return Answer(ErrorCode.FENCED_MEMBER_EPOCH)
         return self._answer(member_id, known, sent, full=sent.owned is not None and sent.subscription is not None)
@@ -253,7 +275,9 @@ class Coordinator:
             if given_up:
                 return
         taken = {p for name, one in self.members.items() if name != member_id for p in one.assigned | one.pending}
-        known.assigned, known.epoch = wanted - taken, self.epoch
+        known.assigned = wanted - taken
+        if known.epoch != self.epoch:
+            known.previous, known.epoch = known.epoch, self.epoch
 
 
 class World:
@@ -265,7 +289,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.coordinator = Coordinator()
+        self.coordinator = Coordinator(fences_joins=seed % 2 == 0)
         self.members = {name: join(Member(name)) for name in "abc"}
         self.in_flight: dict[str, frozenset[IdPartition]] = dict.fromkeys("abc", frozenset())
         self.late: list[tuple[str, Heartbeat]] = []
