@@ -85,6 +85,11 @@ AFTER_SET_BACK = Allowance(
 OF_ANOTHER = Allowance(
     "a record twice, that another application repeats", "it has died, or was removed", "planned 40 s before or since"
 )
+BEGUN_LATE = Allowance(
+    "a transaction that a late request has begun",
+    "before `transaction.version` 2 an AddPartitionsToTxn that is handled after the commit begins the next transaction",
+    "no records; the next batch aborts it",
+)
 DELETED = Allowance(
     "a record of a deleted topic twice, with commit=sink",
     "a deleted topic takes along the offsets that fence the sink of a batch under way",

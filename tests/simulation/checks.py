@@ -27,6 +27,7 @@ from tests.simulation.allowances import (
     AFTER_SET_BACK,
     BATCH_FENCED,
     BEGINS_AGAIN,
+    BEGUN_LATE,
     DATA_LOSS,
     DELETED,
     JOB_FAILED,
@@ -326,7 +327,13 @@ class Checks(Watch):
                 return False
         if self._scenario.runs_tasks and any(query.checkpoint.in_flight for query in self._parts.queries):
             return False
-        return not self._parts.transactions.open()
+        return all(map(self._is_begun_late, self._parts.transactions.open()))
+
+    def _is_begun_late(self, name: str) -> bool:
+        """Return whether an open transaction has nothing that its readers could wait for."""
+        one = self._parts.transactions.transactions[name]
+        holds = any(one.producer_id in log.log.open() for log in self._cluster.topics[OUTPUT].partitions)
+        return one.begun_late and not holds
 
     def _committed_up_to(self, tp: Key) -> int | None:
         """Return how far a partition is committed, as the members know it; None: not at all, or beyond its end."""
@@ -347,7 +354,8 @@ class Checks(Watch):
                 problems.append(f"{TOPIC}-{number} is committed up to {reached} of {one.end}")
         if left := self._output.not_read_again():
             problems.append(f"rewound and not read again: {left[:3]}")
-        if opened := self._parts.transactions.open():
+        found = self._parts.transactions.open()
+        if opened := [one for one in found if not self._allows(BEGUN_LATE, if_=self._is_begun_late(one))]:
             problems.append(f"open transactions: {', '.join(opened)}")
         # Members with instance ids of the user's do not leave when their query stops.
         explains = LOSES_MEMBERS | ({"stop query"} if self._scenario.static else set())

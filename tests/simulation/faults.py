@@ -203,6 +203,7 @@ class Faults(Watch):
                 self._parts.others[int(fault.which * len(self._parts.others))].freeze(0.5 + how * 30)
             case "truncate":
                 tp = TOPIC, int(fault.which * len(self._cluster.topics[TOPIC].partitions))
+                self._end_rewinds()
                 self._cluster.truncate(*tp, 1 + int(how * 60))
             case "retain":
                 # Deleted by a program, whatever was read, or by time.
@@ -216,9 +217,7 @@ class Faults(Watch):
             case "damage":
                 self._cluster.fetches.damages.append("corrupt" if how < 0.5 else "cut off")
             case "create again":
-                # The offsets that they set were meant for the topic before; who rewinds a running group looks again.
-                for operator in self._rewind_stopped:
-                    operator.kill()
+                self._end_rewinds()
                 self._cluster.create_topic(TOPIC, len(self._cluster.topics[TOPIC].partitions))
                 self._parts.groups.topic_deleted(TOPIC)
                 if how < 0.5 and world.now + how * 8 < self._scenario.seconds:
@@ -240,6 +239,11 @@ class Faults(Watch):
                 query.stop()
             case "start query":
                 query.start()
+
+    def _end_rewinds(self) -> None:
+        """End the rewinds of stopped groups: their offsets are meant for the log before; others look again."""
+        for operator in self._rewind_stopped:
+            operator.kill()
 
     def _rewind(self, tp: Key, how: float) -> None:
         """Let a program rewind the group, which runs, or which is stopped for it (half of the time)."""

@@ -19,12 +19,14 @@ import kafkagroup_native as kernel
 
 from assignors import Assignment
 from kafka_source.commits import as_members, by_sink, source_offsets
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import CorruptRecordsError, FencedError
 from kafka_source.fetch import protocol
 from kafka_source.fetch.native_reader import NativeReader
 from kafka_source.group import model, requests
 from kafka_source.group.classic import background, leader, membership
 from kafka_source.group.classic.member import Member
+from kafka_source.group.consumer import member_state
 from kafka_source.group.consumer import membership as consumer_membership
 from kafka_source.group.consumer import slot as consumer_slot
 from kafka_source.group.rebalance_log import Reason
@@ -108,6 +110,14 @@ def _every_refusal_ends_the_commit(right: Any) -> Any:
         return not isinstance(error, FencedError) and bool(right(self, error, failures, pause))
 
     return may_commit_again
+
+
+def _lost_while_it_joins(right: Any) -> Any:
+    def answered(member: member_state.Member, sent: Any, answer: member_state.Answer) -> Any:
+        is_fenced = answer.code == ErrorCode.FENCED_MEMBER_EPOCH
+        return member_state.lost(member, answer.code) if is_fenced else right(member, sent, answer)
+
+    return answered
 
 
 def _every_fence_is_a_fence(right: Any) -> Any:
@@ -432,6 +442,7 @@ MUTATIONS = (
         (Member, "_classify_fenced"),
         _every_fence_is_a_fence,
     ),
+    Mutation("take a fence while a member joins for a loss", (member_state, "answered"), _lost_while_it_joins),
     Mutation(
         "ask the coordinator of before for ever",
         (KafkaClient, "forget_coordinator"),

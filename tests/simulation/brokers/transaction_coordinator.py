@@ -65,6 +65,7 @@ class Transaction:
         partitions: The partitions likewise.
         started: When it began.
         added: When a broker last had something added to it.
+        begun_late: Whether it began with a request whose connection had ended.
     """
 
     producer_id: int
@@ -78,6 +79,7 @@ class Transaction:
     partitions: set[Key] = field(default_factory=set)
     started: float = 0.0
     added: float = -1.0
+    begun_late: bool = False
     timer: Event | None = None
 
 
@@ -271,7 +273,7 @@ class TransactionCoordinators:
         if one.state != ONGOING:
             one.state, one.groups, one.partitions, one.started = ONGOING, set(), set(), self._world.now
             one.timer = self._world.after(one.timeout, lambda: self._expire(name, one))
-            one.last_id = -1
+            one.last_id, one.begun_late = -1, self._cluster.handles_late
 
     def _end(self, broker: Broker, request: EndTxnRequest, reply: Reply) -> None:
         name = request.transactional_id
