@@ -45,7 +45,7 @@ class _Object:
 
     Attributes:
         fields: Its fields, in their order.
-        others: What other fields have; of interest if none is named.
+        others: What other fields have, of interest if none is named; null: there are none.
     """
 
     fields: Mapping[str, _Node] = field(default_factory=dict)
@@ -117,9 +117,7 @@ class _Reader:
         for name in ("oneOf", "anyOf"):
             if branches := [self.node(one, document, within) for one in _list(schema.get(name))]:
                 found.append(_one_of(branches))
-        # All of these are true of a value, and what says nothing takes nothing away.
-        said = [one for one in found if one is not None]
-        return reduce(_merged, said) if said else None
+        return reduce(_both, found)
 
     def _own(self, schema: Mapping[str, _Json], document: str, within: tuple[str, ...]) -> _Node:
         kinds = schema.get("type")
@@ -135,23 +133,28 @@ class _Reader:
             named = schema.get("properties")
             fields = named if isinstance(named, dict) else {}
             # Of an object with named fields only these are read.
-            others = [] if fields else [schema.get("additionalProperties"), *_values(schema.get("patternProperties"))]
-            known = [self.node(one, document, within) for one in others if isinstance(one, dict)]
+            patterns = [] if fields else [*_values(schema.get("patternProperties"))]
             return _Object(
                 {name: self.node(one, document, within) for name, one in fields.items()},
-                _one_of(known) if known else None,
+                self._listed(patterns, schema.get("additionalProperties"), document, within),
             )
         if kind == "array":
             # Before 2020-12 the items of a tuple are a list of `items`.
-            items = _list(schema.get("prefixItems")) or _list(schema.get("items"))
-            if items:
-                return _Array(_one_of([self.node(one, document, within) for one in items]))
-            return _Array(self.node(schema.get("items"), document, within))
+            is_old = isinstance(schema.get("items"), list)
+            items, others = ("items", "additionalItems") if is_old else ("prefixItems", "items")
+            return _Array(self._listed(_list(schema.get(items)), schema.get(others), document, within))
         if kind == "string":
             if schema.get("contentEncoding") == "base64":
                 return pa.binary()
             return _FORMATS.get(str(schema.get("format")), pa.string())
         return _SCALARS.get(str(kind))
+
+    def _listed(self, parts: list[_Json], others: _Json, document: str, within: tuple[str, ...]) -> _Node:
+        """Return what parts of a value are of which some are listed, and the others have a schema or none."""
+        listed = [self.node(one, document, within) for one in parts]
+        if isinstance(others, dict):
+            listed.append(self.node(others, document, within))
+        return _one_of(listed) if listed else _NULL if others is False else None
 
     def _referred(self, reference: str, document: str, within: tuple[str, ...]) -> _Node:
         target, fragment = urldefrag(reference)
@@ -212,6 +215,22 @@ def _one_of(branches: list[_Node]) -> _Node:
     return None if None in branches else reduce(_merged, branches)
 
 
+def _both(a: _Node, b: _Node) -> _Node:
+    """Return what values are that are both. What says nothing takes nothing away."""
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(a, _Object) and isinstance(b, _Object):
+        shared = {name: _both(a.fields[name], b.fields[name]) for name in a.fields if name in b.fields}
+        return _Object({**a.fields, **b.fields, **shared}, _both(a.others, b.others))
+    if isinstance(a, _Array) and isinstance(b, _Array):
+        return _Array(_both(a.items, b.items))
+    for wide, narrow in ((a, b), (b, a)):
+        # A string may be the text of anything.
+        if wide == pa.string() or (wide, narrow) == (pa.float64(), pa.int64()):
+            return narrow
+    return _merged(a, b)
+
+
 def _merged(a: _Node, b: _Node) -> _Node:
     """Return what values are that may be either, as Spark infers it from JSON with both."""
     if a is None or b is None:
@@ -221,6 +240,9 @@ def _merged(a: _Node, b: _Node) -> _Node:
     if a == _NULL:
         return b
     if isinstance(a, _Object) and isinstance(b, _Object):
+        if any(bool(one.fields) < bool(other.fields) and one.others != _NULL for one, other in ((a, b), (b, a))):
+            # A struct has no place for fields of any name.
+            return pa.string()
         shared = {name: _merged(a.fields[name], b.fields[name]) for name in a.fields if name in b.fields}
         return _Object({**a.fields, **b.fields, **shared}, _merged(a.others, b.others))
     if isinstance(a, _Array) and isinstance(b, _Array):

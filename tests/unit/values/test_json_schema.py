@@ -56,6 +56,9 @@ def record(**properties):
         ({"items": record(n=INTEGER)}, "array<struct<n:bigint>>"),
         ({"type": "array", "prefixItems": [INTEGER, NUMBER]}, "array<double>"),
         ({"type": "array", "items": [INTEGER, STRING]}, "array<string>"),
+        ({"type": "array", "prefixItems": [INTEGER], "items": NUMBER}, "array<double>"),
+        ({"type": "array", "items": [INTEGER], "additionalItems": STRING}, "array<string>"),
+        ({"type": "array", "prefixItems": [INTEGER], "items": False}, "array<bigint>"),
         # Several branches.
         ({"type": ["integer", "null"]}, "bigint"),
         ({"oneOf": [NULL, NUMBER, INTEGER]}, "double"),
@@ -67,6 +70,13 @@ def record(**properties):
         ({"type": "object", "oneOf": [record(a=INTEGER), record(b=STRING)]}, "struct<a:bigint,b:string>"),
         ({"allOf": [record(a=INTEGER), {"required": ["a"]}, record(b=STRING)]}, "struct<a:bigint,b:string>"),
         ({**record(a=INTEGER), "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}, "struct<a:bigint>"),
+        ({"allOf": [NUMBER, INTEGER]}, "bigint"),
+        ({**STRING, "allOf": [{**STRING, "format": "date"}]}, "date"),
+        (
+            record(a={"anyOf": [record(b=INTEGER), {"type": "object", "additionalProperties": INTEGER}]}),
+            "struct<a:string>",
+        ),
+        ({"anyOf": [record(b=INTEGER), {"type": "object", "additionalProperties": False}]}, "struct<b:bigint>"),
         # What has no type.
         (record(a={}, b=True, c={"type": "any"}), "struct<a:string,b:string,c:string>"),
     ],

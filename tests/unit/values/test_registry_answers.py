@@ -12,6 +12,7 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import AuthenticationError, InvalidConfigurationError, RetriableError, UnreadableRecordError
+from kafka_source.options.kinds import Mode
 from kafka_source.values.reader_schema import ReaderSchema, registered
 from kafka_source.values.registry import RegisteredSchema, registry_of
 from tests.support.avro import framed, record
@@ -151,7 +152,7 @@ def test_what_an_option_names_is_an_error_and_is_asked_for_again_only_where_the_
 @pytest.mark.parametrize("others", OTHERS)
 @pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE", "DROPMALFORMED"])
 def test_what_a_record_names_is_for_the_mode_only_where_it_is_the_records_fault(
-    answering: Answering, others: str, mode: str
+    answering: Answering, others: str, mode: Mode
 ) -> None:
     server, row, told = answering.server, answering.row, list[int]()
     if others == "refused" and row.answer is not None:
