@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafka_source.client_config import Settings
-from kafka_source.commits.side_groups import FINISHED, LEDGER, READ_BY, REJOINED
+from kafka_source.commits.side_groups import FINISHED, HALT, IDLE, LEDGER, READ_BY, REJOINED
 from kafka_source.errors import AuthenticationError, KafkaGroupError
 from kafka_source.group.requests import describe_consumer_protocol
 from kafka_source.kafka_client import Broker, Deadline, KafkaClient, parse_servers
@@ -146,9 +146,14 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
             way_out = "Without it offsets are committed without a transaction, unless commit.transactional is true."
             finding = replace(finding, state="warn", advice=f"{finding.advice} {way_out}".strip())
         findings.append(finding)
-        for side, of in ((READ_BY, "commit=sink"), (REJOINED, "commit=task and commit=sink")):
+        for side, of in (
+            (READ_BY, "commit=sink only"),
+            (REJOINED, "commit=task and commit=sink only"),
+            (HALT, "`kafkagroup stop`, `pause` and `resume`: a query without it is not halted"),
+            (IDLE, "stopped queries, to show that their processes still run"),
+        ):
             allowed = await rights.group_rights(client, side.of(wanted.group, "doctor"), deadline)
-            finding = rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, f"by {of} only")
+            finding = rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, f"by {of}")
             findings.append(replace(finding, state="warn") if finding.state == "fail" else finding)
     if wanted.transactional_id is not None:
         prefix = wanted.transactional_id
