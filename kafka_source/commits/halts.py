@@ -20,7 +20,7 @@ from kafka_source.group.requests import commit_offsets, fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset, chunks
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.halt import Halt, halt_of
+from kafka_source.model.halt import Halt, halt_of, while_it_holds
 
 _TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
 IDLE_SECONDS = 60.0
@@ -29,14 +29,27 @@ _IDLE_MS = round(3 * IDLE_SECONDS * 1000)
 
 
 async def fetch_halt(client: KafkaClient, group: str, deadline: Deadline) -> Halt | None:
-    """Return the newest halt of a group, which may be that it was resumed; None: it was never halted.
+    """Return what pauses or stops a group; None: its queries read.
 
     Raises:
         AuthenticationError: This user may not describe the side group.
         KafkaGroupError: The coordinator does not answer.
     """
+    return while_it_holds(await fetch_newest_halt(client, group, deadline))
+
+
+async def fetch_newest_halt(client: KafkaClient, group: str, deadline: Deadline) -> Halt | None:
+    """Return the newest halt of a group, which may be that it was resumed; None: it was never halted.
+
+    Raises:
+        KafkaGroupError: As of `fetch_halt`.
+    """
+    return halt_of(await _fetch_entries(client, group, deadline))
+
+
+async def _fetch_entries(client: KafkaClient, group: str, deadline: Deadline) -> dict[TopicPartition, tuple[int, str]]:
     entries = await fetch_all_committed(client, HALT.of(group), deadline)
-    return halt_of({tp: (within(entry.offset), entry.metadata) for tp, entry in entries.items()})
+    return {tp: (within(entry.offset), entry.metadata) for tp, entry in entries.items()}
 
 
 async def write_halt(
@@ -48,17 +61,18 @@ async def write_halt(
         client: The cluster's client.
         group: The group id.
         halt: The halt; its number does not count.
-        partitions: The partitions of the group, at least one.
+        partitions: The partitions of the group; empty: those of its newest halt.
         deadline: The time limit.
 
     Raises:
         InvalidConfigurationError: The halt has more boundaries than one commit can hold.
         KafkaGroupError: The user may not commit offsets of the side group, or the coordinator does not answer.
     """
-    before = await fetch_halt(client, group, deadline)
+    known = await _fetch_entries(client, group, deadline)
+    before = halt_of(known)
     numbered = replace(halt, number=1 if before is None else before.number + 1)
     side_group = HALT.of(group)
-    named = numbered.entries(partitions)
+    named = numbered.entries(partitions or known)
     entries = {tp: CommitOffset(beyond(boundary), metadata=text) for tp, (boundary, text) in named.items()}
     if halt.boundaries and len(list(chunks(side_group, entries))) > 1:
         raise InvalidConfigurationError(

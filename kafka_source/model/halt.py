@@ -57,11 +57,6 @@ class Halt:
         at = datetime.fromtimestamp(self.at_ms / 1000, timezone.utc).isoformat(" ", "seconds")
         return f"{self.kind.done} by {self.author} at {at}"
 
-    @property
-    def holds(self) -> bool:
-        """Whether it pauses or stops the queries."""
-        return self.kind is not HaltKind.RESUME
-
     def to_json(self) -> str:
         """Return the text that `from_json` parses; the boundaries are not part of it."""
         return json.dumps(
@@ -88,6 +83,11 @@ class Halt:
         firsts = {tp.topic: tp for tp in sorted(partitions, reverse=True)}
         places = self.boundaries or dict.fromkeys(firsts.values(), 0)
         return {tp: (boundary, self.to_json()) for tp, boundary in places.items()}
+
+
+def while_it_holds(newest: Halt | None) -> Halt | None:
+    """Return what pauses or stops a group; None: its newest halt is that it was resumed, or it has none."""
+    return None if newest is None or newest.kind is HaltKind.RESUME else newest
 
 
 def halt_of(entries: Mapping[TopicPartition, tuple[int, str]]) -> Halt | None:

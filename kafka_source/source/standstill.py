@@ -13,11 +13,11 @@ import time
 from collections.abc import Collection, Mapping
 
 from assignors.model import TopicPartition
-from kafka_source.commits.halts import IDLE_SECONDS, fetch_halt, write_idle
+from kafka_source.commits.halts import IDLE_SECONDS, fetch_newest_halt, write_idle
 from kafka_source.errors import AuthenticationError, KafkaGroupError
 from kafka_source.group.requests import fetch_entries
 from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.model.halt import Halt, HaltKind
+from kafka_source.model.halt import Halt, HaltKind, while_it_holds
 from kafka_source.options import ReadOptions
 
 log = logging.getLogger(__name__)
@@ -32,11 +32,11 @@ def limit(
     """Return how far partitions may be read: no further than their boundaries.
 
     Args:
-        halt: The group's newest halt.
+        halt: What pauses or stops the group; None: nothing.
         starts: The next offset to read of each partition.
         latest: The latest offset of some of them.
     """
-    if halt is None or not halt.holds:
+    if halt is None:
         return dict(latest)
     return {tp: min(to, max(starts[tp], halt.boundaries.get(tp, 0))) for tp, to in latest.items()}
 
@@ -74,11 +74,11 @@ class Standstill:
         self._client = None if self._group is None else cached_client(options.settings, "commit")
         self._seconds = options.coordinator_timeout_ms / 1000
         self._has_looked = self._is_forbidden = False
-        self._halt: Halt | None = None
+        self._newest: Halt | None = None
         # What the progress shows, and what it has to show: a pause immediately, a stop when the query is at rest.
-        self._told: Halt | None = None
-        self._state: Halt | None = None
-        self._said_idle = float("-inf")
+        self._shown: Halt | None = None
+        self._due: Halt | None = None
+        self._wrote_idle_at = float("-inf")
 
     def look(self) -> None:
         """Look which halt is the group's newest, before a trigger.
@@ -90,7 +90,7 @@ class Standstill:
             return
         seconds = min(_LOOK_SECONDS, self._seconds) if self._has_looked else self._seconds
         try:
-            found = self._client.run(fetch_halt(self._client, self._group, Deadline(seconds)))
+            found = self._client.run(fetch_newest_halt(self._client, self._group, Deadline(seconds)))
         except AuthenticationError as error:
             log.info("group=%s: this query cannot be paused or stopped from outside: %s", self._group, error)
             self._is_forbidden = True
@@ -101,14 +101,18 @@ class Standstill:
             log.warning("group=%s: not known whether it was paused or stopped since: %s", self._group, error)
             return
         self._has_looked = True
-        before, self._halt = self._halt, found
+        before, self._newest = self._newest, found
         if found is not None and found != before and (before is not None or self.is_halted):
             log.warning("group=%s %s", self._group, found)
 
     @property
     def is_halted(self) -> bool:
         """Whether the group is paused or stopped."""
-        return self._halt is not None and self._halt.holds
+        return self._halt is not None
+
+    @property
+    def _halt(self) -> Halt | None:
+        return while_it_holds(self._newest)
 
     @property
     def _stop(self) -> Halt | None:
@@ -123,8 +127,8 @@ class Standstill:
         if not self._is_at_rest(ends):
             return False
         # The offset in the checkpoint may say so already.
-        self._told = self._state = self._halt
-        self._say_idle(ends)
+        self._shown = self._due = self._halt
+        self._write_idle(ends)
         return True
 
     def limit(
@@ -140,22 +144,22 @@ class Standstill:
             positions: The next offset to read of each partition of the query.
         """
         is_shown = self._is_at_rest(positions) if self._stop is not None else self.is_halted
-        self._state = self._halt if is_shown else None
-        return self._state != self._told
+        self._due = self._halt if is_shown else None
+        return self._due != self._shown
 
-    def tell(self) -> None:
+    def note_planned(self) -> None:
         """Note that a micro-batch is planned, whose progress shows the news."""
-        self._told = self._state
+        self._shown = self._due
 
     @property
-    def told(self) -> Halt | None:
+    def shown(self) -> Halt | None:
         """What the query's progress shows: what pauses it, or has stopped it; None: it reads."""
-        return self._told
+        return self._shown
 
     @property
     def has_stopped(self) -> bool:
         """Whether the query is at rest, and its progress says so: it leaves the group."""
-        return self._stop is not None and self._stop == self._state == self._told
+        return self._stop is not None and self._stop == self._due == self._shown
 
     def ends(self, positions: Mapping[TopicPartition, int]) -> bool:
         """Return whether a stopped query has nothing left to read, committed or not."""
@@ -167,12 +171,12 @@ class Standstill:
             return False
         return is_at_rest(stop, positions, self._committed({*stop.boundaries, *positions}))
 
-    def _say_idle(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Leave word for the commands that this process still runs, from time to time."""
+    def _write_idle(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Write for the commands that this process still runs, from time to time."""
         now = time.monotonic()
-        if self._group is None or self._client is None or not ends or now < self._said_idle + IDLE_SECONDS:
+        if self._group is None or self._client is None or not ends or now < self._wrote_idle_at + IDLE_SECONDS:
             return
-        self._said_idle = now
+        self._wrote_idle_at = now
         at = round(time.time() * 1000)
         try:
             self._client.run(write_idle(self._client, self._group, ends, at, Deadline(_LOOK_SECONDS)))

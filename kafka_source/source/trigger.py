@@ -193,7 +193,7 @@ class Trigger:
             self._owner.offsets.remember(self._positions.missing(starts))
         if has_new:
             self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
-        self._standstill.tell()
+        self._standstill.note_planned()
         self._planned = self._end_offset(starts, ends, owned, self._positions.end_epochs(starts, ends, settled.leaders))
         self._owner.batch_planned(starts, ends, {**starts, **latest})
         failpoint("batch-planned")
@@ -395,7 +395,7 @@ class Trigger:
             None if self._options.target_trigger_duration is None else self._admission.max_offsets,
             self._bad_records.take(),
             None if self._alignment is None else self._alignment.figures,
-            self._standstill.told,
+            self._standstill.shown,
         )
 
     def quota(self) -> dict[str, Any] | None:

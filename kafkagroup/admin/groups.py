@@ -466,7 +466,7 @@ class Groups:
 
 def _halt(client: KafkaClient, group: str) -> str | None:
     halt = client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
-    if halt is None or not halt.holds:
+    if halt is None:
         return None
     idle = client.run(fetch_idle(client, group, round(time.time() * 1000), Deadline(_CALL_SECONDS)))
     return f"{halt}; idle, and still running: {', '.join(idle)}" if idle else str(halt)

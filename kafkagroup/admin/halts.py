@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.commits.halts import fetch_halt, fetch_idle, user_and_host, write_halt
+from kafka_source.commits.halts import fetch_halt, fetch_idle, fetch_newest_halt, user_and_host, write_halt
 from kafka_source.errors import AuthenticationError, InvalidConfigurationError, OptionError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.halt import Halt, HaltKind
@@ -91,11 +91,10 @@ def halt_of_group(settings: Settings, group: str) -> Halt | None:
     """Return what pauses or stops a group; None: it was resumed or never halted, or the user has no right to see it."""
     with closing(KafkaClient(settings)) as client:
         try:
-            found = client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
+            return client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
         except AuthenticationError:
             # A user with rights on the group alone sees the group.
             return None
-    return None if found is None or not found.holds else found
 
 
 def idle_queries(settings: Settings, group: str) -> tuple[str, ...]:
@@ -169,11 +168,13 @@ def _halt(settings: Settings, group: str, kind: HaltKind, at: At, *, others_go_o
     with closing(KafkaClient(settings)) as client:
         cluster = Cluster(settings, client=client)
         positions = client.run(positions_of(client, (group,), Deadline(_CALL_SECONDS)))[group]
-        if positions.group is None:
+        partitions = _partitions(cluster, positions)
+        # Brokers may have forgotten the offsets of a group that is stopped.
+        has_halt = client.run(fetch_newest_halt(client, group, Deadline(_CALL_SECONDS))) is not None
+        if positions.group is None and not (kind is HaltKind.RESUME and has_halt):
             known = client.run(list_groups(client, Deadline(_CALL_SECONDS)))
             raise unknown_group(group, (one.group for one in known))
-        partitions = _partitions(cluster, positions)
-        if not partitions:
+        if not partitions and not (kind is HaltKind.RESUME and has_halt):
             raise InvalidConfigurationError(
                 f"Group {group} has committed nothing and its members own nothing yet, so there is nothing to "
                 f"{kind.value}: wait until its members have their partitions."

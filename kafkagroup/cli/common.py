@@ -119,7 +119,7 @@ def note_outcome(done: bool) -> None:
     note("Done." if done else DRY_RUN)
 
 
-def tell_idle(settings: Settings, group: str) -> None:
+def note_idle(settings: Settings, group: str) -> None:
     """Name the processes that a stopped group has left idle."""
     from kafkagroup.admin import idle_queries
 

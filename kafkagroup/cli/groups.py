@@ -19,10 +19,10 @@ from kafkagroup.cli.common import (
     emit,
     exit_on_error,
     note,
+    note_idle,
     note_outcome,
     one_group,
     parse_topics,
-    tell_idle,
     usage_of,
 )
 from kafkagroup.cli.output import Listing, Output
@@ -147,7 +147,7 @@ def show_group(
             emit(output, _members(found), _lag(shown, by, total(lag)))
             if halt is not None:
                 note(f"Group {name} is {halt}.")
-                tell_idle(settings, name)
+                note_idle(settings, name)
         if fail_above is not None:
             _exit_above(fail_above, {name: total(lag)})
 

@@ -16,9 +16,9 @@ from kafkagroup.cli.common import (
     emit,
     exit_on_error,
     note,
+    note_idle,
     note_outcome,
     one_group,
-    tell_idle,
     usage_of,
 )
 from kafkagroup.cli.output import Listing, Output
@@ -203,7 +203,7 @@ def _finish(settings: Settings, found: Halted, output: Output, timeout: float | 
             f"{behind or 'none'}. The halt holds until `kafkagroup resume {name}`."
         )
     else:
-        tell_idle(settings, name)
+        note_idle(settings, name)
     if not is_done or (passed and not may_pass):
         raise typer.Exit(BOUND_EXCEEDED)
 

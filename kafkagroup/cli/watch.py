@@ -23,9 +23,9 @@ from kafkagroup.cli.common import (
     ctrl_c,
     exit_on_error,
     note,
+    note_idle,
     one_group,
     parse_topics,
-    tell_idle,
 )
 from kafkagroup.cli.output import Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
@@ -277,7 +277,7 @@ def healthcheck(
         try:
             if (halt := halt_of_group(settings, name)) is not None:
                 typer.echo(f"Group {name} is {halt}: its committed offsets stand still until it is resumed.")
-                tell_idle(settings, name)
+                note_idle(settings, name)
                 return
             is_well = _keep_looking(name, look, within) if state is None else _look_once(name, look, within, state)
         except RetriableError as error:

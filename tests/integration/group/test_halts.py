@@ -240,6 +240,20 @@ def test_a_paused_query_keeps_its_place_and_reads_nothing_also_after_a_restart(s
     assert len(query.read) == RECORDS - before
 
 
+def test_a_stopped_group_that_brokers_have_forgotten_is_resumed(start, settings, groups, group):
+    query = start()
+    query.trigger()
+    halted = stop(settings, group)
+    while query.trigger():
+        pass
+    assert wait_until_halted(settings, group, halted.halt, timeout=30).is_done
+    # As when offsets.retention.minutes are over.
+    groups.delete(group)
+    assert not query.trigger()
+    resume(settings, group)
+    assert query.trigger()
+
+
 GROUPS = [
     (1, {"commit": "batch"}),
     (2, {"commit": "task"}),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
-from kafka_source.model.halt import Halt, HaltKind
+from kafka_source.model.halt import Halt, HaltKind, while_it_holds
 from kafka_source.source.standstill import is_at_rest, limit
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -37,10 +37,9 @@ def test_a_stopped_query_ends_exactly_at_its_boundaries(starts, boundary, growth
     assert at == {A: max(starts[A], min(boundary, latest[A])), B: starts[B]}
 
 
-@pytest.mark.parametrize("kind", [None, HaltKind.RESUME])
-def test_a_query_reads_everything_where_nothing_halts_it(kind):
-    found = None if kind is None else halt(kind, a=3)
-    assert limit(found, {A: 0, B: 0}, {A: 10}) == {A: 10}
+@pytest.mark.parametrize("newest", [None, halt(HaltKind.RESUME, a=3)])
+def test_a_query_reads_everything_where_nothing_halts_it(newest):
+    assert limit(while_it_holds(newest), {A: 0, B: 0}, {A: 10}) == {A: 10}
 
 
 def test_a_paused_query_reads_nothing():
