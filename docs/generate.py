@@ -17,19 +17,19 @@ from kafkagroup.metrics import catalog as metrics
 OPTIONS_PAGE = """# Options
 
 Names are case-insensitive. Options of Spark's Kafka source and settings of Kafka keep their names; the connector's own
-options are lower case with dots. Every other option with the prefix `kafka.` goes to the Kafka clients:
-[Settings of Kafka](kafka-settings.md) says what becomes of each, and [security](security.md) has those for TLS and
-logins.
+options are lower case with dots. Other options with the prefix `kafka.` go to the Kafka clients:
+[Settings of Kafka](kafka-settings.md), and for TLS and logins [security](security.md).
 
-Likely mistakes are rejected with a suggestion: a misspelt option, a misspelt setting
-(`kafka.gruop.id`), a setting that decides something without its prefix (`group.id`). Set `strict=false` to allow
-them. Other, unknown options are ignored with a warning, as Spark ignores them.
+Likely mistakes are rejected with a suggestion: a misspelt option or setting (`kafka.gruop.id`), a setting that decides
+something without its prefix (`group.id`). Set `strict=false` to allow them. Other unknown options are ignored with a
+warning, as Spark ignores them.
 
-Invalid options are reported at `load()`. Two kinds come later, when the query starts: those of a query with a schema
-of your own (`.schema(...)`), and options that only batches or only streams take (`endingOffsets` in a stream), because
-at `load()` Spark does not say which of the two it will be.
+Invalid options are reported at `load()`; with a schema of your own (`.schema(...)`), and for options that only batches
+or only streams take (`endingOffsets`), when the query starts.
 
-Each option has a link: `options.md#kafka-group-id` is that of `kafka.group.id`.
+Each option has a link: `options.md#kafka-group-id` is that of `kafka.group.id`. The column *only* names the queries in
+which an option has an effect: *members* have `kafka.group.id`, without `assign` and `group.membership=false`; *classic
+members* are members without `kafka.group.protocol=consumer`.
 
 ## Which of them do I need?
 

@@ -51,9 +51,9 @@ class ReadOptions(ValueOptions):
     subscribe_pattern: str | None = option(
         "subscribePattern",
         kinds.TOPIC_PATTERN,
-        "Subscribe to every topic whose name contains a match (Spark's semantics): `orders` also matches `my-orders`; "
-        "use `^orders$` for an exact match. Internal topics never match. Any user with the right to create "
-        "topics chooses names that it is tried on: the query stops with an error if it takes longer than 5 s for one.",
+        "Subscribe to every topic whose name contains a match (Spark's semantics): `orders` also matches "
+        "`my-orders`, `^orders$` does not. Internal topics never match. A name for which the pattern takes longer "
+        "than 5 s stops the query with an error: any user with the right to create topics chooses names.",
     )
     assign: dict[str, tuple[int, ...]] | None = option(
         "assign",
@@ -65,7 +65,7 @@ class ReadOptions(ValueOptions):
     include_headers: bool = option(
         "includeHeaders",
         kinds.BOOLEAN,
-        "Add the column `headers` to the rows. A sink needs no option: it writes a column `headers` if there is one.",
+        "Add the column `headers` to the rows. A sink writes a column `headers` without it.",
         default=False,
     )
 
@@ -73,20 +73,20 @@ class ReadOptions(ValueOptions):
     map_function: str | None = option(
         "map.function",
         kinds.TEXT_OR_NONE,
-        "`module:function`, a function decorated by `kafkagroup.arrow_function`: it makes the rows, in the tasks that "
-        "read, from the record batches that the other options select. `kafkagroup.map_in_arrow` sets it to a function "
-        "of your program, pickled. [A function in the read task](guides/map-in-arrow.md).",
+        "`module:function`, decorated by `kafkagroup.arrow_function`: it makes the rows, in the tasks that read, "
+        "from the record batches that the other options select. `kafkagroup.map_in_arrow` sets it to a pickled "
+        "function of your program. [A function in the read task](guides/map-in-arrow.md).",
     )
     map_schema: str | None = option(
         "map.schema",
         kinds.TEXT_OR_NONE,
-        "The columns of the rows that `map.function` makes, as `.schema(…)` takes them: `id bigint, name string`. Not "
-        "needed with `.schema(…)`.",
+        "The columns that `map.function` makes, as `.schema(…)` takes them: `id bigint, name string`. Not needed "
+        "with `.schema(…)`.",
     )
     map_columns: tuple[str, ...] | None = option(
         "map.columns",
         kinds.MAP_COLUMNS,
-        "The columns that `map.function` is given. Name those that it uses: others are not made.",
+        "The columns that `map.function` is given; others are not made.",
         default_text="all columns of the read",
     )
 
@@ -94,9 +94,9 @@ class ReadOptions(ValueOptions):
     avro_schema_evolution_mode: SchemaEvolution = option(
         "avroSchemaEvolutionMode",
         kinds.SCHEMA_EVOLUTION,
-        "Whether a newer schema of the subject stops a stream, as in Databricks' `from_avro`. `none`: the stream "
-        "continues with the columns that it has. `restart`: it stops before the first rows with the newer schema, and "
-        "has its columns when it starts again. For Protobuf and JSON Schema too.",
+        "Whether a newer schema of the subject (Avro, Protobuf, JSON Schema) stops a stream, as in Databricks' "
+        "`from_avro`. `none`: it continues with its columns. `restart`: it stops before the first rows with the "
+        "newer schema, and has its columns when it starts again.",
         default="none",
         where=Where.STREAM,
     )
@@ -110,37 +110,35 @@ class ReadOptions(ValueOptions):
     mode: Mode = option(
         "mode",
         kinds.MODE,
-        "What becomes of an Avro, Protobuf or JSON value or key that cannot be decoded: with `FAILFAST` an error that "
-        "names the topic-partition and the offset; with `PERMISSIVE` a null, and the bytes in the column "
-        "`columnNameOfCorruptRecord`; with `DROPMALFORMED` its row is left out. A record without a value is null in "
-        "every mode.",
+        "What becomes of an Avro, Protobuf or JSON value or key that cannot be decoded: `FAILFAST`, an error with "
+        "the topic-partition and the offset; `PERMISSIVE`, a null, and the bytes in `columnNameOfCorruptRecord`; "
+        "`DROPMALFORMED`, no row. A record without a value is null in every mode.",
         default="FAILFAST",
     )
     column_name_of_corrupt_record: str = option(
         "columnNameOfCorruptRecord",
         kinds.TEXT,
-        "With `mode=PERMISSIVE`: the column of type binary that has the bytes of bad values. Those of bad keys are in "
-        "a column of this name with `_key` after it.",
+        "With `mode=PERMISSIVE`: the binary column that has the bytes of bad values; those of bad keys are in a "
+        "column of this name with `_key` after it.",
         default="_corrupt_record",
     )
     deadletter_topic: str | None = option(
         "deadletter.topic",
         kinds.TEXT,
-        "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic, in the cluster that is read, to which each record with "
-        "a bad value or key is written as it is, with headers that say where it was and what is wrong with it. A task "
-        "ends when all in-sync replicas have its dead letters, so none is lost. Each run of a task writes them, and so "
-        "each action of a batch: see [dead letters](guides/bad-records.md#dead-letters).",
+        "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic, in the cluster that is read, to which each record "
+        "with a bad value or key is written as it is, with headers that name its place and its fault. A task ends "
+        "when all in-sync replicas have its dead letters. Each run of a task, and so each action of a batch, writes "
+        "them: [dead letters](guides/bad-records.md#dead-letters).",
     )
 
     # Where to start and end
     starting_offsets: StartingWord | StartingValues | None = option(
         "startingOffsets",
         kinds.STARTING_OFFSETS,
-        "Where a query without a checkpoint starts; in a consumer group, where a partition without a committed offset "
-        "starts. In JSON, -2 means earliest and -1 means latest. `committed` starts at the group's committed offset, "
-        "or at earliest where the group has none. A topic may have a word in place of its partitions "
-        '(`{"new-topic":"latest"}`), also one that a query with a checkpoint subscribes to for the first time; topics '
-        "that such JSON does not name start at the default.",
+        "Where a query without a checkpoint starts; in a group, where a partition without a committed offset starts. "
+        "In JSON, -2 means earliest and -1 latest. `committed` starts at the group's committed offset, else at "
+        'earliest. A topic may have a word in place of its partitions (`{"new-topic":"latest"}`), also one that a '
+        "query with a checkpoint subscribes to later; topics that such JSON does not name start at the default.",
         default_text="latest for streams, earliest for batches",
     )
     starting_timestamp: int | None = option(
@@ -160,8 +158,8 @@ class ReadOptions(ValueOptions):
     starting_offsets_by_timestamp_strategy: TimestampStrategy = option(
         "startingOffsetsByTimestampStrategy",
         kinds.TIMESTAMP_STRATEGY,
-        "What to do if a partition has no record with the starting timestamp or later: fail with an `error`, or start "
-        "at the `latest` offset.",
+        "If a partition has no record with the starting timestamp or later: fail with an `error`, or start at the "
+        "`latest` offset.",
         default="error",
         only=Only.TIMESTAMPS,
     )
@@ -193,24 +191,24 @@ class ReadOptions(ValueOptions):
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         kinds.BOOLEAN,
-        "Fail the query when planned offsets no longer exist (retention, deleted topic); if false, log a warning and "
-        "continue with the next available offset.",
+        "Fail the query when planned offsets no longer exist (retention, deleted topic); if false, warn and continue "
+        "with the next available offset.",
         default=True,
     )
     data_loss_patience_ms: int = option(
         "data.loss.patience.ms",
         kinds.MILLISECONDS,
         "How long offsets that were read or planned may be missing, because the log ends before them or its topic is "
-        "unknown, until that is a loss; in a task at most kafkaConsumer.pollTimeoutMs. A broker that has just "
-        "become the leader, or is behind, says so for a while. The query's other partitions are read. What "
-        "leader epochs prove, and an offset without an epoch, does not wait.",
+        "unknown, until that is a loss; in a task at most kafkaConsumer.pollTimeoutMs. A new leader, or a broker "
+        "that is behind, says so for a while. Other partitions are read. What leader epochs prove, and an offset "
+        "without an epoch, does not wait.",
         default=30_000,
         units="ms",
     )
     cluster_moved_from: str | None = option(
         MOVED_FROM,
         kinds.TEXT,
-        "Cluster id recorded in the checkpoint, if its topics were migrated with their offsets to the cluster behind "
+        "The cluster id in the checkpoint, if its topics were migrated with their offsets to the cluster behind "
         "`kafka.bootstrap.servers`. Without it, a query that reaches a different cluster fails.",
     )
 
@@ -224,45 +222,42 @@ class ReadOptions(ValueOptions):
     group_membership: bool | None = option(
         "group.membership",
         kinds.BOOLEAN,
-        "Join the group of `kafka.group.id` as a member, or with `assign` only commit its offsets. If false, "
-        "`kafka.group.id` is only a label, as in Spark's built-in source. Set it to true to say that membership is "
-        "meant: then other members and committed offsets that the query finds in the group are logged at INFO and not "
-        "at WARN.",
+        "Join the group as a member, or with `assign` only commit its offsets. If false, `kafka.group.id` is only a "
+        "label, as in Spark's own source. If you set it to true, other members and committed offsets that the query "
+        "finds in the group are logged at INFO and not at WARN.",
         default_text="true",
         only=Only.GROUP,
     )
     group_instance_id: str | None = option(
         "kafka.group.instance.id",
         kinds.TEXT,
-        "Prefix of the instance ids: slot k is the static member `{prefix}-{k}`. Kafka Streams treats this setting as "
-        "a prefix too. Set it so that a stream can restart within `kafka.session.timeout.ms` without a rebalance; "
-        "every application needs its own.",
+        "Prefix of the instance ids: slot k is the static member `{prefix}-{k}`. Set it so that a stream can restart "
+        "within `kafka.session.timeout.ms` without a rebalance; every application needs its own.",
         default_text="generated; generated members leave the group when the query stops",
         only=Only.MEMBERS,
     )
     group_members: int | None = option(
         "group.members",
         kinds.COUNT,
-        "Number of group members (slots) that the query holds. A slot with many records is one Spark input partition; "
-        "slots with few records share one (`min.records.per.task`). Raise it to read with more tasks at the same time.",
+        "Number of group members (slots) that the query holds. A slot with many records is one Spark input "
+        "partition; others share one (`min.records.per.task`). Raise it to read with more tasks at the same time.",
         default_text="the number of partitions, at most 8",
         only=Only.MEMBERS,
     )
     group_protocol: GroupProtocol = option(
         "kafka.group.protocol",
         kinds.GROUP_PROTOCOL,
-        "The rebalance protocol of this query's members. `classic`: a member of the group assigns the partitions, by "
-        "`kafka.partition.assignment.strategy`, and each rebalance waits for the micro-batches of all members. "
-        "`consumer` (KIP-848, brokers from 4.0): the brokers assign them, and a micro-batch delays only the member "
-        "that gets its partitions. `consumer` is for streams, without `commit=task`.",
+        "`classic`: a member of the group assigns the partitions, by `kafka.partition.assignment.strategy`, and a "
+        "rebalance waits for the micro-batches of all members. `consumer` (KIP-848, brokers from 4.0): the brokers "
+        "assign them, and a micro-batch delays only the member that gets its partitions; for streams, without "
+        "`commit=task`.",
         default="classic",
         only=Only.MEMBERS,
     )
     group_remote_assignor: str | None = option(
         "kafka.group.remote.assignor",
         kinds.TEXT,
-        "With `kafka.group.protocol=consumer`: the brokers' assignor that the query asks for, of those that "
-        "`group.consumer.assignors` of the brokers names.",
+        "With `kafka.group.protocol=consumer`: the assignor, one of the brokers' `group.consumer.assignors`.",
         default_text="the brokers' first one, `uniform`",
         only=Only.MEMBERS,
     )
@@ -270,30 +265,29 @@ class ReadOptions(ValueOptions):
         "kafka.partition.assignment.strategy",
         kinds.ASSIGNORS,
         "Assignors in order of preference; the group uses the first one that all members support. Class names of "
-        "Kafka's own assignors are accepted.",
+        "Kafka's own are accepted.",
         default=("range",),
         only=Only.CLASSIC,
     )
     assignor_options: dict[str, dict[str, object]] | None = option(
         "assignor.options",
         kinds.ASSIGNOR_OPTIONS,
-        "Arguments of the assignors in `kafka.partition.assignment.strategy`, by the name of the assignor.",
+        "Arguments of the assignors, by their names.",
         default_text="the defaults of each assignor",
         only=Only.CLASSIC,
     )
     redundant_copies: int | None = option(
         "redundant.copies",
         kinds.COUNT,
-        "With the assignor `redundant`: the number of members that each partition is assigned to.",
+        "The number of members that each partition is assigned to.",
         default_text="2",
         only=Only.REDUNDANT,
     )
     redundant_emit: Emit = option(
         "redundant.emit",
         kinds.EMIT,
-        "With the assignor `redundant`: which copies emit rows. With `primary` the group reads each record once and "
-        "standbys wait. With `all` every copy emits rows, with its number in the column `replica`; each query then "
-        "keeps its positions in its checkpoint only.",
+        "`primary`: the group reads each record once, and standbys wait. `all`: every copy emits rows, with its "
+        "number in the column `replica`, and each query keeps its positions in its checkpoint only.",
         default="primary",
         where=Where.STREAM,
         only=Only.REDUNDANT,
@@ -301,30 +295,29 @@ class ReadOptions(ValueOptions):
     commit: Commit | None = option(
         "commit",
         kinds.COMMIT,
-        "The group's committer: `batch`, the driver after each micro-batch; `task`, each task at the end of "
-        "its ranges; `sink`, the exactly-once sink of the same query (its option `commit.group`; with another sink the "
-        "query stops before its second micro-batch); `none`, in a batch only: no commit. A stream that must not commit "
-        "has `group.membership=false`. In a batch read `task` is at most once: a task commits before Spark has written "
-        "its rows, so a job that fails later loses them. Use `kafkagroup.pinned` to commit a batch after its output is "
-        "written.",
+        "The group's committer: `batch`, the driver after each micro-batch; `task`, each task at the end of its "
+        "ranges; `sink`, the exactly-once sink of the same query (its `commit.group`; with another sink the query "
+        "stops before its second micro-batch); `none`, in a batch only. A stream that must not commit has "
+        "`group.membership=false`. In a batch `task` is at most once: a task commits before Spark has written its "
+        "rows, so a job that fails later loses them; `kafkagroup.pinned` commits after the output is written.",
         default_text="batch for streams, none for batches",
     )
     commit_transactional: bool | None = option(
         "commit.transactional",
         kinds.BOOLEAN,
-        "Commit offsets in a transaction, so that a fenced driver or task cannot commit. By default a query whose user "
-        "has no rights on transactional ids, or whose cluster names no transaction coordinator for 30 seconds, warns "
-        "once and commits as a Java consumer does. With `true` it stops instead (without a coordinator after "
-        "`coordinator.timeout.ms`); `false` never uses transactions.",
+        "Commit offsets in a transaction, so that a fenced driver or task cannot commit. By default a query without "
+        "rights on transactional ids, or without a transaction coordinator for 30 seconds, warns once and commits as "
+        "a Java consumer does; with `true` it stops (without a coordinator after `coordinator.timeout.ms`). `false` "
+        "never uses transactions.",
         default_text="true, and false where that is impossible",
         only=Only.COMMITS,
     )
     group_on_lost: GroupOnLost = option(
         "group.on.lost",
         kinds.GROUP_ON_LOST,
-        "What to do when the coordinator has removed this query's members (e.g. the driver was suspended longer than "
-        "the session timeout): `rejoin`, and commit the interrupted micro-batch where no other member has been "
-        "assigned its partitions or has committed offsets in it; or `stop` with an error and without that commit. With "
+        "If the coordinator has removed this query's members (e.g. the driver was suspended longer than the session "
+        "timeout): `rejoin`, and commit the interrupted micro-batch where no other member has been assigned its "
+        "partitions or has committed offsets in it; or `stop` with an error and without that commit. With "
         "`commit=task` and `commit=sink`, `rejoin` ends the query too if another member has a partition of the "
         "micro-batch: its next start continues at the group's offsets.",
         default="rejoin",
@@ -334,11 +327,11 @@ class ReadOptions(ValueOptions):
     group_on_older_checkpoint: GroupOnOlderCheckpoint = option(
         "group.on.older.checkpoint",
         kinds.GROUP_ON_OLDER_CHECKPOINT,
-        "What to do when this query itself has committed further offsets than its checkpoint has, so that the "
-        "checkpoint was put back, for example from a backup: `stop` with an error, before anything is read or "
-        "committed; `follow` the group's offsets, if the output of the batches in between is still there; or `replay` "
-        "from the checkpoint's positions and set the group's offsets back to them, if the output was put back as well. "
-        "It has no effect where others have committed further offsets: the query follows these with a warning.",
+        "If this query has committed further offsets than its checkpoint has, so that the checkpoint was put back: "
+        "`stop` with an error, before anything is read or committed; `follow` the group's offsets, if the output of "
+        "the batches in between is still there; or `replay` from the checkpoint's positions and set the group's "
+        "offsets back to them, if the output was put back as well. Where others have committed further offsets, the "
+        "query follows these with a warning.",
         default="stop",
         where=Where.STREAM,
         only=Only.COMMITS,
@@ -346,8 +339,8 @@ class ReadOptions(ValueOptions):
     session_timeout_ms: int | None = option(
         "kafka.session.timeout.ms",
         kinds.COUNT,
-        "The coordinator removes a member that has sent no heartbeat for this long. Batches have a longer default, "
-        "because their slots may send none until Spark starts their tasks.",
+        "The coordinator removes a member that has sent no heartbeat for this long. Slots of a batch may send none "
+        "until Spark starts their tasks.",
         default_text="45000 for streams, 300000 for batches",
         units="ms",
         only=Only.CLASSIC,
@@ -355,8 +348,7 @@ class ReadOptions(ValueOptions):
     heartbeat_interval_ms: int = option(
         "kafka.heartbeat.interval.ms",
         kinds.COUNT,
-        "Time between two heartbeats of a member. The default is Kafka's; keep it below a third of "
-        "`kafka.session.timeout.ms`.",
+        "Time between two heartbeats of a member; keep it below a third of `kafka.session.timeout.ms`.",
         default=3000,
         units="ms",
         only=Only.CLASSIC,
@@ -364,20 +356,19 @@ class ReadOptions(ValueOptions):
     coordinator_timeout_ms: int = option(
         "coordinator.timeout.ms",
         kinds.COUNT,
-        "How long a query waits for the group's coordinator while its broker is away or still loads the group. The "
-        "default outlives the restart of a broker. What needs no coordinator continues: a task of a stream "
-        "reads its records without checking its membership, unless it commits itself (`commit=task`). It is also "
-        "the limit for a partition without a leader.",
+        "How long a query waits for the group's coordinator while its broker is away or loads the group, and for a "
+        "partition without a leader. The default outlives the restart of a broker. Until then a task of a stream "
+        "reads without checking its membership, unless it commits itself (`commit=task`).",
         default=300_000,
         units="ms",
     )
     max_poll_interval_ms: int | None = option(
         "kafka.max.poll.interval.ms",
         kinds.COUNT,
-        "How long a stream may take until it asks for its next micro-batch: then its members leave a group that has "
-        "others. A rebalance waits that long for this query's members. Make it longer than a micro-batch and than the "
-        "trigger's interval. In a batch with `commit=task`: how long the slots are kept for tasks that have not begun, "
-        "after the last task has begun or ended.",
+        "How long a stream may take until it asks for its next micro-batch; then its members leave a group that has "
+        "others. A rebalance waits that long for them. Make it longer than a micro-batch and than the trigger's "
+        "interval. In a batch with `commit=task`: how long slots are kept for tasks that have not begun, after the "
+        "last task has begun or ended.",
         default_text="300000 for streams, 1800000 for batches",
         units="ms",
         only=Only.MEMBERS,
@@ -385,7 +376,7 @@ class ReadOptions(ValueOptions):
     rebalance_batch_ms: int = option(
         "rebalance.batch.ms",
         kinds.MILLISECONDS,
-        "How long the leader batches topic changes before it triggers a single rebalance. Raise it if many topics are "
+        "How long the leader batches topic changes before it triggers a rebalance. Raise it if many topics are "
         "created at the same time.",
         default=2000,
         units="ms",
@@ -394,16 +385,15 @@ class ReadOptions(ValueOptions):
     metadata_max_age_ms: int = option(
         "kafka.metadata.max.age.ms",
         kinds.COUNT,
-        "How often the leader looks for new topics and partitions. Shorter than Kafka's default of five minutes, so "
-        "that new partitions are read soon.",
+        "How often the leader looks for new topics and partitions; shorter than Kafka's five minutes, so that they "
+        "are read soon.",
         default=10_000,
         units="ms",
     )
     group_id_prefix: str = option(
         "groupIdPrefix",
         kinds.TEXT,
-        "Value of `group.id` for librdkafka's consumers in a query without `kafka.group.id`. It is only a label: "
-        "these consumers join no group.",
+        "`group.id` of librdkafka's consumers: only a label, they join no group.",
         default="spark-kafka-source",
         only=Only.NO_GROUP,
     )
@@ -419,17 +409,16 @@ class ReadOptions(ValueOptions):
     batch_bytes: int = option(
         "batch.bytes",
         kinds.ARROW_BYTES,
-        "Approximate maximum size of an Arrow record batch; `batch.rows` limits it too. A larger row is a batch of its "
-        "own. From about 4 MiB on, the JVM and the Python worker get new memory from the system for each batch, which "
-        "is slower.",
+        "Approximate maximum size of an Arrow record batch; `batch.rows` limits it too. A larger row is a batch of "
+        "its own. From about 4 MiB on each batch is new memory from the system, which is slower.",
         default=2 * MIB,
         units="bytes",
     )
     max_decoded_bytes: int = option(
         "max.decoded.bytes",
         kinds.DECODED_BYTES,
-        "Maximum size of one decoded Avro, Protobuf or JSON value, as Arrow has it; a larger one is bad (`mode`). It "
-        "protects executors from values that are many times their size when they are decoded.",
+        "Maximum size of one decoded value, as Arrow has it; a larger one is bad (`mode`). It protects executors "
+        "from values that are many times their size when they are decoded.",
         default=kinds.DEFAULT_DECODED_BYTES,
         units="bytes",
         only=Only.FORMAT,
@@ -445,7 +434,7 @@ class ReadOptions(ValueOptions):
     fetch_offset_num_retries: int = option(
         "fetchOffset.numRetries",
         kinds.RETRIES,
-        "Minimum number of retries of the driver's metadata and offset requests; retries continue until the request "
+        "Minimum number of retries of the driver's metadata and offset requests, which continue until the request "
         "timeout in any case.",
         default=3,
     )
@@ -459,8 +448,7 @@ class ReadOptions(ValueOptions):
     min_partitions: int | None = option(
         "minPartitions",
         kinds.MIN_PARTITIONS,
-        "Split large offset ranges so that there are at least this many input partitions. Not possible with "
-        "`commit=task`.",
+        "Split large offset ranges into at least this many input partitions. Not possible with `commit=task`.",
     )
     max_records_per_partition: int | None = option(
         "maxRecordsPerPartition",
@@ -472,9 +460,8 @@ class ReadOptions(ValueOptions):
     min_records_per_task: int | None = option(
         "min.records.per.task",
         kinds.COUNT,
-        "Slots, or without a group topic partitions, with fewer records than this in a micro-batch share one task, "
-        "because starting a task costs more than reading a few records. Set it to 1 to give each its own task, e.g. if "
-        "the work on each record is heavy.",
+        "Slots (without a group, topic partitions) with fewer records than this in a micro-batch share one task, "
+        "because a task costs more than reading a few records. Set it to 1 if the work on each record is heavy.",
         default_text="1000; 1 with minPartitions or maxRecordsPerPartition",
         where=Where.STREAM,
         units="records",
@@ -490,35 +477,34 @@ class ReadOptions(ValueOptions):
     max_bytes_per_trigger: int | None = option(
         "maxBytesPerTrigger",
         kinds.BYTES,
-        "Approximate maximum size of a micro-batch, in bytes as they are fetched (compressed), for example `512m`. The "
-        "tasks measure how many bytes an offset of each partition has and report it to the driver; until then an "
-        "offset counts 64 KiB, so the first micro-batch is small. Each partition with new offsets gets at least one. "
-        "With `maxOffsetsPerTrigger` or a quota, the smallest limit applies.",
+        "Approximate maximum size of a micro-batch, in bytes as they are fetched (compressed). Tasks measure the "
+        "bytes of an offset; until then it counts 64 KiB, so the first micro-batch is small. Each partition with new "
+        "offsets gets at least one. With `maxOffsetsPerTrigger` or a quota, the smallest limit applies.",
         where=Where.STREAM,
         units="bytes",
     )
     target_trigger_duration: int | None = option(
         "targetTriggerDuration",
         kinds.POSITIVE_DURATION,
-        "How long a trigger should take while records wait, such as `10s`. The size of a micro-batch follows how long "
-        "the last one took: it starts at 1,000 offsets, and changes by a factor of ten at most. "
-        "`maxOffsetsPerTrigger`, `maxBytesPerTrigger` and a quota stay upper limits, `minOffsetsPerTrigger` a lower "
-        "one. Use it instead of a guess at `maxOffsetsPerTrigger`; see [tuning](tuning.md#the-size-of-micro-batches).",
+        "How long a trigger should take while records wait. The size of a micro-batch follows how long the last one "
+        "took, from 1,000 offsets on and by a factor of ten at most. `maxOffsetsPerTrigger`, `maxBytesPerTrigger` "
+        "and a quota stay upper limits, `minOffsetsPerTrigger` a lower one: "
+        "[tuning](tuning.md#the-size-of-micro-batches).",
         where=Where.STREAM,
     )
     max_timestamp_skew: int | None = option(
         "maxTimestampSkew",
         kinds.POSITIVE_DURATION,
-        "Keep partitions in step by the timestamps of their records, such as `10m`. Where a limit cuts a micro-batch, "
-        "it ends in each partition before the first record that is later than the least next one plus this time. A "
-        "watermark with this delay or a longer one then drops no rows of partitions that are behind. All limits stay: "
-        "[late rows while catching up](guides/late-rows.md).",
+        "Keep partitions in step by their records' timestamps: where a limit cuts a micro-batch, each partition ends "
+        "before its first record that is later than the least next one plus this time. A watermark with this delay "
+        "or a longer one then drops no rows of partitions that are behind. All limits stay: [late "
+        "rows](guides/late-rows.md).",
         where=Where.STREAM,
     )
     min_offsets_per_trigger: int | None = option(
         "minOffsetsPerTrigger",
         kinds.OFFSETS,
-        "Delay a micro-batch until this many new offsets are available, or until `maxTriggerDelay` has passed.",
+        "Delay a micro-batch until this many new offsets are available, or `maxTriggerDelay` has passed.",
         where=Where.STREAM,
         units="offsets",
     )
@@ -535,8 +521,8 @@ class ReadOptions(ValueOptions):
         "kafka.isolation.level",
         kinds.ISOLATION_LEVEL,
         "`read_committed` returns only records of committed transactions, up to the last stable offset; "
-        "`read_uncommitted` returns all records, up to the high watermark. With `commit=sink` the default is "
-        "`read_committed`: a query that writes exactly once should not read what another one has taken back.",
+        "`read_uncommitted` all, up to the high watermark. A query that writes exactly once should not read what "
+        "another one has taken back.",
         default_text="read_uncommitted; with commit=sink read_committed",
     )
 
@@ -586,24 +572,24 @@ class SinkOptions(ValueOptions):
     transactional: bool = option(
         "transactional",
         kinds.BOOLEAN,
-        "Write exactly once, by two-phase commit over Kafka transactions: a batch becomes visible to `read_committed` "
-        "consumers when all of its tasks are done. If false, writes are at least once.",
+        "Write exactly once, by two-phase commit over Kafka transactions: `read_committed` consumers see a batch "
+        "when all of its tasks are done. If false, writes are at least once.",
         default=False,
         where=Where.SINK,
     )
     transactional_id_prefix: str | None = option(
         "transactional.id.prefix",
         kinds.TEXT,
-        "Prefix of the query's transactional ids; required with `transactional=true`. Keep it over restarts, and do "
-        "not use it in another query: two queries with one prefix fence each other.",
+        "Prefix of the query's transactional ids. Keep it over restarts, and use it in no other query: two queries "
+        "with one prefix fence each other.",
         where=Where.SINK,
     )
     transactional_on_lost: TransactionalOnLost | None = option(
         "transactional.on.lost",
         kinds.TRANSACTIONAL_ON_LOST,
-        "What to do if transactions of a decided batch exceeded `kafka.transaction.timeout.ms` while no driver was "
-        "running: `stop` with an error that names them, or `replay` the batch and write their records again. Use "
-        "`replay` only if each task gets the same rows in a replay; the sink compares row counts.",
+        "If transactions of a decided batch exceeded `kafka.transaction.timeout.ms` while no driver was running: "
+        "`stop` with an error that names them, or `replay` the batch and write their records again. Use `replay` "
+        "only if each task gets the same rows in a replay; the sink compares row counts.",
         default_text="stop",
         where=Where.SINK,
     )
@@ -611,15 +597,14 @@ class SinkOptions(ValueOptions):
         "commit.group",
         kinds.TEXT,
         "In a stream with `transactional=true`: `kafka.group.id` of the query's source, which has `commit=sink`. The "
-        "group's offsets are then committed in the transaction that decides the batch.",
+        "group's offsets are committed in the transaction that decides the batch.",
         where=Where.SINK,
     )
     auto_register_schemas: bool = option(
         "auto.register.schemas",
         kinds.BOOLEAN,
-        "Register the schema of the values before a batch is written: the one of `value.schema`, or the one of the "
-        "column, with `avro` as Spark's `to_avro` makes it. With `protobuf` `value.schema` is needed. If false, the "
-        "registry must have it.",
+        "Register the schema before a batch is written: that of `value.schema`, which `protobuf` needs, or that of "
+        "the column, with `avro` as Spark's `to_avro` makes it. If false, the registry must have it.",
         default=False,
         where=Where.SINK,
     )

@@ -33,37 +33,35 @@ class CommonOptions:
     engine: Engine = option(
         "engine",
         kinds.ENGINE,
-        "The client that fetches and produces records: `native` (Rust, faster) or `librdkafka`. `auto` uses `native` "
-        "if the package kafkagroup-native is installed. A sink with `auto` uses `librdkafka` if a setting is given "
-        "that only librdkafka has, such as `kafka.statistics.interval.ms`.",
+        "The client that fetches and produces: `native` (Rust, faster) or `librdkafka`. `auto` uses `native` if "
+        "kafkagroup-native is installed, but in a sink `librdkafka` if a setting is given that only librdkafka has, "
+        "such as `kafka.statistics.interval.ms`.",
         default="auto",
         where=Where.ALL,
     )
     log_level: LogLevel | None = option(
         "log.level",
         kinds.LOG_LEVEL,
-        "The level at which the query's Python processes (planner, tasks) log to standard error, where Spark keeps "
-        "it with the logs of driver and executors. The option takes precedence over the environment variable "
-        "`KAFKAGROUP_LOG_LEVEL`; use it where you cannot set environment variables.",
+        "The level at which the query's Python processes log to standard error, which Spark keeps with the logs of "
+        "driver and executors. Takes precedence over the environment variable `KAFKAGROUP_LOG_LEVEL`; use it where "
+        "you cannot set one.",
         default_text="warning, or `KAFKAGROUP_LOG_LEVEL`",
         where=Where.ALL,
     )
     log_format: LogFormat | None = option(
         "log.format",
         kinds.LOG_FORMAT,
-        "The form of these log lines: `text`, or `json` with one object a line, whose names are those of Spark's own "
-        "structured logs. The option takes precedence over the environment variable `KAFKAGROUP_LOG_FORMAT`. `json` "
-        "without a level logs warnings and errors. Where Spark captures the logs of workers "
-        "(`spark.sql.pyspark.worker.logging.enabled`), the lines go there, in Spark's form.",
+        "`text`, or `json`: one object a line, with the names of Spark's structured logs. Takes precedence over "
+        "`KAFKAGROUP_LOG_FORMAT`. `json` without a level logs warnings and errors. Where Spark captures workers' "
+        "logs (`spark.sql.pyspark.worker.logging.enabled`), the lines go there, in Spark's form.",
         default_text="`text`, or `KAFKAGROUP_LOG_FORMAT`",
         where=Where.ALL,
     )
     metadata_recovery_strategy: RecoveryStrategy = option(
         "kafka.metadata.recovery.strategy",
         kinds.RECOVERY_STRATEGY,
-        "What a client does when it reaches none of the brokers it knows: `rebootstrap` resolves "
-        "`kafka.bootstrap.servers` again and connects to these (KIP-899, KIP-1102); with `none` the query fails. Also "
-        "accepted without the prefix `kafka.`.",
+        "If a client reaches no broker that it knows: `rebootstrap` resolves `kafka.bootstrap.servers` again "
+        "(KIP-899, KIP-1102); `none` fails the query. Also accepted without `kafka.`.",
         default="rebootstrap",
         where=Where.ALL,
     )
@@ -71,7 +69,7 @@ class CommonOptions:
         "kafka.metadata.recovery.rebootstrap.trigger.ms",
         kinds.MILLISECONDS,
         "Rebootstrap when no metadata response has arrived for this long. The default is Kafka's. Also accepted "
-        "without the prefix `kafka.`.",
+        "without `kafka.`.",
         default=300_000,
         where=Where.ALL,
         units="ms",
@@ -79,34 +77,33 @@ class CommonOptions:
     strict: bool = option(
         "strict",
         kinds.BOOLEAN,
-        "Refuse likely mistakes: a misspelt option or `kafka.` setting; a setting that decides what is "
-        "read, committed or written, or which user logs in, without its prefix `kafka.` (`group.id`); a checkpoint of "
-        "another group, or of other topics only; a partition in `assign` that does not exist; a first micro-batch that "
-        "the sink skips. Set it to false to allow them: each is then a warning, as in Spark's own "
-        "source.",
+        "Refuse likely mistakes: a misspelt option or setting; a setting that decides what is read, committed or "
+        "written, or which user logs in, without its prefix `kafka.` (`group.id`); a checkpoint of another group, or "
+        "of other topics only; a partition in `assign` that does not exist; a first micro-batch that the sink skips. "
+        "`false` makes each a warning, as in Spark's own source.",
         default=True,
         where=Where.ALL,
     )
     quota_bytes_per_second: float | None = option(
         "quota.bytes.per.second",
         kinds.BYTE_RATE,
-        "Byte-rate quota that all slots of the query (tasks of a sink) share: of a read, whole fetch responses as "
-        "they are on the network; of a sink, keys and values before compression. A query over its quota is throttled; "
-        "it never fails and skips no records.",
+        "Byte-rate quota that all slots of the query (tasks of a sink) share: of fetch responses as they are on the "
+        "network, or of a sink's keys and values before compression. A query over its quota is throttled; it never "
+        "fails and skips no records.",
         where=Where.ALL,
         units="bytes/s",
     )
     quota_records_per_second: float | None = option(
         "quota.records.per.second",
         kinds.RATE,
-        "Record-rate quota of the query; a read counts the offsets it fetches. If both quotas are set, both hold.",
+        "Record-rate quota; a read counts the offsets it fetches. If both quotas are set, both hold.",
         where=Where.ALL,
         units="records/s",
     )
     quota_windows: int = option(
         "quota.windows",
         kinds.SAMPLES,
-        "Number of samples over which the rate is averaged, including the current one. The default is that of the "
+        "Number of samples over which the rate is averaged, with the current one; the default is that of the "
         "brokers' `quota.window.num`.",
         default=11,
         where=Where.ALL,
@@ -115,7 +112,7 @@ class CommonOptions:
     quota_window_ms: int = option(
         "quota.window.ms",
         kinds.COUNT,
-        "Length of one sample. The default is that of the brokers' `quota.window.size.seconds`.",
+        "Length of one sample; the default is that of the brokers' `quota.window.size.seconds`.",
         default=1000,
         where=Where.ALL,
         units="ms",
@@ -124,16 +121,15 @@ class CommonOptions:
     quota_watch: str | None = option(
         "quota.watch",
         kinds.TEXT,
-        "Where the query reads changed quotas while it runs: the path of a file on the driver, an http(s) URL, or "
-        "`broker` for the brokers' own quota of `kafka.client.id` (KIP-546). File and URL contain JSON such as "
+        "Where the query reads changed quotas while it runs: a file on the driver, an http(s) URL, or `broker` for "
+        "the brokers' quota of `kafka.client.id` (KIP-546). File and URL contain JSON such as "
         '{"bytes_per_second":1000000,"clients":{"my-client-id":{"enabled":false}}}.',
         where=Where.ALL,
     )
     quota_report: str | None = option(
         "quota.report",
         kinds.TEXT,
-        "Path of a file on the driver to which the stream writes the figures of its quota, for `kafkagroup quota "
-        "show`.",
+        "A file on the driver to which the stream writes the figures of its quota, for `kafkagroup quota show`.",
         where=Where.STREAM,
         only=Only.QUOTA,
     )

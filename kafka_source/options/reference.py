@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from kafka_source.errors import OptionError
-from kafka_source.options.catalog import REFUSED, ReadOptions, SinkOptions
+from kafka_source.options.catalog import ReadOptions, SinkOptions
 from kafka_source.options.combinations import READS, SINKS, Example
 from kafka_source.options.common import CommonOptions
-from kafka_source.options.declaration import Option, Where, declared_in
+from kafka_source.options.declaration import Only, Option, Where, declared_in
 from kafka_source.options.validation import check_read, check_sink
 from kafka_source.options.value_rules import DECODING, ENCODING
 from kafka_source.options.values import ValueOptions
 
 _WHERE = {Where.BATCH: "batch", Where.STREAM: "stream", Where.SINK: "sink"}
+# Conditions of many options, which the page explains once.
+_ONLY = {Only.MEMBERS: "members", Only.CLASSIC: "classic members"}
+# An example has these to be a query at all.
+_GIVEN_BESIDE = ("kafka.group.id", "schema.registry.url", "topic")
 
 
 def as_markdown() -> str:
     """Return the tables of docs/options.md."""
     shown: list[Option] = []
     lines: list[str] = []
-    for heading, declared in (
-        ("Every query", CommonOptions),
-        ("Values with a schema", ValueOptions),
-        ("Reading", ReadOptions),
-        ("Writing", SinkOptions),
+    for heading, declared, where in (
+        ("Every query", CommonOptions, Where.ALL),
+        ("Values with a schema", ValueOptions, Where.ALL),
+        ("Reading", ReadOptions, Where.READ),
+        ("Writing", SinkOptions, Where.SINK),
     ):
         options = [one for one in declared_in(declared).values() if one not in shown]
         shown += options
-        lines += [f"## {heading}", "", *_table(options), ""]
+        lines += [f"## {heading}", "", *_table(options, where), ""]
     lines += ["## Combinations that are refused", ""]
-    lines += ["Each beside what it needs to be a query at all: the brokers, and `subscribe`.", ""]
-    lines += [*_combinations(), ""]
-    lines += ["## Settings of Kafka that are refused", ""]
-    lines += [
-        "They would break what the connector promises. [Settings of Kafka](kafka-settings.md) has all others.",
-        "",
-    ]
-    lines += [f"- `{name}` ({_where(refused.where)}): {refused.instead}." for name, refused in REFUSED.items()]
+    lines += ["In a stream, if a row does not say it, and beside what any query needs: brokers, topics, a group.", ""]
+    lines += _combinations()
     return "\n".join(lines) + "\n"
 
 
@@ -62,13 +61,22 @@ def default_words(option: Option) -> str:
     return ",".join(option.default) if isinstance(option.default, tuple) else str(option.default)
 
 
-def _table(options: list[Option]) -> list[str]:
-    rows = ["| option | takes | default | where | what it does |", "| --- | --- | --- | --- | --- |"]
+def _table(options: list[Option], where: Where) -> list[str]:
+    """Return a row for each option; that of a value is also that of a key. `where` goes without saying."""
+    rows = ["| option | takes | default | only | what it does |", "| --- | --- | --- | --- | --- |"]
+    names = {option.name for option in options}
     for option in options:
-        takes = takes_words(option).replace("|", "\\|")
-        anchor = f'<a id="{anchor_of(option.name)}"></a>'
-        where = _where(option.where) + (f"; only {option.only.value}" if option.only else "")
-        rows.append(f"| {anchor}`{option.name}` | {takes} | {default_words(option)} | {where} | {option.doc} |")
+        key = option.name.replace("value.", "key.", 1)
+        if option.name.startswith("key.") and key.replace("key.", "value.", 1) in names:
+            continue
+        same = (option.name, key) if key in names else (option.name,)
+        shown = ", ".join(f'<a id="{anchor_of(name)}"></a>`{name}`' for name in dict.fromkeys(same))
+        takes = re.sub(r"a whole number of at least (\d+) and at most (\d+)", r"\1 to \2", takes_words(option))
+        takes = re.sub(r"a whole number of at least (\d+)", r"≥ \1", takes)
+        takes = takes.removeprefix("one of ").replace("a non-empty string", "text").replace("|", "\\|")
+        only = [] if option.where is where else [_where(option.where)]
+        only += [_ONLY.get(option.only, option.only.value)] if option.only else []
+        rows.append(f"| {shown} | {takes} | {default_words(option)} | {', '.join(only)} | {option.doc} |")
     return rows
 
 
@@ -92,11 +100,17 @@ def refused_examples() -> Iterator[tuple[Example, OptionError]]:
 
 
 def _combinations() -> list[str]:
-    rows = ["| options | where | the error |", "| --- | --- | --- |"]
+    """Return a row for each error, with all examples that have it."""
+    rows: dict[tuple[str, str], list[str]] = {}
     for example, error in refused_examples():
-        given = ", ".join(f"`{name}={text}`" for name, text in example.given.items())
-        rows.append(f"| {given} | {_where(example.where)} | {error} |")
-    return rows
+        shown = {name: text for name, text in example.given.items() if name not in _GIVEN_BESIDE or name in str(error)}
+        given = ", ".join(f"`{name}={text}`" for name, text in (shown or example.given).items())
+        reason = re.sub(r"Option (\S+) got '.*'; it takes", r"`\1` takes", str(error))
+        where = "" if example.where is Where.STREAM else f" ({_where(example.where)})"
+        rows.setdefault((reason, where), []).append(given)
+    lines = ["| options | the error |", "| --- | --- |"]
+    lines += [f"| {' or '.join(examples)}{where} | {reason} |" for (reason, where), examples in rows.items()]
+    return lines
 
 
 def _where(where: Where) -> str:

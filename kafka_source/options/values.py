@@ -72,45 +72,43 @@ class ValueOptions(CommonOptions):
     value_format: ValueFormat = option(
         "value.format",
         kinds.VALUE_FORMAT,
-        "What the column `value` is: the bytes, a `string` of UTF-8, or the fields of `avro`, `protobuf` or `json` "
-        "values as a struct. A read decodes each Avro value by the schema with which it was written. A sink encodes "
-        "the struct, and needs no option for bytes and strings. All but bytes and strings need the package "
-        "kafkagroup-native.",
+        "The column `value`: the bytes, a `string` of UTF-8, or the fields of `avro`, `protobuf` or `json` values as "
+        "a struct, which needs the package kafkagroup-native. A read decodes each Avro value by the schema with "
+        "which it was written. A sink needs no option for bytes and strings.",
         default="binary",
         where=Where.ALL,
     )
     value_schema: str | None = option(
         "value.schema",
         kinds.TEXT,
-        "The schema of the column `value`: with `avro` as JSON, with `protobuf` the text of a `.proto` file, "
-        "with `json` a type as `from_json` takes it, `id bigint, tags array<string>`, or a JSON Schema. A read "
-        "resolves Avro values of other schemas to it, by Avro's rules. A sink writes with it, and with `json` and a "
-        "registry it is a JSON Schema: the registry must have it, or `auto.register.schemas` registers it.",
+        "The column's schema: with `avro` JSON, with `protobuf` the text of a `.proto` file, with `json` a type as "
+        "`from_json` takes it (`id bigint, tags array<string>`) or a JSON Schema. A read resolves Avro values of "
+        "other schemas to it. A sink writes with it; with `json` and a registry it is a JSON Schema. The registry "
+        "must have it, or `auto.register.schemas` registers it.",
         default_text="the newest schema of `value.subject`",
         where=Where.ALL,
     )
     value_schema_id: int | None = option(
         "value.schema.id",
         kinds.SCHEMA_ID,
-        "The id of the column's schema in the registry. Set it to keep the columns of a read, or the schema of what a "
-        "sink writes, when the subject gets a newer one.",
+        "The id of the column's schema in the registry. Set it to keep that schema when the subject gets a newer one.",
         default_text="the newest schema of `value.subject`",
         where=Where.ALL,
     )
     value_subject: str | None = option(
         "value.subject",
         kinds.TEXT,
-        "The subject of the registry whose newest schema, at the time of `load()` or at the start of a sink's batch, "
-        "is the column's. A read of Avro takes several with commas: the column then is a struct with a "
-        "[member for each](guides/schema-registry.md#several-types-in-one-topic). Required for several topics, and "
-        "for a sink without the option `topic`, if no other option says which schema the column has.",
+        "The subject whose newest schema, at `load()` or at the start of a sink's batch, is the column's. A read of "
+        "Avro takes several with commas: the column is then a struct with a [member for "
+        "each](guides/schema-registry.md#several-types-in-one-topic). Required for several topics, and for a sink "
+        "without the option `topic`, if no other option says which schema the column has.",
         default_text="the topic's name with `-value`",
         where=Where.ALL,
     )
     value_message_name: str | None = option(
         "value.message.name",
         kinds.TEXT,
-        "With `protobuf`: the full name of the message that the column is, `shop.v1.Order`.",
+        "With `protobuf`: the full name of the column's message, `shop.v1.Order`.",
         default_text="the first message of the schema",
         where=Where.ALL,
     )
@@ -118,16 +116,15 @@ class ValueOptions(CommonOptions):
         "value.descriptor.file",
         kinds.TEXT,
         "With `protobuf`: a file of the driver with the schema, as `protoc --include_imports --descriptor_set_out` "
-        "writes it. The first message is that of its last file. A sink takes it with `value.framing=none`.",
+        "writes it; the first message is that of its last file. A sink takes it with `value.framing=none`.",
         where=Where.ALL,
     )
     value_framing: ValueFraming | None = option(
         "value.framing",
         kinds.VALUE_FRAMING,
-        "What precedes the Avro datum, the Protobuf message or the JSON. `confluent`: a zero byte and the id of the "
-        "schema in 4 bytes, as the serializers of Confluent, Karapace and Redpanda write it; with Protobuf the message "
-        "indexes too. `none`: nothing; then all values have the column's schema. Reads know "
-        "[others](guides/schema-registry.md#framings) too.",
+        "What precedes the datum, message or JSON. `confluent`: a zero byte and the schema's id in 4 bytes, as "
+        "Confluent, Karapace and Redpanda write it; with Protobuf the message indexes too. `none`: nothing; all "
+        "values have the column's schema. Reads know [others](guides/schema-registry.md#framings).",
         default_text="`confluent`; `none` for JSON if a sink has no registry, or a read a `value.schema`",
         where=Where.ALL,
     )
@@ -141,16 +138,16 @@ class ValueOptions(CommonOptions):
     schema_registry_url: str | None = option(
         "schema.registry.url",
         kinds.TEXT,
-        "The URL of the schema registry, or several of one registry with commas. It must have Confluent's API, as "
-        "those of Confluent, Karapace, Redpanda and Apicurio (below `/apis/ccompat/v7`) have. Names of other settings "
-        "are Confluent's; `schema.registry.ssl.…` takes the settings of `kafka.ssl.…`.",
+        "The URL of the schema registry, or several of one registry with commas. It must have Confluent's API "
+        "(Confluent, Karapace, Redpanda, Apicurio below `/apis/ccompat/v7`). Other settings have Confluent's names; "
+        "`schema.registry.ssl.…` takes those of `kafka.ssl.…`.",
         where=Where.ALL,
     )
     schema_rules: SchemaRules = option(
         "schema.rules",
         kinds.SCHEMA_RULES,
-        "What becomes of a schema with rules that encrypt or transform values (Confluent's data contracts), which "
-        "kafkagroup does not apply: `refuse` it, or `ignore` the rules, and read or write values without them.",
+        "A schema with rules that encrypt or transform values (Confluent's data contracts), which kafkagroup does "
+        "not apply: `refuse` it, or `ignore` the rules, and read or write values without them.",
         default="refuse",
         where=Where.ALL,
         only=Only.FORMAT,
@@ -158,8 +155,8 @@ class ValueOptions(CommonOptions):
     schema_registry_timeout_ms: int = option(
         "schema.registry.timeout.ms",
         kinds.COUNT,
-        "How long `load()`, a task, or the start of a write waits for a registry that is away or overloaded. Known "
-        "schemas need no registry.",
+        "How long `load()`, a task or the start of a write waits for a registry that is away or overloaded. Known "
+        "schemas need none.",
         default=60_000,
         units="ms",
         where=Where.ALL,
@@ -173,7 +170,7 @@ class ValueOptions(CommonOptions):
     schema_registry_basic_auth_credentials_source: str | None = option(
         "schema.registry.basic.auth.credentials.source",
         kinds.TEXT,
-        "`USER_INFO` or `URL`; accepted so that a configuration can be copied, and not needed.",
+        "`USER_INFO` or `URL`; accepted, and not needed.",
         where=Where.ALL,
     )
     schema_registry_bearer_auth_token: str | None = option(
@@ -185,7 +182,7 @@ class ValueOptions(CommonOptions):
     schema_registry_bearer_auth_credentials_source: str | None = option(
         "schema.registry.bearer.auth.credentials.source",
         kinds.TEXT,
-        "`STATIC_TOKEN`; accepted so that a configuration can be copied, and not needed.",
+        "`STATIC_TOKEN`; accepted, and not needed.",
         where=Where.ALL,
     )
     schema_registry_bearer_auth_logical_cluster: str | None = option(
