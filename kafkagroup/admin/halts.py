@@ -221,7 +221,8 @@ def _boundaries(
             raise InvalidConfigurationError(f"The group does not read {names}, so it cannot stop there.")
         return dict(at)
     if isinstance(at, AtTime) and at.timestamp_ms > time.time() * 1000:
-        raise OptionError("at", at.timestamp_ms, "a time in the past: later records have no offsets yet")
+        problem = f"The time {at.timestamp_ms} (ms since 1970) is in the future: its first record has no offset yet."
+        raise OptionError("at", at.timestamp_ms, problem=f"{problem} Halt the group when it has passed, or at offsets.")
     moves = moves_now(cluster, "latest" if at == "end" else at, partitions, committed, other)
     return {one.topic_partition: one.offset for one in moves}
 

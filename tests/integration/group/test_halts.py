@@ -378,12 +378,14 @@ def test_a_partition_that_another_query_takes_over_ends_at_its_boundary(kafka, t
         running[1].result(60)
 
 
-def test_a_boundary_that_is_passed_is_refused_with_the_position(start, settings, name, group):
+def test_a_boundary_that_is_passed_or_has_no_offset_yet_is_refused(start, settings, name, group):
     query = start()
     while query.trigger():
         pass
     with pytest.raises(InvalidConfigurationError, match=f"{name}-0 is at 20, beyond 5"):
         stop(settings, group, {TopicPartition(name, 0): 5})
+    command = Command(settings["bootstrap.servers"])
+    assert "is in the future" in command.refused("stop", group, "--at", "2100-01-01T00:00:00Z", "--yes")
     assert halt_of_group(settings, group) is None
 
 
