@@ -55,6 +55,7 @@ class SourceLag:
         bytes_per_offset: About how many bytes an offset has in a fetch response; None: unknown.
         bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
             the query, or values are not decoded.
+        cores_needed: How many cores the target duration needed in the micro-batch before; None: no target, or unknown.
         alignment: How `maxTimestampSkew` has kept partitions in step; None: it had not to, or is not set.
     """
 
@@ -64,6 +65,7 @@ class SourceLag:
     behind: Mapping[TopicPartition, int]
     bytes_per_offset: float | None = None
     bad_records: int | None = None
+    cores_needed: float | None = None
     alignment: TimeAlignment | None = None
 
     @property
@@ -75,9 +77,9 @@ class SourceLag:
     def metrics(self) -> dict[str, str]:
         """Return the figures under Spark's names: `minOffsetsBehindLatest`, `max…`, `avg…`; empty without partitions.
 
-        `estimatedTotalBytesBehindLatest` is among them if the size of an offset is known, and `badRecords`, which Spark
-        does not have, if the query continues after bad values. With `maxTimestampSkew` there are `leastTimestamp`,
-        `heldBackBy`, `timestampSkewBeforeMs` and `timestampSkewAfterMs`, as far as they are known.
+        `estimatedTotalBytesBehindLatest` is among them if the size of an offset is known. The others are not Spark's:
+        `badRecords` if the query continues after bad values, `coresNeeded` with `targetTriggerDuration`, and with
+        `maxTimestampSkew` `leastTimestamp`, `heldBackBy`, `timestampSkewBeforeMs` and `timestampSkewAfterMs`.
         """
         if not self.behind:
             return {}
@@ -90,6 +92,8 @@ class SourceLag:
             found["estimatedTotalBytesBehindLatest"] = str(self.total * self.bytes_per_offset)
         if self.bad_records is not None:
             found["badRecords"] = str(self.bad_records)
+        if self.cores_needed is not None:
+            found["coresNeeded"] = str(self.cores_needed)
         if (step := self.alignment) is not None:
             named = {
                 "leastTimestamp": step.time_ms,
@@ -160,9 +164,9 @@ def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None =
         size = _measured_size(source.quota or {})
         per_offset = bytes_per_offset if size is None else size
         new = source.driver if source.has_read else None
-        bad, aligned = (None, None) if new is None else (new.bad_records, new.alignment)
-        lag = SourceLag(name_of(progress), progress.batchId, source.number, source.behind, per_offset, bad, aligned)
-        found.append(lag)
+        figures = () if new is None else (new.bad_records, new.cores_needed, new.alignment)
+        named = name_of(progress), progress.batchId, source.number
+        found.append(SourceLag(*named, source.behind, per_offset, *figures))
     return found
 
 

@@ -164,6 +164,8 @@ class DriverFigures:
         bad_records: The number of records whose values could not be decoded, as tasks have reported them in that time;
             None: unknown, because tasks of the batch before have not reported, or there is no batch before. Or values
             are not decoded, or the first bad one ends the query.
+        cores_needed: The seconds in which the tasks of the batch before were busy over `targetTriggerDuration`; None:
+            not set, or unknown as above.
         alignment: How the partitions were kept in step; None: without `maxTimestampSkew`, or all were read to the end.
         halt: What pauses the query's group, or has stopped it at its boundaries; None: the query reads.
     """
@@ -176,6 +178,7 @@ class DriverFigures:
     latest: Mapping[TopicPartition, int] = field(default_factory=dict)
     max_offsets: int | None = None
     bad_records: int | None = None
+    cores_needed: float | None = None
     alignment: TimeAlignment | None = None
     halt: Halt | None = None
 
@@ -196,7 +199,9 @@ class DriverFigures:
         }
         if (step := self.alignment) is not None:
             everything["alignment"] = [step.time_ms, *step.held_by, step.skew_before_ms, step.skew_after_ms]
-        counted = {} if self.bad_records is None else {"badRecords": self.bad_records}
+        counted: dict[str, Any] = {} if self.bad_records is None else {"badRecords": self.bad_records}
+        if self.cores_needed is not None:
+            counted["coresNeeded"] = round(self.cores_needed, 3)
         return {name: value for name, value in everything.items() if value} | counted
 
     @staticmethod
@@ -219,6 +224,7 @@ class DriverFigures:
             },
             value.get("maxOffsets"),
             value.get("badRecords"),
+            value.get("coresNeeded"),
             None if (step := value.get("alignment")) is None else _alignment(*step),
             Halt.from_json(value.get("halt", "")),
         )

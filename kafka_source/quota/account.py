@@ -132,6 +132,7 @@ class Report:
         left: Offsets that are still to be read; 0: the task is done.
         sizes: Topic, partition, bytes and offsets, measured together.
         bad_records: Records whose values cannot be decoded.
+        busy: Seconds of a task that is done, without those in which it waited for the quota or was throttled.
     """
 
     slot: int
@@ -142,6 +143,16 @@ class Report:
     left: int = 0
     sizes: list[tuple[str, int, float, int]] = field(default_factory=list)
     bad_records: int = 0
+    busy: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The sums of all reports: how many tasks are done, their bad records, and the seconds in which they were busy."""
+
+    tasks_done: int = 0
+    bad_records: int = 0
+    busy: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +190,7 @@ class Account:
         self._lock = threading.RLock()
         # When a task has last said that it is done; None: none has.
         self.tasks_done_at: float | None = None
-        # Of all tasks' reports.
-        self.bad_records = self.tasks_done = 0
+        self.reported = Reported()
 
     def change(self, bounds: Bounds) -> None:
         """Set other bounds; what was fetched under the old ones is forgotten, or it would stop a lowered query."""
@@ -204,8 +214,12 @@ class Account:
         with self._lock:
             if not report.left:
                 self.tasks_done_at = now
-                self.tasks_done += 1
-            self.bad_records += report.bad_records
+            before = self.reported
+            self.reported = Reported(
+                before.tasks_done + (not report.left),
+                before.bad_records + report.bad_records,
+                before.busy + report.busy,
+            )
             slot = self._slots.setdefault(report.slot, _Slot())
             slot.totals.update(bytes=round(report.bytes), records=round(report.records))
             slot.totals.update(delayMs=round(report.delay * 1000), throttleMs=round(report.throttle * 1000))

@@ -24,7 +24,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.kafka_client import parse_servers
-from kafka_source.quota.account import Account, Report
+from kafka_source.quota.account import Account, Report, Reported
 from kafka_source.quota.batch_sizing import admit
 from kafka_source.quota.bounds import Bounds, QuotaSettings, Ticket, bounds_at_start, watch
 from kafka_source.runtime.control_port import Address, ControlClient, ControlPort, listen_towards
@@ -139,13 +139,10 @@ class StreamQuota:
         """Return when a task has last reported that it is done, by `time.monotonic`; None: none has."""
         return self._account.tasks_done_at
 
-    def bad_records(self) -> int:
-        """Return how many records tasks have reported whose values cannot be decoded."""
-        return self._account.bad_records
-
-    def tasks_done(self) -> int:
-        """Return how many tasks have reported that they are done."""
-        return self._account.tasks_done
+    @property
+    def reported(self) -> Reported:
+        """The sums of what tasks have reported."""
+        return self._account.reported
 
     def ticket(self, slot: int, share: float) -> Ticket:
         """Return what the task of a slot takes along.

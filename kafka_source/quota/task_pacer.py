@@ -81,6 +81,7 @@ class Pacer:
         self._grant = _NONE
         self._report = Report(slot)
         self._not_before = float("-inf")
+        self._began = time.monotonic()
         self.delay = self.throttle = 0.0
 
     @property
@@ -140,6 +141,7 @@ class Pacer:
 
     def __exit__(self, *_: object) -> None:
         if self._ask is not None:
+            self._report.busy = max(0.0, time.monotonic() - self._began - self.delay - self.throttle)
             self._ask(self._reported(0))
         if self.delay or self.throttle:
             log.info("pace slot=%d delay_s=%.2f throttle_s=%.2f", self._report.slot, self.delay, self.throttle)

@@ -16,7 +16,7 @@ from kafka_source.group.siblings import Siblings
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source import replay
 from kafka_source.source.plan import plan
-from kafka_source.source.read_task import Query, TaskBundle, TaskFactory, bundle_tasks
+from kafka_source.source.read_task import Query, TaskBundle, TaskFactory, bundle_tasks, reports_of
 from kafka_source.source.trigger import Trigger
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,8 @@ class MicroBatches(Trigger):
             readers = readers_of_batch(self._decodings, end, self._options)
             found = [replace(one, readers=readers) for one in found]
         self._owner.tasks_made(ends_of(planned))
-        self._bad_records.expect(sum(len(one.tasks) for one in found))
+        joins = self._policy.joins_slots
+        self._figures.expect(sum(reports_of(one, joins_slots=joins) for one in found))
         if found:
             slots = (task.credentials for one in found for task in one.tasks)
             members = {one.slot: one for one in slots if one is not None}

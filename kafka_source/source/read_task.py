@@ -226,10 +226,7 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
         client = cached_client(query.settings)
         deadline = Deadline(query.options.coordinator_timeout_ms / 1000)
         client.run(publish(client, BatchOfRun.of_task(TaskContext.get()), bundle.handoffs, deadline))
-    parts: list[tuple[ReadTask, ...]] = [(task,) for task in bundle.tasks]
-    if len(parts) > 1 and query.new_policy().joins_slots:
-        parts = [bundle.tasks]
-    for part in parts:
+    for part in [bundle.tasks] if query.new_policy().joins_slots else [(task,) for task in bundle.tasks]:
         yield from _read(part, query, bundle.readers)
 
 
@@ -271,6 +268,11 @@ def _records(
 
 def _commit_existing(query: Query, read: StreamOffset, commit: CommitRead) -> None:
     commit_existing(query.options, Cluster.of(query.options, cached_client(query.settings)), read, commit)
+
+
+def reports_of(bundle: TaskBundle, *, joins_slots: bool) -> int:
+    """Return how many times an input partition reports that it is done: once, if its tasks are read together."""
+    return 1 if joins_slots and not _is_limited(bundle.tasks[0]) else len(bundle.tasks)
 
 
 def _is_limited(task: ReadTask) -> bool:

@@ -29,9 +29,9 @@ from kafka_source.model.identity import check_same_cluster
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.produce.dead_letters import check_dead_letter_topic
-from kafka_source.quota.bad_records import BadRecords
 from kafka_source.quota.bounds import QuotaSettings
 from kafka_source.quota.server import StreamQuota
+from kafka_source.quota.task_figures import TaskFigures
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.source.attempts import Again, removed, repeat, unfinished
 from kafka_source.source.group_member_owner import owner_of
@@ -100,7 +100,12 @@ class Trigger:
         measures = options.goes_on_after_bad_values or any(limit is not None for limit in limits)
         quota = QuotaSettings.measuring(options) if measures else QuotaSettings.of(options)
         self._quota = None if quota is None else StreamQuota(quota, options.settings)
-        self._bad_records = BadRecords(self._quota, counts=options.goes_on_after_bad_values)
+        target = options.target_trigger_duration
+        self._figures = TaskFigures(
+            self._quota,
+            counts_bad=options.goes_on_after_bad_values,
+            target=None if target is None else target / 1000,
+        )
         self._admission = Admission(options, self._quota)
         self._alignment = alignment_of(options, self._cluster)
         self._standstill = Standstill(options)
@@ -177,7 +182,7 @@ class Trigger:
             # Nothing is committed for topics that were deleted or created again since the batch was planned.
             self._policy.check_finished(start, self._owner.offsets.committed, has_new=has_new)
         is_durable = self._resolver.are_durable(known, starts) and not start.of_spark
-        has_news = self._standstill.has_news(starts) or (self._policy.may_plan_empty and self._bad_records.has_new)
+        has_news = self._standstill.has_news(starts) or (self._policy.may_plan_empty and self._figures.has_bad_records)
         if not has_new and is_durable and not has_news:
             # An empty batch is planned only where a restart would resolve other positions, to replace an offset of
             # Spark's own source, which has no ids of cluster and topics, and to show the bad records of the last batch,
@@ -385,6 +390,7 @@ class Trigger:
             with_latest: Whether to add the latest offsets, because this version of Spark does not show them.
         """
         events = self._owner.take_events()
+        bad_records, cores_needed = self._figures.take()
         return DriverFigures(
             self._looked_up_ms,
             self._options.group_id if self._options.in_group else None,
@@ -393,7 +399,8 @@ class Trigger:
             events.rebalances,
             self._latest if with_latest else {},
             None if self._options.target_trigger_duration is None else self._admission.max_offsets,
-            self._bad_records.take(),
+            bad_records,
+            cores_needed,
             None if self._alignment is None else self._alignment.figures,
             self._standstill.shown,
         )

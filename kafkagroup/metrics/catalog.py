@@ -135,6 +135,15 @@ BAD_RECORDS = Metric(
     _SOURCE,
     "Records whose values could not be decoded, of a query with `mode=PERMISSIVE` or `mode=DROPMALFORMED`.",
 )
+CORES_NEEDED = Metric(
+    "kafkagroup_consumer_cores_needed",
+    "kafkagroup.consumer.cores_needed",
+    Kind.GAUGE,
+    "{core}",
+    _SOURCE,
+    "Seconds in which the reading tasks of the micro-batch before were busy, over `targetTriggerDuration`; absent "
+    "without this option.",
+)
 BYTES = Metric(
     "kafkagroup_consumer_bytes_total",
     "kafkagroup.consumer.bytes",
@@ -304,6 +313,7 @@ METRICS = (
     LAG_TIME,
     RECORDS,
     BAD_RECORDS,
+    CORES_NEEDED,
     BYTES,
     THROTTLE,
     COMMIT_LATENCY,

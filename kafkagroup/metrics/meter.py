@@ -136,6 +136,8 @@ def _source_points(sample: Sample) -> Iterator[Point]:
     yield from _partition_points(sample, labels)
     if sample.bad_records is not None:
         yield point(catalog.BAD_RECORDS, sample.bad_records, *labels)
+    if sample.cores_needed is not None:
+        yield point(catalog.CORES_NEEDED, sample.cores_needed, *labels)
     if sample.group is None:
         return
     yield point(catalog.GENERATION, sample.generation, *labels)
@@ -293,6 +295,7 @@ class Sampler:
                     rebalances=(),
                     quota={},
                     bad_records=None,
+                    cores_needed=None,
                     is_look=True,
                 )
             )
@@ -337,6 +340,7 @@ class Sampler:
             rebalances=() if new is None else new.rebalances,
             quota=(source.quota if of_this_run else None) or {},
             bad_records=None if new is None else new.bad_records,
+            cores_needed=None if new is None else new.cores_needed,
             halted=driver is not None and driver.halt is not None,
         )
 

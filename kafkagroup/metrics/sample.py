@@ -60,6 +60,7 @@ class Sample:
             commits, rebalances and bad records: its offset in the checkpoint has those of the run before.
         bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
             the query, or values are not decoded.
+        cores_needed: How many cores the target duration needed in the micro-batch before; None: no target, or unknown.
         halted: Whether the group was paused or stopped from outside.
         is_look: Whether this is a lookup of partitions' ends while nothing was finished: rows, seconds and what is
             counted are 0 or empty, and each `start` is the `end` of the last finished micro-batch.
@@ -81,6 +82,7 @@ class Sample:
     rebalances: tuple[Rebalance, ...] = ()
     quota: Mapping[str, Any] = field(default_factory=dict)
     bad_records: int | None = None
+    cores_needed: float | None = None
     halted: bool = False
     is_look: bool = False
 
@@ -108,6 +110,7 @@ class Sample:
             "rebalances": [rebalance.to_json() for rebalance in self.rebalances],
             "quota": self.quota,
             "badRecords": self.bad_records,
+            "coresNeeded": self.cores_needed,
             "halted": self.halted,
             "isLook": self.is_look,
         }
@@ -142,6 +145,7 @@ class Sample:
             rebalances=tuple(Rebalance.from_json(one) for one in value["rebalances"]),
             quota=value["quota"],
             bad_records=value.get("badRecords"),
+            cores_needed=value.get("coresNeeded"),
             halted=value.get("halted", False),
             is_look=value.get("isLook", False),
         )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.functions import spark_partition_id
 
-from kafkagroup.progress import sources_of
+import kafkagroup
+from kafkagroup.progress import lag_of, sources_of
 from tests.support.records import produce, stream, written
 from tests.support.waiting import wait_until
 
@@ -67,6 +69,36 @@ def test_micro_batches_grow_until_a_trigger_takes_the_wished_time(spark, kafka, 
     drivers = [source.driver for progress in batches for source in sources_of(progress)]
     assert [driver and driver.max_offsets for driver in drivers] == [1000, 10_000, 100_000]
     assert written(tmp_path / "out") == list(range(13_000))
+
+
+def slowly(batches):
+    for batch in batches:
+        time.sleep(0.5)
+        yield batch
+
+
+@pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 runs AvailableNow of a Python source as one batch")
+@pytest.mark.parametrize(
+    "target", [{"targetTriggerDuration": "50s"}, {"mode": "DROPMALFORMED"}], ids=["target", "none"]
+)
+def test_progress_says_how_many_cores_the_target_needs(spark, kafka, topic, tmp_path, target):
+    name = topic("cores", partitions=2)
+    produce(kafka.bootstrap_servers, name, 20)
+    reader = spark.readStream.option("kafka.bootstrap.servers", kafka.bootstrap_servers).option("subscribe", name)
+    # Two slots whose records one task reads together.
+    reader.options(**{"kafka.group.id": name, "group.members": 2, "startingOffsets": "earliest", **target})
+    reader.options(**{"maxOffsetsPerTrigger": 10, "value.format": "json", "value.schema": "bigint"})
+    query = run(kafkagroup.map_in_arrow(reader, slowly, "offset bigint", columns=["offset"]), tmp_path)
+    batches = [progress for progress in query.recentProgress if progress["numInputRows"]]
+    (_, unknown), (bad, cores), *_ = [(lag.bad_records, lag.cores_needed) for one in batches for lag in lag_of(one)]
+    assert unknown is None
+    if "mode" in target:
+        assert (bad, cores) == (0, None)
+    else:
+        took = batches[0]["durationMs"]["triggerExecution"] / 1000
+        assert cores is not None
+        assert 0.5 / 50 <= cores <= took / 50 + 0.001
+        assert float(lag_of(batches[1])[0].metrics["coresNeeded"]) == cores
 
 
 @pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 does not tell a Python source that its last batch is done")

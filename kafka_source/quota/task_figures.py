@@ -1,0 +1,45 @@
+"""How many values are bad in a stream, and how many cores its target needs, as its tasks report it to the driver."""
+
+from __future__ import annotations
+
+from kafka_source.quota.server import StreamQuota
+
+
+class TaskFigures:
+    """Add up what tasks report from one micro-batch to the next.
+
+    Args:
+        quota: What the tasks report to; None: they report nothing.
+        counts_bad: Whether the stream continues after bad values.
+        target: `targetTriggerDuration` in seconds; None: not set.
+    """
+
+    def __init__(self, quota: StreamQuota | None, *, counts_bad: bool, target: float | None) -> None:
+        self._quota, self._counts_bad, self._target = quota, counts_bad, target
+        self._bad, self._busy = 0, 0.0
+        # How many tasks have reported when all those of the last batch have; None: no batch of this process has ended.
+        self._expected: int | None = None
+
+    def expect(self, reports: int) -> None:
+        """Note that tasks are made, which report so many times that they are done."""
+        if self._quota is not None:
+            self._expected = self._quota.reported.tasks_done + reports
+
+    @property
+    def has_bad_records(self) -> bool:
+        """Whether tasks have reported bad records that no call of `take` has returned."""
+        return self._counts_bad and self._quota is not None and self._quota.reported.bad_records > self._bad
+
+    def take(self) -> tuple[int | None, float | None]:
+        """Return the bad records reported since the last call, and the cores that the target needs.
+
+        These are the seconds in which tasks were busy, over the target. None: unknown, not all tasks have reported.
+        """
+        if self._quota is None or self._expected is None:
+            return None, None
+        now = self._quota.reported
+        bad, busy = now.bad_records - self._bad, now.busy - self._busy
+        self._bad, self._busy = now.bad_records, now.busy
+        has_all = now.tasks_done >= self._expected
+        cores = busy / self._target if has_all and self._target is not None else None
+        return (bad if self._counts_bad and (bad or has_all) else None), cores
