@@ -152,6 +152,7 @@ class Alignment:
         self._stalled: tuple[TopicPartition, int, int] | None = None
         self._left_out: dict[TopicPartition, int] = {}
         self._named: set[TopicPartition] = set()
+        self._not_waited_for: set[TopicPartition] = set()
 
     @property
     def figures(self) -> TimeAlignment | None:
@@ -232,6 +233,13 @@ class Alignment:
         self._bounds |= times
         times = {tp: time for tp, time in times.items() if tp not in self._left_out}
         times |= {tp: self._bounds[tp] for tp in without_leader if tp in self._bounds}
+        if new := set(without_leader) - self._bounds.keys() - self._not_waited_for:
+            self._not_waited_for |= new
+            log.warning(
+                "maxTimestampSkew does not wait for %s, which no broker leads: this query has seen no timestamp of it. "
+                "A watermark may drop its records",
+                format_partitions(new),
+            )
         if not times:
             return _Window({tp: (start, available[tp]) for tp, start in behind.items()}, known=known)
         holder = min(times, key=lambda tp: (times[tp], tp))

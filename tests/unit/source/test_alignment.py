@@ -99,7 +99,11 @@ class Query:
             }
             return rate_limit(spans, most)
 
+        asked = self.logs.requests
         ends = self.alignment.ends(starts, available, away, admit)
+        if admit({}) == available and not away:
+            # The limits let each partition reach its end.
+            assert (self.logs.requests, self.alignment.figures) == (asked, None)
         self.check(starts, ends, available, away)
         self.positions = dict(ends)
         return ends
@@ -222,13 +226,6 @@ def test_a_dense_and_a_sparse_partition_are_read_in_step():
     assert (figures.time_ms, figures.held_by, figures.skew_before_ms, figures.skew_after_ms) == (0, A, 0, 0)
 
 
-def test_nothing_is_looked_up_where_the_limits_let_each_partition_reach_its_end():
-    logs = filled(a=range(0, 1000), b=range(500, 600))
-    query = query_of(logs, 10)
-    assert query.trigger(None) == logs.ends
-    assert (logs.requests, query.alignment.figures) == (0, None)
-
-
 def test_nothing_is_looked_up_while_the_limits_cut_what_a_look_up_has_found():
     logs = filled(a=range(0, 10_000), b=range(0, 10_000, 10))
     query = query_of(logs, 5000)
@@ -293,6 +290,15 @@ def test_a_partition_without_a_leader_holds_the_others_at_its_last_time(most):
     for _ in range(60):
         query.trigger(40)
     assert query.positions == query.logs.ends
+
+
+def test_a_query_that_starts_without_a_leader_reads_the_others_and_names_the_partition_once(caplog):
+    query = query_of(filled(a=range(0, 1000), b=range(0, 1000)), 100)
+    for _ in range(30):
+        query.trigger(40, away=frozenset([A]))
+    assert query.positions == {A: 0, B: 1000}
+    (said,) = [one.getMessage() for one in caplog.records]
+    assert said.startswith("maxTimestampSkew does not wait for t:0, which no broker leads")
 
 
 def test_a_partition_that_is_taken_over_is_waited_for():
