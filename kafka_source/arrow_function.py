@@ -280,12 +280,18 @@ def _is_shown_as(found: pa.DataType, wanted: pa.DataType) -> bool:
 def _as_layout_of(wanted: pa.Field, column: pa.Array) -> pa.Array:
     layout = _nullable(wanted.type, column.type)
     try:
-        return column.cast(layout)
+        # Of a part of a nested array whose rows have no items, pyarrow's cast makes one that it cannot write.
+        return (_own(column) if pa.types.is_nested(layout) else column).cast(layout)
     except pa.ArrowInvalid:
         if column.nbytes > _MOST_BYTES:
             raise _wrong(f"a value of the column {wanted.name} that is too large for {wanted.type}") from None
-    # A part of a large array is refused for where it is in the whole; a copy has its values only.
-    return column.take(pa.array(range(len(column)), pa.int64())).cast(layout)
+    # A part of a large array is refused for where it is in the whole.
+    return _own(column).cast(layout)
+
+
+def _own(column: pa.Array) -> pa.Array:
+    """Return a copy, which has its own rows only."""
+    return pa.concat_arrays([column, column.slice(0, 0)])
 
 
 def _nullable(kind: pa.DataType, found: pa.DataType) -> pa.DataType:

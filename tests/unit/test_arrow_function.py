@@ -250,6 +250,17 @@ def test_nested_columns_get_the_types_of_the_schema() -> None:
     assert batch.to_pylist() == [{"items": [{"id": 1, "tags": ["a", None]}], "by_name": [("a", b"x")], "at": None}]
 
 
+def test_parts_of_nested_columns_are_what_spark_reads_of_them() -> None:
+    kind = pa.map_(pa.string(), pa.large_string())
+    batch = pa.record_batch({"by_name": pa.array([[("a", "x"), ("b", None)], [], None, [("c", "y")], []], kind)})
+    schema = pa.schema([("by_name", pa.map_(pa.string(), pa.string()))])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        for part in mapping(constantly(batch), schema, rows=1).rows(read(1)):
+            stream.write_batch(part)
+    assert pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist() == batch.to_pylist()
+
+
 @pytest.mark.parametrize(("batch", "column"), [(nested(number=None), "items"), (nested(blob=None), "by_name")])
 def test_a_null_where_the_schema_has_none_is_refused(batch: pa.RecordBatch, column: str) -> None:
     assert problem(constantly(batch), NESTED).endswith(

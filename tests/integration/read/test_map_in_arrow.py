@@ -274,6 +274,7 @@ def test_through_spark_connect(kafka, orders, tmp_path, examples):
         timeout=280 + 10 * examples,
         check=False,
     )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert int(told["compared"]) >= examples, done.stderr[-5000:]
     assert told["sent"] == f"{COUNT} named {COUNT}", done.stderr[-5000:]
