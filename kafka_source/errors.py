@@ -526,15 +526,17 @@ _SPECIFIC: dict[int, type[KafkaGroupError]] = {
 
 def code_name(code: int) -> str:
     """Return the name of a code in Kafka's protocol or librdkafka, `UNKNOWN_CODE_<n>` if neither has it."""
-    known = ErrorCode.find(code)
-    return f"UNKNOWN_CODE_{code}" if known is None else known.kafka_name
+    if (known := ErrorCode.find(code)) is not None:
+        return known.kafka_name
+    name = str(KafkaError(code).name())
+    return f"UNKNOWN_CODE_{code}" if name.startswith("ERR_") else name
 
 
 def category(code: int, *, in_transaction: bool = False, produce: bool = False) -> type[KafkaGroupError]:
     """Return the class of an error code's category, one of KIP-1050's five.
 
     Args:
-        code: Kafka's or librdkafka's error code. An unknown code is application-recoverable (KIP-1050, "general
+        code: Kafka's or librdkafka's error code. An unlisted code is application-recoverable (KIP-1050, "general
             strategy").
         in_transaction: Whether a transaction is open. Retriable errors are then abortable, because sending again after
             the client has given up could write twice (KIP-1050, "Compatibility").

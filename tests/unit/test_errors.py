@@ -6,7 +6,6 @@ import inspect
 import pickle
 from pathlib import Path
 
-import kafka.errors
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -82,16 +81,16 @@ def test_only_retriables_change_inside_a_transaction(code: int) -> None:
 
 
 @hypothesis_settings(deadline=None)
-@given(st.integers().filter(lambda code: code != 0 and ErrorCode.find(code) is None), st.booleans())
-def test_unknown_codes_are_application_recoverable(code: int, in_transaction: bool) -> None:
+@given(st.integers(-(2**15), 2**15 - 1).filter(lambda code: code and ErrorCode.find(code) is None), st.booleans())
+def test_unlisted_codes_are_application_recoverable(code: int, in_transaction: bool) -> None:
     assert errors.category(code, in_transaction=in_transaction) is ApplicationRecoverableError
     error = errors.error_for_code(code, "Something")
     assert type(error) is ApplicationRecoverableError
-    assert (error.code, error.code_name) == (code, f"UNKNOWN_CODE_{code}")
+    assert error.code == code and error.code_name in (f"UNKNOWN_CODE_{code}", KafkaError(code).name())
 
 
 def test_a_code_is_named_as_kafka_or_librdkafka_names_it() -> None:
-    assert len(ErrorCode) > 180
+    assert (errors.code_name(-150), errors.code_name(-999)) == ("_FATAL", "UNKNOWN_CODE_-999")
     assert errors.code_name(ErrorCode.OFFSET_OUT_OF_RANGE) == "OFFSET_OUT_OF_RANGE"
     assert errors.code_name(ErrorCode.LOCAL_TIMED_OUT) == "_TIMED_OUT"
     assert errors.code_name(29) == "TOPIC_AUTHORIZATION_FAILED"
@@ -123,23 +122,12 @@ def test_no_error_has_no_category() -> None:
         errors.category(0)
 
 
-def test_every_code_of_confluent_kafka_is_mapped_with_its_name() -> None:
+def test_every_code_of_confluent_kafka_has_its_name() -> None:
     theirs = {code: name for name, code in vars(KafkaError).items() if isinstance(code, int) and code != 0}
     assert len(theirs) > 180
-    assert set(theirs) - set(ErrorCode) == set()
-    assert {code: name for code, name in theirs.items() if code < -1} == {
-        code.value: code.kafka_name for code in ErrorCode if code < -1
+    assert {code: errors.code_name(code) for code in theirs if code < -1} == {
+        code: name for code, name in theirs.items() if code < -1
     }
-
-
-def test_every_code_of_kafka_python_is_mapped() -> None:
-    theirs = {
-        int(vars(cls)["errno"])
-        for _, cls in inspect.getmembers(kafka.errors, inspect.isclass)
-        if issubclass(cls, Exception) and isinstance(vars(cls).get("errno"), int) and vars(cls)["errno"] != 0
-    }
-    assert len(theirs) > 120
-    assert theirs - set(ErrorCode) == set()
 
 
 @hypothesis_settings(deadline=None)
