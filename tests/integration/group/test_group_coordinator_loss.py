@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -13,20 +12,14 @@ import pytest
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.commits import attached, rights
-from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.errors import AuthenticationError, RetriableError, UnknownGroupError, UnknownOutcomeError
 from kafka_source.group.consumer.membership import ConsumerMembership
-from kafka_source.group.model import BatchInFlight, GroupSettings, Topics, group_settings, subscription_of
+from kafka_source.group.model import BatchInFlight, GroupSettings, Topics
 from kafka_source.group.requests import commit_offsets
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.stream_offset import Range
-from kafka_source.options import Where, read_options
 from kafka_source.schema import source_schema
-from kafka_source.source import read_task
 from kafka_source.source.batch import BatchReader
-from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafkagroup.admin import Groups, rewind_running_group
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
@@ -236,50 +229,6 @@ def test_a_heartbeat_that_is_refused_is_told(proxied):
         wait_until(membership.rebalance_needed, "the refusal", 20)
 
 
-@pytest.mark.parametrize(("failing", "patience_ms"), [(2, 300_000), (1_000, 3_000)])
-def test_a_rebalance_waits_for_the_commit_of_what_is_done_but_not_for_ever(
-    proxied, behind, group, failing, patience_ms
-):
-    members, proxy = proxied
-    name = behind[0].create_topic(f"{group}-late", 1)
-    given = {
-        "kafka.bootstrap.servers": members.config["bootstrap.servers"],
-        "subscribe": name,
-        "kafka.group.id": group,
-        "kafka.heartbeat.interval.ms": "200",
-        "kafka.max.poll.interval.ms": str(patience_ms),
-        "commit.transactional": "false",
-    }
-    options = read_options(given, Where.STREAM)
-    settings = group_settings(options, partitions=1, stream=True)
-    query = GroupMemberOwner(options, policy_of(options, Caller.STREAM), subscription_of(options), settings)
-    other = members.make(name, app="other", slots=1)
-    with closing(query), ThreadPoolExecutor(1) as pool:
-        query.rejoin_if_due()
-        told: list[Frame] = []
-        asked: list[int] = []
-        refused: list[Frame] = []
-
-        def refuse(frame):
-            # The last fields of both flexible responses: the error code, then empty sets of tagged fields.
-            if frame.api_key == HEARTBEAT and frame.payload[-3:-1] == REBALANCE_IN_PROGRESS:
-                told.append(frame)
-            if frame.api_key == OFFSET_COMMIT and len(refused) < failing:
-                refused.append(frame)
-                return [frame.payload[:-5] + UNKNOWN_SERVER_ERROR + frame.payload[-3:]]
-            return [frame.payload]
-
-        proxy.on_response = refuse
-        joining = pool.submit(other.join, 60)
-        wait_until(lambda: told, "the rebalance")
-        proxy.on_request = lambda frame: (asked.append(frame.api_key), [frame.payload])[1]
-        query.commit({TopicPartition(name, 0): 5})
-        query.rejoin_if_due()
-        joining.result(60)
-    before = asked[: asked.index(JOIN_GROUP)].count(OFFSET_COMMIT)
-    assert before == failing + 1 if patience_ms > 5_000 else 2 <= before < failing
-
-
 # ---- three nodes
 
 
@@ -316,37 +265,6 @@ def test_the_coordinators_node_dies_and_the_group_goes_on_without_a_rebalance(cl
     finally:
         cluster.resume(node) if end == "pause" else cluster.restart(node)
         cluster.wait_ready()
-
-
-@pytest.mark.parametrize("commit", ["batch", "task"])
-def test_a_task_reads_while_the_coordinator_is_silent(proxied, behind, group, monkeypatch, commit):
-    monkeypatch.setattr(attached, "_ATTACH_SECONDS", 1.0)
-    monkeypatch.setattr(rights, "_HEARTBEAT_SECONDS", 0.3)
-    members, proxy = proxied
-    name = behind[0].create_topic(f"{group}-silent", 1)
-    produce(members.config["bootstrap.servers"], name, 60)
-    (slot,) = members.make(name, slots=1).join(30).slots
-    given = {
-        "kafka.bootstrap.servers": members.config["bootstrap.servers"],
-        "subscribe": name,
-        "kafka.group.id": group,
-        "commit": commit,
-        "coordinator.timeout.ms": "2000",
-    }
-    query = read_task.Query.of(given, source_schema(headers=False), Where.STREAM)
-    task = read_task.ReadTask((Range(name, 0, 0, 60),), slot.credentials)
-    proxy.on_request = lambda frame: [] if frame.api_key == HEARTBEAT else [frame.payload]
-    if commit == "batch":
-        assert sum(batch.num_rows for batch in read_task.read(task, query)) == 60
-        return
-    with pytest.raises(RetriableError):
-        list(read_task.read(task, query))
-    # The coordinator comes back within the time limit: the task goes on.
-    began = time.monotonic()
-    proxy.on_request = lambda frame: (
-        [] if frame.api_key == HEARTBEAT and time.monotonic() - began < 1 else [frame.payload]
-    )
-    assert sum(batch.num_rows for batch in read_task.read(task, query)) == 60
 
 
 @pytest.fixture

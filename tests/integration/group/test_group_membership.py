@@ -156,20 +156,6 @@ def test_what_a_member_was_handing_over_when_it_died_gets_an_owner_when_it_is_ba
         other.close()
 
 
-def test_members_with_other_subscriptions_get_what_they_asked_for(members, topic):
-    orders, clicks = topic("orders", partitions=4), topic("clicks", partitions=4)
-    both = members.make(orders, clicks, slots=1, app="a")
-    both.join(30)
-    one = members.make(clicks, slots=1, app="b")
-    with ThreadPoolExecutor(1) as pool:
-        joining = pool.submit(one.join, 60)
-        wait_until(both.rebalance_needed, "the rebalance")
-        both.rejoin(30)
-        joining.result()
-    assert {tp.topic for tp in held(one)} == {clicks}
-    assert held(both, one) == sorted(everything(orders, 4) + everything(clicks, 4))
-
-
 def test_leaving_is_one_rebalance_for_the_others(members, topic):
     orders = topic("orders", partitions=6)
     first = members.make(orders, slots=1, app="a")
