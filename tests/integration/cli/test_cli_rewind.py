@@ -56,38 +56,6 @@ def test_a_spark_query_that_runs_reads_again(spark, kafka, name, group, groups, 
     assert max(times.values()) == 2
 
 
-def test_every_target_takes_a_group_that_runs(streams, groups, group, name, command, tmp_path):
-    runner = streams.run()
-    all_committed(groups, group, name, runner)
-    last = ends(groups, name)
-    other, file = f"{group}-other", tmp_path / "offsets.json"
-    groups.create(other, dict.fromkeys(last, 7))
-    command.run("offsets", "export", other, "--file", file)
-    for target, start in (
-        (("--to", "earliest"), 0),
-        (("--to", "1970-01-01T00:00:00Z"), 0),
-        (("--back", "1h"), 0),
-        (("--to-offset", 4), 4),
-        (("--to-group", other), 7),
-        (("--from-file", file), 7),
-        (("--shift-by", -3), None),
-        (("--to", "latest"), None),
-        (("--to", "current"), None),
-    ):
-        seen = len(runner.read)
-        topics = () if target[0] in ("--to-group", "--from-file") else ("--all-topics",)
-        moves = command.json("rewind", group, *target, *topics, "--yes")
-        assert {TopicPartition(move["topic"], move["partition"]) for move in moves} == set(last), target
-        expected = {
-            tp: end - 3 if target[0] == "--shift-by" else end if start is None else start for tp, end in last.items()
-        }
-        assert {TopicPartition(move["topic"], move["partition"]): move["offset"] for move in moves} == expected, target
-        all_committed(groups, group, name, runner)
-        again = runner.read[seen:]
-        starts = {tp: min((r.start for r in again if r.topic_partition == tp), default=last[tp]) for tp in last}
-        assert starts == expected, target
-
-
 def test_members_of_other_clients_are_named_and_nothing_is_changed(kafka, streams, groups, group, name, command):
     runner = streams.run()
     all_committed(groups, group, name, runner)

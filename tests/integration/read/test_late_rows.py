@@ -137,26 +137,6 @@ def test_no_micro_batch_is_further_ahead_than_the_skew(kafka, engine):
     assert lateness(backlog.batches(free)) > HOUR
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"maxBytesPerTrigger": "16k"},
-        {"maxOffsetsPerTrigger": 800, "minOffsetsPerTrigger": 700},
-        {"targetTriggerDuration": "1h"},
-        {"quota.records.per.second": 300, "quota.window.ms": 1000},
-    ],
-    ids=lambda limits: next(iter(limits)),
-)
-def test_the_skew_holds_with_each_limit(kafka, limits):
-    backlog = Backlog(kafka, f"limited-{next(iter(limits))}", partitions=2)
-    backlog.fill(0, every_ms=20_000)
-    backlog.fill(1, every_ms=200_000)
-    job = Job(kafka, backlog.name, subscribe=backlog.name, maxTimestampSkew="10m", **limits)
-    batches = backlog.batches(job)
-    assert sorted(time for batch in batches for time in batch) == sorted(backlog.times.values())
-    assert lateness(batches) <= SKEW
-
-
 def test_transactions_that_copy_old_records_hold_nothing_back_and_aborted_ones_are_not_read(kafka):
     backlog = Backlog(kafka, "copied", partitions=2, **{"transactional.id": "copied"})
     backlog.producer.init_transactions(30)
@@ -180,18 +160,6 @@ def test_transactions_that_copy_old_records_hold_nothing_back_and_aborted_ones_a
     assert sum(map(len, batches)) == kept
     # Between two reads of its search, records are taken to be in order.
     assert lateness(batches) <= 2 * SKEW
-
-
-def test_a_record_from_the_future_is_read_and_the_records_behind_it_stay_in_step(kafka, caplog):
-    backlog = Backlog(kafka, "future", partitions=2)
-    backlog.put(0, 100 * HOUR)
-    backlog.fill(0, every_ms=20_000)
-    backlog.fill(1, every_ms=200_000)
-    job = Job(kafka, backlog.name, subscribe=backlog.name, maxTimestampSkew="10m", maxOffsetsPerTrigger=300)
-    batches = backlog.batches(job)
-    assert sum(map(len, batches)) == len(backlog.times)
-    assert lateness([[at for at in batch if at < 100 * HOUR] for batch in batches]) <= SKEW
-    assert "future-0 has records that maxTimestampSkew does not count" in caplog.text
 
 
 def test_each_of_two_queries_of_a_group_keeps_its_own_partitions_in_step(kafka):

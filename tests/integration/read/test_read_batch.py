@@ -7,13 +7,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from confluent_kafka import Producer
 
 from kafka_source.errors import DataLossError
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from kafka_source.source.read_task import ReadTask
-from tests.support.records import create_again, numbers, produce, reader
+from tests.support.records import create_again, produce, reader
 from tests.support.waiting import wait_until
 
 
@@ -24,46 +23,10 @@ def orders(kafka, topic):
     return name
 
 
-def test_log_append_time_is_told_apart(spark, kafka, topic):
-    name = topic("appended", partitions=1, config={"message.timestamp.type": "LogAppendTime"})
-    produce(kafka.bootstrap_servers, name, 1)
-    assert reader(spark, kafka, name).load().first().timestampType == 1
-
-
 def test_a_smaller_schema_reads_only_what_it_asks_for(spark, kafka, orders):
     frame = reader(spark, kafka, orders).schema("offset bigint, value string").load()
     assert frame.columns == ["offset", "value"]
     assert sorted(int(row.value) for row in frame.collect()) == list(range(300))
-
-
-def test_text_that_is_no_utf8_is_an_error_with_its_place(spark, kafka, topic):
-    name = topic("bytes", partitions=1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    producer.produce(name, value=b"fine")
-    producer.produce(name, value=b"\xff\xfe")
-    producer.flush(10)
-    with pytest.raises(Exception, match=rf"{name}-0 at offset 1 .*UTF-8"):
-        reader(spark, kafka, name).schema("value string").load().collect()
-
-
-@pytest.mark.parametrize("in_group", [False, True])
-def test_a_pattern_reads_all_topics_in_whose_names_it_is_found(spark, kafka, topic, in_group):
-    names = [topic("pat-one", partitions=1), topic("my-pat-two", partitions=2)]
-    for number, name in enumerate(names):
-        produce(kafka.bootstrap_servers, name, 10, first=number * 10)
-    # Topics of a test have a number behind their names.
-    one, two = (name.replace("my-", "") for name in names)
-    options = {"kafka_group_id": f"{one}-group"} if in_group else {}
-    assert numbers(reader(spark, kafka, "", subscribePattern=f"{one}|{two}", **options).load()) == list(range(20))
-    assert numbers(reader(spark, kafka, "", subscribePattern=f"^{one}$|^{two}").load()) == list(range(10))
-
-
-def test_a_pattern_never_means_kafkas_own_topics(spark, kafka, topic):
-    name = topic("__of_ours", partitions=1)
-    produce(kafka.bootstrap_servers, name, 10)
-    frame = reader(spark, kafka, "", subscribePattern="^__").load()
-    assert name in {row.topic for row in frame.select("topic").distinct().collect()}
-    assert not {"__consumer_offsets", "__transaction_state"} & {row.topic for row in frame.collect()}
 
 
 @pytest.mark.parametrize(("start", "end"), [(10_000, 10_001), (5, 10_000)], ids=["both", "end"])

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from assignors.model import TopicPartition
-from kafka_source.errors import OptionError
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
@@ -112,33 +110,3 @@ def test_a_topic_at_earliest_by_word_may_have_lost_records_before(
     delete_before(kafka, new, {0: 3})
     end = start(f"{old},{new}", {new: "earliest"}).next(first, limited=True)
     assert spans(end) == {old: (10, 10), new: (3, 5)}
-
-
-def test_a_topic_that_a_group_has_read_continues_there(
-    start: Start, kafka: EmbeddedKafka, old: str, new: str, group: str
-) -> None:
-    in_group = {"kafka.group.id": group, "group.membership": "true", "group.members": "1"}
-    batches = start(f"{old},{new}", {old: "earliest"}, **in_group)
-    end = batches.next(StreamOffset(), limited=True)
-    assert spans(end) == {old: (0, 10), new: (5, 5)}
-    batches.finished(end)
-    batches.close()
-    produce(kafka.bootstrap_servers, new, 2, first=105)
-    end = start(f"{old},{new}", {old: "earliest"}, **in_group).next(StreamOffset(), limited=True)
-    assert spans(end) == {old: (10, 10), new: (5, 7)}
-
-
-def test_a_topic_of_a_pattern_may_be_named_before_it_exists(start: Start, old: str) -> None:
-    later = f"{old}-later"
-    with pytest.raises(OptionError, match=f"only topics that this query reads, which {later} is not"):
-        start(old, {later: "latest"}).next(StreamOffset(), limited=True)
-    matching = start(f"^{old}", {old: "earliest", later: "latest"}, by="subscribePattern")
-    end = matching.next(StreamOffset(), limited=True)
-    assert end.partitions[TopicPartition(old, 0)].end == 10
-
-
-def test_partitions_of_a_named_topic_must_all_be_named(start: Start, old: str, new: str) -> None:
-    with pytest.raises(OptionError, match=f"not of this query: {old}-1"):
-        start(f"{old},{new}", {new: "latest", old: {"0": 1, "1": 1}}).next(StreamOffset(), limited=True)
-    with pytest.raises(OptionError, match=f"not named: {new}-0"):
-        start(f"{old},{new}", {old: {"0": 1}}).next(StreamOffset(), limited=True)

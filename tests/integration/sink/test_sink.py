@@ -58,19 +58,6 @@ def parts(message: Message) -> tuple[object, object, object]:
     return message.key(), message.value(), message.headers()
 
 
-@pytest.mark.parametrize("kind", ["string", "binary"])
-def test_keys_and_values_of_both_types(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, kind: str) -> None:
-    name = topic("types")
-    df = spark.createDataFrame([("k1", "grüße"), (None, "v2"), ("k3", None), ("", "")], "key string, value string")
-    write(df.select(F.col("key").cast(kind), F.col("value").cast(kind)).coalesce(1), kafka, name)
-    assert [parts(m) for m in records(kafka, name)] == [
-        (b"k1", "grüße".encode(), None),
-        (None, b"v2", None),
-        (b"k3", None, None),
-        (b"", b"", None),
-    ]
-
-
 def test_a_partition_that_was_added_a_moment_ago_takes_records(
     spark: SparkSession, kafka: EmbeddedKafka, topic: Topic
 ) -> None:
@@ -152,24 +139,6 @@ def test_a_topic_may_take_smaller_batches_than_ours(
     rows = spark.range(3000).selectExpr("CAST(id AS STRING) AS key", "repeat('x', 100) AS value").coalesce(1)
     write(rows, kafka, name, **options)
     assert [m.key() for m in records(kafka, name)] == [str(number).encode() for number in range(3000)]
-
-
-def test_a_topic_that_does_not_exist_and_is_not_made(spark: SparkSession) -> None:
-    with EmbeddedKafka(config={"auto.create.topics.enable": "false"}) as own:
-        rows = spark.createDataFrame([("v",)], "value string")
-        with pytest.raises(Exception, match="UnknownTopicError") as caught:
-            write(rows, own, "nowhere")
-        text = str(caught.value)
-        assert "Topic nowhere does not exist, and the brokers do not create it. Create it" in text
-        # The driver says it once: no task has tried, and our frames are not shown.
-        assert text.count("Topic nowhere") == 1
-        assert "Task" not in text
-        assert sum("/kafka_source/" in line for line in text.splitlines()) <= 2
-        # Rows that name their topics themselves are known in the tasks only.
-        named = spark.createDataFrame([("nowhere", "v")], "topic string, value string")
-        with pytest.raises(Exception, match="DeliveryError") as caught:
-            write(named, own, None, kafka__topic__metadata__propagation__max__ms="1000")
-    assert "Create the topic" in str(caught.value)
 
 
 def test_brokers_that_are_not_there_fail_the_task_in_time(spark: SparkSession) -> None:

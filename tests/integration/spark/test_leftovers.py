@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kafka_source.quota import server
 from kafkagroup.embedded import EmbeddedKafka
-from testbed.processes import command_of
 from tests.support.records import produce
 from tests.support.waiting import wait_until
 
@@ -44,13 +42,6 @@ def processes() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
 
 
-def servers_of(driver: int) -> set[int]:
-    """The processes that serve the quotas of a Spark driver."""
-    commands = {pid: command_of(pid).split(b"\0") for pid in processes()}
-    name, owner = server.__name__.encode(), str(driver).encode()
-    return {pid for pid, command in commands.items() if name in command and owner in command}
-
-
 @pytest.fixture(scope="module")
 def topic(kafka: EmbeddedKafka) -> str:
     kafka.create_topic(TOPIC, 2)
@@ -80,15 +71,3 @@ def test_batch_reads_keep_no_connections(spark: SparkSession, kafka: EmbeddedKaf
         return not grown
 
     wait_until(closed, grown, 20)
-
-
-def test_batch_reads_with_a_quota_share_one_server_process(
-    spark: SparkSession, kafka: EmbeddedKafka, topic: str
-) -> None:
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    driver = jvm.java.lang.ProcessHandle.current().pid()
-    before = servers_of(driver)
-    for _ in range(3):
-        assert read(spark, kafka, topic, **{"quota.bytes.per.second": "123456789"}) == 2
-    assert len(servers_of(driver) - before) == 1
