@@ -169,8 +169,8 @@ def test_a_log_sets_no_position_forward_and_none_back_without_a_loss(known: Know
 @given(knowns(offsets), logs(), rules)
 def test_a_batch_starts_within_its_log_or_reports_a_loss(known: Known, log: LogFacts, rule: Rules) -> None:
     """A start before the log moves to its first offset; any other position is decided as in a stream."""
-    assert known.next is not None and log.bounds is not None
     known, stream = replace(known, other=None), replace(rule, patience_seconds=0.0)
+    assert known.next is not None and log.bounds is not None
     one = by_log(known, log, replace(stream, moves_to_first=True))
     assert one.need is None and one.known.next is not None
     if rule.fails_on_loss:
