@@ -516,6 +516,13 @@ class ProtobufDecoder:
             ValueError: The text is not valid, or has no message with the name of the column's.
         """
 
+    def message_of(self, value: bytes) -> str:
+        """Return the full name of a value's message, which its indexes name, in the package of the column's message.
+
+        Raises:
+            ValueError: The value has no frame or no such indexes, or no writer schema was added for its id.
+        """
+
     def missing_ids(self, values: _ArrowArray) -> tuple[list[int], int]:
         """Return the ids of the values without a writer schema, each once, in ascending order.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,6 +24,19 @@ _FRAME = bytes(5)
 _RECURSIVE_DEPTH = 5
 
 
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A decoded value.
+
+    Attributes:
+        json: The value as JSON.
+        message: The full name of its Protobuf message; None: it is Avro.
+    """
+
+    json: str
+    message: str | None
+
+
 class ReadableValues:
     """Decodes values with the ids of Confluent's serializers one by one.
 
@@ -35,10 +49,10 @@ class ReadableValues:
 
     def __init__(self, registry: Settings) -> None:
         self._registry = registry_of(registry)
-        self._decoders: dict[int | str, AvroDecoder | ProtobufDecoder | None] = {}
+        self._decoders: dict[tuple[int | str, str | None], AvroDecoder | ProtobufDecoder | None] = {}
 
-    def json_of_header(self, header: bytes | None, data: bytes) -> str | None:
-        """Return a value whose schema is named in a header as JSON; else as `json`.
+    def of_header(self, header: bytes | None, data: bytes) -> Readable | None:
+        """Return a value whose schema is named in a header; else as `of_frame`.
 
         Args:
             header: The value of the header; see `header_ids`.
@@ -48,12 +62,10 @@ class ReadableValues:
         if found is None:
             return None
         guid, indexes = found
-        return self._json(guid, _FRAME + indexes + data)
+        return self._readable(guid, _FRAME + indexes + data)
 
-    def json(self, schema_id: int, data: bytes) -> str | None:
-        """Return a value as JSON; None if its bytes do not fit this schema, or the registry does not have it.
-
-        Of a Protobuf schema only its first message is read.
+    def of_frame(self, schema_id: int, data: bytes) -> Readable | None:
+        """Return a value; None if its bytes do not fit this schema, or the registry does not have it.
 
         Args:
             schema_id: The id in the frame.
@@ -64,22 +76,34 @@ class ReadableValues:
             InvalidConfigurationError: The schema has rules that would have to change the value.
             RetriableError: The registry does not answer.
         """
-        return self._json(schema_id, data)
+        return self._readable(schema_id, data)
 
     def knows(self, schema_id: int) -> bool:
-        """Return whether the registry has a schema with this id; raises as `json`."""
+        """Return whether the registry has a schema with this id; raises as `of_frame`."""
         return not isinstance(self._registry.by_id(schema_id), Unusable)
 
-    def _json(self, schema_id: int | str, data: bytes) -> str | None:
-        if schema_id not in self._decoders:
-            self._decoders[schema_id] = self._decoder(schema_id)
-        decoder = self._decoders[schema_id]
+    def _readable(self, schema_id: int | str, data: bytes) -> Readable | None:
+        from kafkagroup_native import ProtobufDecoder
+
+        decoder, message = self._decoder(schema_id), None
+        if isinstance(decoder, ProtobufDecoder):
+            try:
+                message = decoder.message_of(data)
+            except ValueError:
+                return None
+            decoder = self._decoder(schema_id, message)
         if decoder is None:
             return None
         decoded = decoder.decode(pa.array([data], pa.binary()))
-        return None if decoded.bad else json.dumps(_plain(pa.array(decoded)[0]), ensure_ascii=False)
+        return None if decoded.bad else Readable(json.dumps(_plain(pa.array(decoded)[0]), ensure_ascii=False), message)
 
-    def _decoder(self, schema_id: int | str) -> AvroDecoder | ProtobufDecoder | None:
+    def _decoder(self, schema_id: int | str, message: str | None = None) -> AvroDecoder | ProtobufDecoder | None:
+        key = schema_id, message
+        if key not in self._decoders:
+            self._decoders[key] = self._new_decoder(schema_id, message)
+        return self._decoders[key]
+
+    def _new_decoder(self, schema_id: int | str, message: str | None) -> AvroDecoder | ProtobufDecoder | None:
         from kafkagroup_native import AvroDecoder, ProtobufDecoder
 
         found = self._registry.by_ids([schema_id], patience=0)[schema_id]
@@ -92,7 +116,9 @@ class ReadableValues:
                 decoder = AvroDecoder(found.text, framing="confluent", recursive_depth=_RECURSIVE_DEPTH)
             else:
                 imports = dict(found.imports)
-                decoder = ProtobufDecoder(found.text, imports=imports, recursive_depth=_RECURSIVE_DEPTH)
+                decoder = ProtobufDecoder(
+                    found.text, imports=imports, message=message, recursive_depth=_RECURSIVE_DEPTH
+                )
             decoder.add_writer_schema(schema_id if isinstance(schema_id, int) else 0, found.text)
         except ValueError:
             return None

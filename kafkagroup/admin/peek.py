@@ -51,18 +51,21 @@ class Payload:
         text: The text; base64 of binary; None if there is nothing.
         size: The number of bytes, with the frame; None if there is nothing.
         schema_id: The id of the schema in the schema registry, if the bytes begin with Confluent's frame: a byte 0 and
-            four bytes with the id. Avro follows as JSON if a schema registry is asked, else as binary, Protobuf as
-            binary, JSON Schema as JSON.
+            four bytes with the id. Avro and Protobuf follow as JSON if a schema registry is asked, else as binary,
+            JSON Schema as JSON.
+        message: The full name of the Protobuf message, if a schema registry is asked.
     """
 
     format: Format
     text: str | None
     size: int | None
     schema_id: int | None = None
+    message: str | None = None
 
     def __str__(self) -> str:
         text = "-" if self.text is None else self.text
-        framed = text if self.schema_id is None else f"[schema {self.schema_id}] {text}"
+        message = "" if self.message is None else f" {self.message}"
+        framed = text if self.schema_id is None else f"[schema {self.schema_id}{message}] {text}"
         return f"{framed} (base64)" if self.format == "binary" else framed
 
 
@@ -109,24 +112,27 @@ class SchemaUse:
 
     Attributes:
         schema_id: The id in Confluent's frame; None: no frame.
+        message: The full name of the Protobuf message, if a schema registry is asked.
         records: The number of records.
         first: The first of them by time, as topic-partition@offset.
         last: The last of them.
     """
 
     schema_id: int | None
+    message: str | None
     records: int
     first: str
     last: str
 
 
 def schemas_of(records: Iterable[Record]) -> Rows[SchemaUse]:
-    """Return which ids the values of records have, sorted."""
-    found: dict[int | None, list[str]] = {}
+    """Return which ids and messages the values of records have, sorted."""
+    found: dict[tuple[int | None, str | None], list[str]] = {}
     for one in records:
-        found.setdefault(one.value.schema_id, []).append(f"{one.topic}-{one.partition}@{one.offset}")
-    uses = (SchemaUse(schema, len(places), places[0], places[-1]) for schema, places in found.items())
-    return Rows(SchemaUse, sorted(uses, key=lambda use: (use.schema_id is None, use.schema_id or 0)))
+        place = f"{one.topic}-{one.partition}@{one.offset}"
+        found.setdefault((one.value.schema_id, one.value.message), []).append(place)
+    uses = (SchemaUse(*schema, len(places), places[0], places[-1]) for schema, places in found.items())
+    return Rows(SchemaUse, sorted(uses, key=lambda use: (use.schema_id is None, use.schema_id or 0, use.message or "")))
 
 
 def payload(data: bytes | None, decoder: ReadableValues | None = None, header: bytes | None = None) -> Payload:
@@ -134,18 +140,18 @@ def payload(data: bytes | None, decoder: ReadableValues | None = None, header: b
 
     Args:
         data: The bytes.
-        decoder: Decodes Avro with the schemas of a registry; None: no registry is asked.
+        decoder: Decodes Avro and Protobuf with the schemas of a registry; None: no registry is asked.
         header: The header that names the schema, if the record has one.
     """
     if data is None:
         return Payload("none", None, None)
-    named = None if decoder is None else decoder.json_of_header(header, data)
+    named = None if decoder is None else decoder.of_header(header, data)
     if named is not None:
-        return Payload("json", named, len(data))
+        return Payload("json", named.json, len(data), message=named.message)
     schema_id = _schema_id(data, decoder)
-    decoded = None if decoder is None or schema_id is None else decoder.json(schema_id, data)
+    decoded = None if decoder is None or schema_id is None else decoder.of_frame(schema_id, data)
     if decoded is not None:
-        return Payload("json", decoded, len(data), schema_id)
+        return Payload("json", decoded.json, len(data), schema_id, decoded.message)
     body = data if schema_id is None else data[_FRAME.size :]
     try:
         text = body.decode()
@@ -213,11 +219,11 @@ class Peek:
         partitions: Only these partitions; empty: all.
         read_committed: Whether to leave out records of aborted and of open transactions.
         engine: native, librdkafka or auto.
-        registry: The settings of a schema registry's client, to decode Avro; None: no registry is asked.
+        registry: The settings of a schema registry's client, to decode Avro and Protobuf; None: none is asked.
 
     Raises:
         OptionError: A setting of the registry is wrong.
-        InvalidConfigurationError: The kernel is not installed, which decodes Avro.
+        InvalidConfigurationError: The kernel is not installed, which decodes them.
     """
 
     def __init__(
@@ -307,7 +313,7 @@ def _decoder(registry: Settings | None) -> ReadableValues | None:
     if registry is None:
         return None
     if (reason := why_not_native()) is not None:
-        raise InvalidConfigurationError(f"To decode Avro, install kafkagroup-native: {reason}.")
+        raise InvalidConfigurationError(f"To decode Avro and Protobuf, install kafkagroup-native: {reason}.")
     # The client is loaded only where a registry is asked.
     from kafka_source.values.readable import ReadableValues
 

@@ -132,7 +132,7 @@ def schema(
 ) -> None:
     """Show the schema with an id, or which ids the last records of a topic have in their values.
 
-    Of a topic the ids are those of Confluent's framing.
+    Of a topic the ids are those of Confluent's framing; with a registry the messages of Protobuf are named too.
     """
     settings = connection.registry(registry)
     if given.isdecimal():

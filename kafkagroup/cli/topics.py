@@ -111,8 +111,8 @@ def peek(
         typer.Option(
             "--schema-registry",
             metavar="URL",
-            help="Show Avro as JSON, with the schemas of this registry. Its login is in --command-config or a context: "
-            "schema.registry.basic.auth.user.info and the like.",
+            help="Show Avro and Protobuf as JSON, with the schemas of this registry. Its login is in --command-config "
+            "or a context: schema.registry.basic.auth.user.info and the like.",
         ),
     ] = None,
     function: Annotated[

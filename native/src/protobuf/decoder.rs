@@ -17,6 +17,7 @@ pub struct Decoder {
     slot: Slot,
     kind: DataType,
     framing: Framing,
+    package: String,
     /// The name of the message without its package, which its writers may have moved.
     name: String,
     writers: Writers<Writer>,
@@ -47,11 +48,11 @@ impl Decoder {
         let (parts, plan) = Message::of_type(&message, wanted, recursion)?;
         // The row of a tombstone or a bad record is null.
         let slot = Slot { shape: Shape::Struct(parts), nullable: true };
-        let package = message.package_name();
+        let package = message.package_name().to_owned();
         let name = message.full_name();
-        let name = name.strip_prefix(package).map_or(name, |name| name.trim_start_matches('.')).to_owned();
+        let name = name.strip_prefix(&package).map_or(name, |name| name.trim_start_matches('.')).to_owned();
         let kind = slot.data_type();
-        Ok(Self { plan, slot, kind, framing, name, writers: Writers::default() })
+        Ok(Self { plan, slot, kind, framing, package, name, writers: Writers::default() })
     }
 
     pub fn kind(&self) -> &DataType {
@@ -102,12 +103,26 @@ impl Decoder {
             *input = rest;
             return Ok(());
         }
-        let path = message_indexes(input)?;
-        match writer.names.iter().find(|(known, _)| *known == path) {
-            Some((_, name)) if *name == self.name => Ok(()),
-            Some((_, name)) => Err(Fault::new(format!("the record is a message {name}, and the column {}", self.name))),
-            None => Err("the writer schema has no message with the indexes of the record".into()),
+        match writer.message(input)? {
+            name if *name == self.name => Ok(()),
+            name => Err(Fault::new(format!("the record is a message {name}, and the column {}", self.name))),
         }
+    }
+
+    /// Returns the full name of a value's message, in the package of the column's.
+    pub fn message_of(&self, value: &[u8]) -> Result<String, Fault> {
+        let (id, mut datum) = self.framing.split(value)?;
+        let name = self.writers.get(id)?.message(&mut datum)?;
+        Ok(if self.package.is_empty() { name.clone() } else { format!("{}.{name}", self.package) })
+    }
+}
+
+impl Writer {
+    /// Removes the indexes of a record's message, and returns its name without its package.
+    fn message(&self, input: &mut &[u8]) -> Result<&String, Fault> {
+        let path = message_indexes(input)?;
+        let found = self.names.iter().find(|(known, _)| *known == path).map(|(_, name)| name);
+        found.ok_or_else(|| "the writer schema has no message with the indexes of the record".into())
     }
 }
 

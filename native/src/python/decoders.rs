@@ -111,6 +111,10 @@ impl ProtobufDecoder {
         self.inner.add(schema_id, schema).map_err(refuse)
     }
 
+    fn message_of(&self, value: &[u8]) -> PyResult<String> {
+        self.inner.message_of(value).map_err(refuse)
+    }
+
     fn missing_ids(&mut self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<(Vec<u64>, usize)> {
         of_column(py, values, |column| self.inner.missing(column))
     }

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from kafka_source.client_config import Settings
-from kafkagroup.admin.peek import Payload, Peek, payload
+from kafkagroup.admin.peek import Payload, Peek, Record, payload, schemas_of
 from tests.support.avro import framed, record
 from tests.support.fake_broker import TOPIC, FakeBroker, Partition
 from tests.support.native import kernel
@@ -109,13 +109,13 @@ def test_times_beyond_the_year_9999_are_numbers() -> None:
     assert [json.loads(one.value.text or "") for one in found] == [{**numbers, "local": (1 << 50) * 1000}] * 3
 
 
-def test_protobuf_is_json_if_the_record_is_the_first_message() -> None:
+def test_protobuf_is_json_of_the_message_that_the_indexes_name() -> None:
     kernel()
     from kafka_source.values.readable import ReadableValues
 
-    schema = """syntax = "proto3"; import "line.proto"; import "google/protobuf/duration.proto";
+    schema = """syntax = "proto3"; package shop; import "line.proto"; import "google/protobuf/duration.proto";
     message Order { int64 id = 1; Line line = 2; map<int32, bytes> raw = 3; google.protobuf.Duration took = 4; }
-    message Note { string text = 1; }"""
+    message Note { string text = 1; message Author { string name = 1; } }"""
     with RegistryServer() as registry:
         registry.add(1, 'syntax = "proto3"; message Line { string item = 1; Line next = 2; }', "line")
         registry.add(
@@ -125,12 +125,20 @@ def test_protobuf_is_json_if_the_record_is_the_first_message() -> None:
         head = b"\0\0\0\0\x2a"
         order = b"\0\x08\x05\x12\x03\x0a\x01x\x1a\x05\x08\x03\x12\x01\xff\x22\x02\x08\x05"
         shown = payload(head + order, decoder)
-        assert (shown.format, shown.schema_id) == ("json", 42)
+        assert (shown.format, shown.schema_id, shown.message) == ("json", 42, "shop.Order")
         found = json.loads(shown.text or "")
         line = found.pop("line")
         assert (line["item"], found) == ("x", {"id": 5, "raw": {"3": "/w=="}, "took": "0:00:05"})
-        for other in (head + b"\x02\x02\x0a\x01x", head + order[:-1]):
+        note = payload(head + b"\x02\x02\x0a\x01x", decoder)
+        assert str(note) == '[schema 42 shop.Note] {"text": "x"}'
+        author = payload(head + b"\x04\x02\x00\x0a\x01y", decoder)
+        assert str(author) == '[schema 42 shop.Note.Author] {"name": "y"}'
+        for other in (head + b"\x02\x04\x0a\x01x", head + b"\x04\x02", head + order[:-1]):
             assert payload(other, decoder) == payload(other)
+        records = [
+            Record("orders", 0, at, "", "create", payload(None), one, ()) for at, one in enumerate((note, shown))
+        ]
+        assert [(use.schema_id, use.message) for use in schemas_of(records)] == [(42, "shop.Note"), (42, "shop.Order")]
 
 
 @given(st.binary())
