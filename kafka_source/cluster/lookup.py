@@ -172,22 +172,22 @@ class Cluster:
             seen = self._describe_topics(names)
             for name in names:
                 if name not in seen.topics:
-                    raise UnknownTopicError(
-                        f"Topic {name} does not exist, or this user may not see it.{self._close_topic(name)} Create "
-                        "the topic, correct its name, or give this user DESCRIBE on it.",
-                        code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    )
+                    raise self.unknown_topic(name)
         existing = {TopicPartition(name, number) for name in names for number in seen.topics[name].partitions}
         self._report_missing(set(subscription.partitions) - existing)
         self._refuses_missing = False
         return sorted(existing.intersection(subscription.partitions) if subscription.partitions else existing)
 
-    def _close_topic(self, name: str) -> str:
-        """Return the question whether another topic is meant; empty if there is no similar one, or none is listed."""
-        try:
-            return did_you_mean(name, self._describe_all_topics().topics)
-        except KafkaGroupError:
-            return ""
+    def unknown_topic(self, name: str) -> UnknownTopicError:
+        """Return the error for a topic that does not exist, with the question whether a similar one is meant."""
+        known: Collection[str] = ()
+        with suppress(KafkaGroupError):
+            known = self._describe_all_topics().topics
+        return UnknownTopicError(
+            f"Topic {name} does not exist, or this user may not see it.{did_you_mean(name, known)} Create the topic, "
+            "correct its name, or give this user DESCRIBE on it.",
+            code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
 
     def _report_missing(self, partitions: set[TopicPartition]) -> None:
         new = sorted(partitions - self._reported_missing)

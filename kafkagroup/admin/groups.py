@@ -19,6 +19,7 @@ from kafka_source.errors import FencedError, InvalidConfigurationError, UnknownG
 from kafka_source.group.classic import strategies
 from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.close_names import did_you_mean
 from kafka_source.model.commits import CommitOffset, with_notes, without_topic
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.rewind_target import AtOffsets, Move, Target, other_group
@@ -294,11 +295,10 @@ class Groups:
                 for tp, one in found.items()
                 if known[tp.topic] is not None and (not topics or tp.topic in topics)
             }
+            if not found:
+                _check_all_exist(client, client.run(positions_of(client, (group,), Deadline(_CALL_SECONDS))))
             if not offsets:
-                of = f" of {', '.join(sorted(topics))}" if topics else ""
-                raise UnknownGroupError(
-                    f"Group {group} has no committed offsets{of}.", code=ErrorCode.GROUP_ID_NOT_FOUND
-                )
+                raise _no_offsets(group, topics, found)
             ids = {name: topic.id for name, topic in known.items() if topic is not None and topic.id is not None}
             used = {tp.topic for tp in offsets}
             return OffsetsDocument(
@@ -360,7 +360,12 @@ class Groups:
         self._call(lambda client, deadline: delete_group(client, group, deadline))
 
     def delete_offsets(
-        self, group: str, partitions: Collection[TopicPartition] = (), *, topics: Collection[str] = ()
+        self,
+        group: str,
+        partitions: Collection[TopicPartition] = (),
+        *,
+        topics: Collection[str] = (),
+        dry_run: bool = False,
     ) -> None:
         """Delete the committed offsets of some partitions (KIP-496); no member may subscribe to their topics.
 
@@ -368,19 +373,19 @@ class Groups:
             group: The group id.
             partitions: The partitions.
             topics: Topics of which to delete all offsets.
+            dry_run: Only check that the group has offsets of the topics.
 
         Raises:
             UnknownGroupError: The group does not exist, or has no offsets of a topic.
             KafkaGroupError: A member subscribes to a topic, or the user lacks the permission.
         """
-        of_topics = {tp for tp in self.committed(group) if tp.topic in topics}
+        committed = self.committed(group)
+        of_topics = {tp for tp in committed if tp.topic in topics}
         if missing := set(topics) - {tp.topic for tp in of_topics}:
-            raise UnknownGroupError(
-                f"Group {group} has no committed offsets of {', '.join(sorted(missing))}.",
-                code=ErrorCode.GROUP_ID_NOT_FOUND,
-            )
+            raise _no_offsets(group, missing, committed)
         wanted = {*partitions, *of_topics}
-        self._call(lambda client, deadline: delete_offsets(client, group, wanted, deadline))
+        if not dry_run:
+            self._call(lambda client, deadline: delete_offsets(client, group, wanted, deadline))
 
     # ---- parts
 
@@ -470,6 +475,13 @@ def _halt(client: KafkaClient, group: str) -> str | None:
         return None
     idle = client.run(fetch_idle(client, group, round(time.time() * 1000), Deadline(_CALL_SECONDS)))
     return f"{halt}; idle, and still running: {', '.join(idle)}" if idle else str(halt)
+
+
+def _no_offsets(group: str, topics: Collection[str], committed: Iterable[TopicPartition]) -> UnknownGroupError:
+    """Return the error for a group that has no committed offsets of these topics; empty: of any."""
+    of = f" of {', '.join(sorted(topics))}" if topics else ""
+    meant = did_you_mean(min(topics), (tp.topic for tp in committed)) if topics else ""
+    return UnknownGroupError(f"Group {group} has no committed offsets{of}.{meant}", code=ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 def _check_all_exist(client: KafkaClient, positions: Mapping[str, GroupPositions]) -> None:

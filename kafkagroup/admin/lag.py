@@ -87,10 +87,11 @@ def lag_of(
     every = {tp for tp in every if tp.partition < counts[tp.topic]}
     if missing := sorted(set(partitions) - every):
         # A group may have offsets of what was deleted. What a caller names is missed, or has another name.
+        if not counts[missing[0].topic]:
+            raise cluster.unknown_topic(missing[0].topic)
         names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in missing)
         raise UnknownTopicError(
-            f"Asking for the lag of {names} failed: the topic or partition does not exist, or this user may not see "
-            "it; create it or correct its name.",
+            f"Asking for the lag of {names} failed: the topic has no such partition; create it or correct its number.",
             code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
     leaderless = cluster.without_leader(every)

@@ -12,10 +12,8 @@ from typing import TypeAlias
 from assignors.model import ClusterMetadata, TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import UnknownTopicError, error_for_code
+from kafka_source.errors import error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot, TopicMetadata
-from kafka_source.model.close_names import did_you_mean
 from kafkagroup.admin.rows import Rows
 
 _CALL_SECONDS = 15.0
@@ -147,7 +145,7 @@ class Topics:
         """
         with closing(KafkaClient(self._settings)) as client:
             seen = client.run(client.metadata(topics, Deadline(_CALL_SECONDS)))
-            _check_all_exist(topics, seen, client)
+            _check_all_exist(topics, seen, client, self._settings)
         return seen.for_assignor(topics)
 
     def _partitions(
@@ -156,7 +154,7 @@ class Topics:
         """Return the id of each topic, and all partitions."""
         with closing(KafkaClient(self._settings)) as client:
             seen = client.run(client.metadata(names, Deadline(_CALL_SECONDS)))
-            _check_all_exist(names or (), seen, client)
+            _check_all_exist(names or (), seen, client, self._settings)
             topics = [
                 seen.topics[name]
                 for name in sorted(seen.topics)
@@ -194,14 +192,9 @@ def _summary(name: str, topic_id: str | None, partitions: _Partitions) -> TopicS
     )
 
 
-def _check_all_exist(names: Collection[str], seen: Snapshot, client: KafkaClient) -> None:
+def _check_all_exist(names: Collection[str], seen: Snapshot, client: KafkaClient, settings: Settings) -> None:
     for name in names:
         if name in seen.refused:
             raise error_for_code(seen.refused[name], f"Asking for topic {name} failed")
         if name not in seen.topics:
-            known = client.run(client.metadata(None, Deadline(_CALL_SECONDS))).topics
-            raise UnknownTopicError(
-                f"Topic {name} does not exist, or this user may not see it.{did_you_mean(name, known)} "
-                "`kafkagroup topics` lists the topics.",
-                code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            )
+            raise Cluster(settings, client=client).unknown_topic(name)

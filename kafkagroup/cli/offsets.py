@@ -253,8 +253,7 @@ def delete_offsets(
             PartitionLag,
             (row for row in rows if selection.has(row.topic, row.partition) and row.committed is not None),
         )
-        if yes:
-            groups.delete_offsets(name, selection.partitions, topics=selection.topics)
+        groups.delete_offsets(name, selection.partitions, topics=selection.topics, dry_run=not yes)
         emit(output, Listing("offsets", shown, f"group {name}", frozenset({"start", "lag"}), empty="There are none."))
         note_outcome(yes)
 

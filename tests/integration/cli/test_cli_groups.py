@@ -303,7 +303,7 @@ def test_avro_is_shown_as_json_with_the_schemas_of_a_registry(command, letters, 
     with RegistryServer() as registry:
         registry.add(42, '"long"')
         (shown,) = command.json("peek", f"{letters}:0", "--from", "@1", "-n", 1, "--schema-registry", registry.url)
-        assert shown["value"] == {"format": "json", "text": "3", "size": 8, "schema_id": 42}
+        assert shown["value"] == {"format": "json", "text": "3", "size": 8, "schema_id": 42, "message": None}
         login = tmp_path / "client.properties"
         login.write_text(f"schema.registry.url={registry.url}\nschema.registry.basic.auth.user.info=me:secret\n")
         login.chmod(0o600)
@@ -537,14 +537,42 @@ def test_the_schema_ids_of_a_topic_are_counted(command, topic, kafka):
         producer.produce(name, value)
     assert producer.flush(30) == 0
     framed, plain = command.json("schema", name)
-    assert framed == {"schema_id": 42, "records": 2, "first": f"{name}-0@0", "last": f"{name}-0@2"}
+    assert framed == {"schema_id": 42, "message": None, "records": 2, "first": f"{name}-0@0", "last": f"{name}-0@2"}
     assert (plain["schema_id"], plain["records"]) == (None, 1)
 
 
-def test_a_misspelt_name_is_answered_with_the_similar_one(command, letters, orders, group):
-    for words in (["topics", f"{letters}s"], ["peek", f"{letters}s"], ["produce", f"{letters}s"]):
-        assert f"Did you mean {letters}?" in command.refused(*words)
-    assert f"Did you mean {group}?" in command.refused("group", f"{group}s")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topics TOPICs",
+        "peek TOPICs",
+        "produce TOPICs",
+        "schema TOPICs",
+        "redrive TOPICs",
+        "export TOPICs --to - --format csv",
+        "plan range --slots 2 -t TOPICs",
+        "create another -t TOPICs --to earliest",
+        "rewind GROUP -t TOPICs --to earliest",
+        "offsets export GROUP -t TOPICs",
+        "offsets delete GROUP -t TOPICs",
+        "group GROUPs",
+        "plan range --group GROUPs",
+        "healthcheck GROUPs",
+        "rewind GROUPs -t TOPIC --to earliest",
+        "rewind GROUP -t TOPIC --to-group GROUPs",
+        "stop GROUPs",
+        "pause GROUPs",
+        "resume GROUPs",
+        "delete GROUPs",
+        "offsets export GROUPs",
+        "offsets delete GROUPs -t TOPIC",
+        "offsets clone GROUPs another",
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_similar_one(command, orders, group, line):
+    meant = orders if "TOPICs" in line else group
+    words = line.replace("TOPIC", orders).replace("GROUP", group).split()
+    assert f"Did you mean {meant}?" in command.refused(*words)
 
 
 def test_a_rewind_says_how_many_records_are_read_again(command, orders, group):
