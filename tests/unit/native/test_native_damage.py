@@ -145,11 +145,3 @@ def test_a_timestamp_in_nanoseconds_is_an_error_only_where_it_is_asked_for():
     assert "timestamp" in decoded.error.reason
     builder = kafkagroup_native.BatchBuilder(["value"])
     assert builder.append(kafkagroup_native.RecordSet(data, TOPIC, PARTITION)) is False and builder.num_rows == 1
-
-
-def test_offsets_that_do_not_ascend_are_refused():
-    decoded = decode(batch([Row(4), Row(4)], base_offset=0))
-    assert decoded.error is not None
-    check(decoded.error, kafkagroup_native.CorruptRecords)
-    assert [row.offset for row in decoded.rows] == [4] and decoded.error.offset == 5
-    check(decode(batch([Row(4)], base_offset=0, last_offset=3)).error, kafkagroup_native.CorruptRecords)

@@ -7,7 +7,6 @@ import platform
 import struct
 import subprocess
 import sys
-import threading
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -360,13 +359,6 @@ def test_buffers_are_let_go_of_with_the_call():
     assert (sys.getrefcount(data), sys.getrefcount(ends)) == counts
 
 
-def test_a_null_value_is_a_tombstone_and_an_empty_key_is_a_key():
-    encoder = kafkagroup_native.BatchEncoder(sticky=1)
-    encoder.append(0, 1000, columns([Record(None, b""), Record(b"", None)]), NOW)
-    places = {partition: decode(encoded).rows for _, partition, _, encoded in encoder.take(all=True)}
-    assert places == {partition_of(b"", 1000): [Row(0, None, b"", NOW)], 1: [Row(0, b"", None, NOW)]}
-
-
 def test_a_partition_that_is_not_there_names_its_row():
     for wrong in (-1, 3, 2**31 - 1):
         encoder = kafkagroup_native.BatchEncoder()
@@ -387,24 +379,6 @@ def test_a_record_over_the_limit_names_its_row_and_size():
     heavy = Record(headers=tuple((f"h{i}", b"x" * 100) for i in range(50)))
     with pytest.raises(kafkagroup_native.RecordTooLarge):
         kafkagroup_native.BatchEncoder(record_bytes=1000).append(9, 1, columns([heavy]), NOW)
-
-
-def test_a_producer_takes_over_with_sequences_from_0():
-    encoder = kafkagroup_native.BatchEncoder()
-
-    def identity() -> tuple[int, ...]:
-        encoder.append(0, 1, columns([Record(), Record()]), NOW)
-        [(_, _, _, encoded)] = encoder.take(all=True)
-        fields = HEADER.unpack_from(encoded)
-        return fields[5], *fields[9:12]
-
-    assert identity() == (0, -1, -1, -1)
-    encoder.identify(12, 0)
-    assert [identity(), identity()] == [(0, 12, 0, 0), (0, 12, 0, 2)]
-    encoder.identify(12, 1, transactional=True)
-    assert [identity(), identity()] == [(16, 12, 1, 0), (16, 12, 1, 2)]
-    encoder.identify(-1, -1)
-    assert identity() == (0, -1, -1, -1)
 
 
 def test_a_topic_may_grow():

@@ -100,43 +100,6 @@ def test_the_decoder_ends_where_the_scan_says(counts, codec, data):
     assert scan.cut_off == (0 if scan.batches or partial is None else partial or OVERHEAD)
 
 
-@given(st.lists(ROWS, min_size=1, max_size=4), st.data())
-def test_the_next_offset_is_after_the_last_whole_batch(counts, data):
-    batches, offset, ends = [], 100, []
-    for count in counts:
-        batches.append(batch([Row(offset + i) for i in range(count)]))
-        offset += count
-        ends.append(offset)
-    whole = b"".join(batches)
-    cut = data.draw(st.integers(0, len(whole)))
-    fitting = [end for n, end in enumerate(ends, 1) if len(b"".join(batches[:n])) <= cut]
-    before, after = b"before", b"after"
-    response = bytearray(before + whole[:cut] + after)
-    scan = kafkagroup_native.scan(response, 100, start=len(before), end=len(before) + cut)
-    assert scan.next_offset == (fitting[-1] if fitting else 100)
-    assert scan.offsets == scan.next_offset - 100
-    if cut and not fitting:
-        assert scan.cut_off == (len(batches[0]) if cut >= 12 else 12)
-    else:
-        assert scan.cut_off == 0
-
-
-def test_a_batch_that_lies_before_the_position_does_not_move_it():
-    data = batch([Row(5), Row(6), Row(7)])
-    assert scanned(data, 20) == (20, 0, len(data), 1, 3, 0)
-
-
-@given(st.binary(max_size=80))
-def test_any_bytes_can_be_looked_through(data):
-    assert kafkagroup_native.scan(data, 7).next_offset >= 7
-
-
-def test_a_batch_may_begin_before_the_position_and_end_after_compacted_records():
-    data = batch([Row(20), Row(22)], base_offset=18, last_offset=30)
-    assert scanned(data, 21) == (31, 0, len(data), 1, 13, 0)
-    assert scanned(data, 40) == (40, 0, len(data), 1, 13, 0)
-
-
 @pytest.mark.parametrize("part", [{"start": 2, "end": 1}, {"end": 62}, {"start": 62}])
 def test_what_is_no_part_of_the_buffer_is_refused(part):
     with pytest.raises(ValueError, match="no part of a buffer of 61 bytes"):

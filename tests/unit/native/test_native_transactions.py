@@ -13,8 +13,6 @@ from tests.unit.native.batches import ABORT, COMMIT, Row, batch, decode, marker
 
 kafkagroup_native = kernel()
 
-STEPS = ("data", "data", "plain", "abort", "commit")
-
 
 def data(offset: int, producer_id: int, count: int = 1, *, transactional: bool = True) -> bytes:
     return batch([Row(offset + i) for i in range(count)], producer_id=producer_id, transactional=transactional)
@@ -33,31 +31,9 @@ def test_a_range_that_ends_in_markers_ends():
     assert decoded.records.next_offset == 6 and decoded.records.done
 
 
-def test_read_uncommitted_gives_aborted_rows_but_no_markers():
-    encoded = data(0, 1) + marker(1, 1, ABORT) + data(2, 1)
-    assert offsets(encoded) == offsets(encoded, []) == [0, 2]
-
-
-def test_a_producer_may_commit_after_it_aborted():
-    encoded = data(0, 1) + data(1, 2) + marker(2, 1, ABORT) + data(3, 1) + marker(4, 1, COMMIT) + marker(5, 2, COMMIT)
-    assert offsets(encoded, [(1, 0)]) == [1, 3]
-
-
-def test_what_is_not_transactional_stays_also_between_an_aborted_producers_batches():
-    encoded = data(0, 1) + data(1, 1, transactional=False) + data(2, -1, transactional=False) + marker(3, 1, ABORT)
-    assert offsets(encoded, [(1, 0)]) == [1, 2]
-
-
 def test_a_transaction_that_began_before_the_fetch():
     encoded = data(10, 1, 2) + marker(12, 1, ABORT) + data(13, 1) + marker(14, 1, COMMIT)
     assert offsets(encoded, [(1, 4)], from_offset=11) == [13]
-
-
-def test_the_brokers_list_may_come_in_any_order_and_name_a_producer_twice():
-    encoded = b"".join(
-        [data(0, 1), marker(1, 1, ABORT), data(2, 1), marker(3, 1, COMMIT), data(4, 1), marker(5, 1, ABORT), data(6, 1)]
-    )
-    assert offsets(encoded, [(1, 4), (1, 0)]) == [2, 6]
 
 
 def test_a_marker_that_compaction_emptied_ends_nothing():
@@ -89,14 +65,15 @@ def test_exactly_the_committed_and_the_plain_rows(steps):
     encoded = b""
     open_since: dict[int, int] = {}
     pending: dict[int, list[int]] = {}
-    expected, aborted = [], []
+    expected, aborted, rows_at = [], [], []
     for offset, (producer, step) in enumerate([*steps, (1, "abort"), (2, "commit"), (3, "abort")]):
+        rows_at += [offset] * (step in ("data", "plain"))
         if step == "data":
             encoded += data(offset, producer)
             open_since.setdefault(producer, offset)
             pending.setdefault(producer, []).append(offset)
         elif step == "plain":
-            encoded += data(offset, -1, transactional=False)
+            encoded += data(offset, producer, transactional=False)
             expected.append(offset)
         else:
             encoded += marker(offset, producer, ABORT if step == "abort" else COMMIT)
@@ -106,3 +83,5 @@ def test_exactly_the_committed_and_the_plain_rows(steps):
             elif start is not None:
                 aborted.append((producer, start))
     assert offsets(encoded, aborted[::-1]) == sorted(expected)
+    # As `read_uncommitted` reads it: no markers.
+    assert offsets(encoded) == rows_at
