@@ -207,7 +207,7 @@ def _fresh_instance_ids(right: Any) -> Any:
     return lambda self, slot: f"other-{time.monotonic():.3f}-{slot}"
 
 
-# ---- the sink: rules of docs/design/transactions.md that are taken out
+# ---- the sink: rules of docs/design/exactly-once.md that are taken out
 
 
 def _commit_before_the_decision(right: Any) -> Any:

@@ -1,7 +1,4 @@
-"""Faults of an exactly-once sink's workers, drivers and settings, with a `read_committed` reader watching.
-
-Numbers F… are those of docs/design/transactions.md.
-"""
+"""Faults of an exactly-once sink's workers, drivers and settings, with a `read_committed` reader watching."""
 
 from __future__ import annotations
 

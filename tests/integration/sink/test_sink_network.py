@@ -1,7 +1,4 @@
-"""An exactly-once sink and its brokers: answers lost, requests doubled, nodes killed between the steps.
-
-Numbers F… are those of docs/design/transactions.md.
-"""
+"""An exactly-once sink and its brokers: answers lost, requests doubled, nodes killed between the steps."""
 
 from __future__ import annotations
 
