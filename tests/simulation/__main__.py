@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.simulation.campaign import find, run_seeds
 from tests.simulation.checks import Verdict
+from tests.simulation.halts import with_halts
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.run import Run, run, shortened
 from tests.simulation.scenario import Scenario
@@ -44,6 +45,7 @@ def main() -> int:
     seeds.add_argument("--state", type=Path, help="where to keep the totals, and to go on from")
     seeds.add_argument("--with-tasks", action="store_true", help="leave out the seeds whose tasks do not run")
     seeds.add_argument("--versions", action="store_true", help="let queries change to a later version and back")
+    seeds.add_argument("--halts", action="store_true", help="let the group be paused, stopped and resumed")
     story = commands.add_parser("story", help="tell what happens in a seed, with no more faults than it needs to fail")
     story.add_argument("seed", type=int)
     trace = commands.add_parser("trace", help="print everything that happens in some seeds")
@@ -61,7 +63,7 @@ def main() -> int:
         with contextlib.ExitStack() as later:
             for change in FOLLOWS if given.versions else ():
                 later.enter_context(change.applied())
-            drawn = with_versions if given.versions else None
+            drawn = with_versions if given.versions else with_halts if given.halts else None
             totals = run_seeds(given.first, given.last, given.state, with_tasks=given.with_tasks, drawn=drawn)
         print(totals.table())
         return 1 if totals.failed else 0

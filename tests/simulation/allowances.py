@@ -67,6 +67,13 @@ STOOD_STILL = Allowance(
     "F19",
 )
 
+UNSEEN = Allowance(
+    "a plan beyond the boundaries of a halt that its query has not seen",
+    "the coordinator of the halts does not answer",
+    "triggers that began before the halt, or have waited 5 s for it",
+    "F48",
+)
+
 # ---- members, and records that are written twice
 
 REMOVED = Allowance("a member that is removed", "a fault that loses members", "130 s after it", "F19")

@@ -52,6 +52,7 @@ from tests.simulation.brokers.cluster import Range
 from tests.simulation.brokers.group_coordinator import Committed, Group, Key, Watch
 from tests.simulation.brokers.transaction_coordinator import COMPLETE_ABORT, ONGOING, PREPARE_ABORT
 from tests.simulation.clients.jobs import OUTPUT
+from tests.simulation.halts import HaltChecks
 from tests.simulation.parts import GROUP_ID, TOPIC, Parts
 from tests.simulation.scenario import LONG_POLL_MS, LOSES_MEMBERS, LOSES_RECORDS, Scenario
 from tests.simulation.world import Process
@@ -129,6 +130,7 @@ class Checks(Watch):
         # The partition that was behind at the last look: the next look, after the next event, begins with it.
         self._behind = 0
         parts.groups.watches.append(self)
+        self.halts = HaltChecks(parts, self._note, self._allows)
         for query in parts.queries:
             query.watch_plan = self.planned
 
@@ -255,11 +257,12 @@ class Checks(Watch):
     def _is_of_now(self, tp: Key, entry: Committed) -> bool:
         return entry.is_of(self._cluster.topics[tp[0]].id)
 
-    def planned(self, process: Process, offset: StreamOffset) -> None:
+    def planned(self, process: Process, offset: StreamOffset, began: float) -> None:
         """Look at what a driver has planned: nothing before what its group has committed, and what its log has.
 
         A driver that was removed while it stood still finds that out with its next request to the group.
         """
+        self.halts.planned(process, offset, began)
         stood_still = any(process.froze_at <= at < self._world.now < at + _STANDS_STILL for at in self._lost_at)
         for tp, span in offset.partitions.items():
             key = tp.topic, tp.partition
@@ -358,7 +361,7 @@ class Checks(Watch):
         if opened := [one for one in found if not self._allows(BEGUN_LATE, if_=self._is_begun_late(one))]:
             problems.append(f"open transactions: {', '.join(opened)}")
         # Members with instance ids of the user's do not leave when their query stops.
-        explains = LOSES_MEMBERS | ({"stop query"} if self._scenario.static else set())
+        explains = LOSES_MEMBERS | ({"stop query", "halt"} if self._scenario.static else set())
         if lost := [at for at in self._lost_at if not self._allows(REMOVED, if_=self._follows_fault(at, explains))]:
             problems.append(f"members were removed at {lost} without a fault that explains it")
         if twice := [one for one in self._output.twice(of_one_batch=exactly_once) if not self._may_repeat(one)]:

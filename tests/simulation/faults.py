@@ -32,6 +32,7 @@ from kafkagroup.admin import Groups, rewind_running_group
 from tests.simulation.brokers.group_coordinator import Committed, Group, Key, Watch
 from tests.simulation.clients.batches import BatchApplication
 from tests.simulation.clients.spark import Query
+from tests.simulation.halts import Halts
 from tests.simulation.parts import GROUP_ID, TOPIC, Parts
 from tests.simulation.scenario import CONSUMER, Fault
 from tests.simulation.world import Died, Process
@@ -87,6 +88,7 @@ class Faults(Watch):
     def __init__(self, parts: Parts) -> None:
         self._scenario, self._world, self._cluster = parts.scenario, parts.world, parts.cluster
         self._parts = parts
+        self._halts = Halts(parts)
         # Whether the coordinator moves in the next rebalance.
         self._moves_in_rebalance = False
         # The programs that set the offsets of a group without members.
@@ -225,6 +227,8 @@ class Faults(Watch):
                     world.after(how * 8, query.stop if how < 0.25 else functools.partial(query.kill, 20.0))
             case "rewind":
                 self._rewind((TOPIC, int(fault.which * len(self._cluster.topics[TOPIC].partitions))), how)
+            case "halt":
+                self._halts.halt(fault)
             case "change options":
                 refused: tuple[str, ...] = ("maxOffsetsPerTrigger",) if isinstance(query, BatchApplication) else ()
                 refused += _SPLIT if query.options.get("commit") == "task" else ()

@@ -18,7 +18,7 @@ from unittest import mock
 import kafkagroup_native as kernel
 
 from assignors import Assignment
-from kafka_source.commits import as_members, by_sink, source_offsets
+from kafka_source.commits import as_members, by_sink, halts, source_offsets
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import CorruptRecordsError, FencedError
 from kafka_source.fetch import protocol
@@ -36,12 +36,24 @@ from kafka_source.produce.sender import Sender
 from kafka_source.sink.two_phase import open_transactions, prepare
 from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Ledger, LedgerState
-from kafka_source.source import batch, decision, facts, group_member_owner, position_tracker, positions, topic_tracker
+from kafka_source.source import (
+    batch,
+    decision,
+    facts,
+    group_member_owner,
+    position_tracker,
+    positions,
+    standstill,
+    topic_tracker,
+)
 from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.standstill import Standstill
 from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
 from kafka_source.transactions.offset_transaction import GroupOffsets
-from tests.simulation.allowances import ALLOWANCES, RARE, Allowance
+from kafkagroup.admin import halts as admin_halts
+from tests.simulation.allowances import ALLOWANCES, RARE, UNSEEN, Allowance
 from tests.simulation.checks import Checks
+from tests.simulation.halts import with_halts
 from tests.simulation.scenario import Scenario, scenario_of
 
 
@@ -54,16 +66,18 @@ class Mutation:
         where: The object with the function that is replaced, and the function's name.
         make: Makes the wrong function from the right one.
         of_sink: Whether only seeds with sinks can find it.
+        of_halts: Whether only groups that are halted can find it.
     """
 
     name: str
     where: tuple[Any, str]
     make: Callable[[Any], Any]
     of_sink: bool = False
+    of_halts: bool = False
 
     def scenario_of(self, seed: int) -> Scenario:
         """Return a scenario that may find it."""
-        return scenario_of(seed)
+        return with_halts(scenario_of(seed)) if self.of_halts else scenario_of(seed)
 
     def applied(self) -> Any:
         """Return a context in which the defect is in place.
@@ -414,6 +428,43 @@ def _an_empty_answer_is_the_end(right: Any) -> Any:
     return take
 
 
+# ---- halts of a group
+
+
+def _limit_what_it_had(right: Any) -> Any:
+    def limit(self: Any, starts: Any, latest: Any) -> Any:
+        if self._halt is None:
+            return right(self, starts, latest)
+        had = vars(self).setdefault(f"_had_{self._halt.number}", set(starts))
+        return {tp: to if tp in had else latest[tp] for tp, to in right(self, starts, latest).items()}
+
+    return limit
+
+
+def _look_once(right: Any) -> Any:
+    return lambda self: None if self._has_looked else right(self)
+
+
+def _without_keep(right: Any) -> Any:
+    return lambda *args, **named: right(*args, **{**named, "keep_ms": None})
+
+
+def _no_halt(right: Any) -> Any:
+    async def fetch(*_: Any) -> None:
+        pass
+
+    return fetch
+
+
+_OF_HALTS: Sequence[tuple[str, tuple[Any, str], Callable[[Any], Any]]] = (
+    ("read beyond the boundaries of what is taken over", (Standstill, "limit"), _limit_what_it_had),
+    ("look for a halt once", (Standstill, "look"), _look_once),
+    ("take the end of a halt for one", (standstill, "while_it_holds"), lambda _: lambda newest: newest),
+    ("let brokers forget a halt", (halts, "commit_offsets"), _without_keep),
+    ("do not resume a group that brokers have forgotten", (admin_halts, "fetch_newest_halt"), _no_halt),
+)
+
+
 def _withhold(allowance: Allowance) -> Callable[[Any], Any]:
     return lambda right: lambda self, asked, *, if_=True: asked != allowance and right(self, asked, if_=if_)
 
@@ -505,9 +556,10 @@ MUTATIONS = (
     Mutation("keep no slots for the tasks of a batch", (batch, "start_keeper"), lambda _: lambda *_: None),
     Mutation("join again with another instance id", (model.GroupSettings, "instance_id"), _fresh_instance_ids),
     *(Mutation(*one, of_sink=True) for one in _OF_SINK),
+    *(Mutation(*one, of_halts=True) for one in _OF_HALTS),
     # ---- what the checks allow, and what needs it
     *(
-        Mutation(f"allow no more: {one.name}", (Checks, "_allows"), _withhold(one))
+        Mutation(f"allow no more: {one.name}", (Checks, "_allows"), _withhold(one), of_halts=one is UNSEEN)
         for one in ALLOWANCES
         if one not in RARE
     ),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
+from kafkagroup.admin import Halted
 from tests.simulation.brokers.cluster import Cluster
 from tests.simulation.brokers.consumer_coordinator import ConsumerCoordinators
 from tests.simulation.brokers.group_coordinator import Group, GroupCoordinators
@@ -28,7 +30,8 @@ class Parts:
         queries: The applications that use our source; `batches` are those of them that read batch after batch.
         others: The applications of other clients.
         plain: The processes that never commit in transactions.
-        operators: Those of programs that rewind the group.
+        operators: Those of programs that rewind or halt the group.
+        halted: Looks at what a program was told when it has waited for its halt.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -37,7 +40,7 @@ class Parts:
         self.cluster = Cluster(world, scenario.brokers)
         self.output = Output(self.cluster)
         self.groups = GroupCoordinators(self.cluster)
-        self.consumers = ConsumerCoordinators(self.cluster, self.groups, scenario.session_ms / 1000, 2000)
+        self.consumers = ConsumerCoordinators(self.cluster, self.groups, scenario.session_ms / 1000, self._heartbeat_ms)
         self.transactions = TransactionCoordinators(self.cluster, self.groups)
         self.transactions.max_epoch = scenario.max_epoch
         self.cluster.names_only = scenario.names_only
@@ -51,6 +54,7 @@ class Parts:
         if scenario.sink:
             self.cluster.create_topic(OUTPUT, OUTPUT_PARTITIONS)
         load = Load(share_of_long=scenario.share_of_long)
+        self.cluster.retention = scenario.retention
         self.queries: list[Query] = [
             Query(
                 world,
@@ -63,6 +67,8 @@ class Parts:
             )
             for number in range(scenario.queries)
         ]
+        for query in self.queries:
+            query.listens = scenario.listens
         self.batches = [
             BatchApplication(
                 world, f"batches-{number}", self._batch_options(), self.output, load, runs_tasks=True, sink=None
@@ -76,6 +82,7 @@ class Parts:
         self.queries += self.batches
         self.plain: list[Process] = []
         self.operators: list[Process] = []
+        self.halted: Callable[[Halted], None] = lambda _: None
         self.others = [self._other(f"other-{number}") for number in range(scenario.others)]
 
     @property
@@ -88,6 +95,10 @@ class Parts:
         return OtherClient(
             self.world, name, self.cluster, self.output, settings, TOPIC, self.scenario.strategy, self.plain
         )
+
+    @property
+    def _heartbeat_ms(self) -> int:
+        return max(2000, self.scenario.session_ms // 10)
 
     def _options(self, query: int) -> dict[str, str]:
         scenario = self.scenario
@@ -127,7 +138,7 @@ class Parts:
             **options,
             "kafka.partition.assignment.strategy": scenario.strategy,
             "kafka.session.timeout.ms": str(scenario.session_ms),
-            "kafka.heartbeat.interval.ms": "2000",
+            "kafka.heartbeat.interval.ms": str(self._heartbeat_ms),
         }
 
     def _batch_options(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ one after another as long as it still fails.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -127,6 +128,9 @@ class Scenario:
         names_only: Whether brokers commit and fetch offsets by the names of topics only.
         siblings: Whether the queries are reads of one application.
         reading: How their tasks read.
+        retention: For how many seconds brokers keep the offsets of a group without members.
+        listens: Whether queries have a `StopListener`.
+        halted_for: The longest time for which a program halts the group.
         fail_on_loss: `failOnDataLoss` of queries, until one has ended with the error.
     """
 
@@ -156,6 +160,9 @@ class Scenario:
     fail_on_loss: bool = True
     siblings: bool = False
     reading: Reading = Reading()
+    retention: float = math.inf
+    listens: bool = False
+    halted_for: float = 40.0
 
     @property
     def may_lose_transactions(self) -> bool:

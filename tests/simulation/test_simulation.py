@@ -45,6 +45,36 @@ def test_a_later_version_that_follows_the_rules_of_each_format_does_no_harm_besi
     assert "40 seeds, 0 with problems" in run_simulator("seeds", "20", "60", "--versions")
 
 
+def test_a_group_that_is_halted_ends_at_its_boundaries_and_goes_on_when_it_is_resumed() -> None:
+    assert "16 seeds, 0 with problems" in run_simulator("seeds", "0", "16", "--halts")
+
+
+@pytest.mark.parametrize(("strategy", "hours"), [("range", 60), (CONSUMER, 6)])
+def test_a_pause_over_a_weekend_outlives_the_time_for_which_brokers_keep_offsets(strategy: str, hours: int) -> None:
+    scenario = Scenario(
+        seed=3,
+        strategy=strategy,
+        queries=2,
+        slots=1,
+        partitions=4,
+        brokers=1,
+        transactional=True,
+        session_ms=1_800_000,
+        share_of_long=0.0,
+        on_lost="rejoin",
+        static=False,
+        faults=(Fault(30.0, "halt", 0.9, 0.12),),
+        retention=hours * 1200.0,
+        halted_for=hours * 4500.0,
+    )
+    run = Run(scenario, 300_000.0)
+    for query in run.parts.queries:
+        query.load = replace(query.load, idle=600.0)
+        query.options |= {"kafka.max.poll.interval.ms": "3600000", "kafka.metadata.max.age.ms": "3600000"}
+    assert run.run().problems == []
+    assert run.world.now > hours * 3600
+
+
 def test_a_seed_determines_everything() -> None:
     seeds = [str(seed) for seed in range(24)]
     once, again = run_simulator("trace", *seeds), run_simulator("trace", *reversed(seeds))

@@ -7,6 +7,7 @@ with those of Kafka's clients.
 from __future__ import annotations
 
 import asyncio
+import math
 import struct
 import sys
 import uuid
@@ -56,7 +57,7 @@ from kafka_source.kafka_client.messages.transaction import (
 )
 from tests.simulation.brokers.logs import Log
 from tests.simulation.brokers.reading import Fetches, ReadLog, written_at
-from tests.simulation.world import Process, Socket, Transport, World
+from tests.simulation.world import BEGIN, Process, Socket, Transport, World
 from tests.support.record_messages import FetchRequest, ProduceRequest
 
 _NEWEST: dict[Any, int] = {
@@ -361,6 +362,7 @@ class Cluster:
         transaction_version: The feature `transaction.version`: 2 for KIP-890's second protocol.
         read_committed: Whether readers get no records of aborted transactions.
         fetches: What answers Fetch.
+        retention: `offsets.retention.minutes`, in virtual seconds.
         names_only: Whether offsets are committed and fetched by the names of topics only, as before Kafka 4.1.
         errors: How often each error code was answered, by the name of the API.
     """
@@ -379,6 +381,7 @@ class Cluster:
         self.version = 0
         self.transaction_version = 1
         self.names_only = False
+        self.retention = math.inf
         self.errors: Counter[tuple[str, int]] = Counter()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._loading: dict[tuple[int, str], float] = {}
@@ -669,6 +672,8 @@ class Cluster:
                 found = known[one.partition_index] if one.partition_index < len(known) else None
                 leads = found is not None and found.leader == broker.node
                 end = 0 if found is None else found.read.start if one.timestamp == -2 else found.end
+                if found is not None and one.timestamp >= 0:
+                    end = found.read.first_at(one.timestamp / 1000 - BEGIN)
                 partitions.append(
                     topic_type.ListOffsetsPartitionResponse(
                         partition_index=one.partition_index,

@@ -7,6 +7,7 @@ but the timers.
 from __future__ import annotations
 
 import functools
+import math
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -172,6 +173,7 @@ class ConsumerCoordinators:
             member.topics, member.assigned = before.topics, before.assigned
             group.target[member.member_id] = group.target.pop(before.member_id, frozenset())
         group.members[member.member_id] = member
+        group.offsets.emptied_at = math.inf
         return member
 
     def _owned(self, request: ConsumerGroupHeartbeatRequest) -> frozenset[Place] | None:
@@ -238,6 +240,8 @@ class ConsumerCoordinators:
         self._cancel(member)
         del group.members[member.member_id]
         group.target.pop(member.member_id, None)
+        if not group.members:
+            group.offsets.emptied_at = self._world.now
         self._bump(group, changed=True)
 
     def _touch(self, group: ConsumerGroup, member: Member) -> None:
@@ -285,7 +289,7 @@ class ConsumerCoordinators:
                     member_id=one.member_id,
                     instance_id=one.instance_id,
                     member_epoch=LEAVE_AND_COME_BACK if one.is_away else one.epoch,
-                    client_id="member",
+                    client_id="kafkagroup-member",
                     client_host="/127.0.0.1",
                     subscribed_topic_names=one.topics,
                     assignment=self._assignment(one.assigned),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -78,12 +79,20 @@ class Stored:
 
 @dataclass
 class Committed:
-    """A committed offset, and its place among what was written to the log of offsets."""
+    """A committed offset, and its place among what was written to the log of offsets.
+
+    Attributes:
+        at: When it was committed.
+        keep: For how many seconds its request wants it to be kept; infinite: as long as the group has members, and for
+            the brokers' time after that.
+    """
 
     offset: int
     epoch: int
     metadata: str
     place: int
+    at: float = 0.0
+    keep: float = math.inf
 
     def is_of(self, topic_id: uuid.UUID) -> bool:
         """Return whether it is about this topic: its note names it, or none."""
@@ -108,6 +117,8 @@ class Group:
         self._places = itertools.count()
         # What decides about commits in a group of the consumer protocol: returns the error code.
         self.refuses_commit: Callable[[Any, int, bool], int] | None = None
+        # When it has lost its last member; infinite: it has some.
+        self.emptied_at = 0.0
 
     # ---- joining
 
@@ -198,6 +209,7 @@ class Group:
 
     def _add_and_rebalance(self, member: Member, reply: Reply) -> None:
         self.members[member.member_id] = member
+        self.emptied_at = math.inf
         if not self.leader:
             self.leader = member.member_id
         if self.state != PREPARING:
@@ -412,6 +424,7 @@ class Group:
 
     def _become_empty(self) -> None:
         self.state, self.protocol, self.leader = EMPTY, "", ""
+        self.emptied_at = self._world.now
         self.generation += 1
         self._store()
 
@@ -474,12 +487,28 @@ class Group:
         self._apply({tp: Committed(offset, -1, note.metadata, next(self._places))})
 
     def _written(self, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> dict[Key, Committed]:
+        keep_ms = getattr(request, "retention_time_ms", -1)
+        keep = math.inf if keep_ms < 0 else keep_ms / 1000
         return {
             (topic.name, one.partition_index): Committed(
-                one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", next(self._places)
+                one.committed_offset,
+                one.committed_leader_epoch,
+                one.committed_metadata or "",
+                next(self._places),
+                self._world.now,
+                keep,
             )
             for topic in request.topics
             for one in topic.partitions
+        }
+
+    def forget_expired(self) -> None:
+        """Forget offsets as brokers do (KIP-211): those of a group without members, or when their request says so."""
+        now, retention = self._world.now, self._cluster.retention
+        self.offsets = {
+            tp: one
+            for tp, one in self.offsets.items()
+            if now < (one.at + one.keep if one.keep < math.inf else max(one.at, self.emptied_at) + retention)
         }
 
     def _apply(self, entries: dict[Key, Committed]) -> None:
@@ -519,6 +548,7 @@ class Group:
                 watch.lost(self.members[key].name, "the new coordinator does not know it")
         self.members = {key: copy.copy(one) for key, one in stored.members.items()}
         self.state = STABLE if self.members else EMPTY
+        self.emptied_at = math.inf if self.members else self._world.now
         for member in self.members.values():
             member.timer = member.join_reply = member.sync_reply = None
             self._touch(member)
@@ -564,6 +594,9 @@ class Watch:
 
     def committed(self, group: Group, entries: dict[Key, Committed]) -> None:
         """Look at offsets that are about to be the group's."""
+
+    def fetched(self, group: Group) -> None:
+        """Hear that a client is told of a group's offsets."""
 
 
 class GroupCoordinators:
@@ -705,6 +738,10 @@ class GroupCoordinators:
     def _fetched(self, broker: Broker, request: OffsetFetchRequest) -> OffsetFetchResponse:
         code = self._refusal(broker, request.group_id, "OffsetFetch")
         group = self.group(request.group_id)
+        group.forget_expired()
+        if not code:
+            for watch in self.watches:
+                watch.fetched(group)
         topic_type = OffsetFetchResponse.OffsetFetchResponseTopic
         uncertain = {key for entries in group.uncertain.values() for key in entries}
         if request.topics is None:

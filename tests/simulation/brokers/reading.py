@@ -180,6 +180,11 @@ class ReadLog:
             offset += 1
         return offset
 
+    def first_at(self, at: float) -> int:
+        """Return the offset of the first record that was written at a point of time or later; -1: there is none."""
+        later = (offset for one in self.batches if one.at >= at for offset in one.offsets if offset >= self.start)
+        return next(later, -1)
+
     def from_offset(self, offset: int) -> Iterator[Batch]:
         """Yield the batches from the one with an offset on, or the next one."""
         return (one for one in self.batches if one.last >= offset)

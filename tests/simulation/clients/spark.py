@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from kafka_source.errors import DataLossError, KafkaGroupError
 from kafka_source.group.siblings import Siblings
 from kafka_source.kafka_client import topic_id_of
+from kafka_source.model.halt import HaltKind
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
@@ -30,6 +31,9 @@ from tests.simulation.clients.rows import READ_SCHEMA
 from tests.simulation.world import Died, Event, Process, World
 
 _T = TypeVar("_T")
+
+# After how many seconds a supervisor starts a query again that its listener has ended.
+_STARTS_AGAIN = 3.0
 
 
 @dataclass
@@ -211,12 +215,14 @@ class Load:
 
     Attributes:
         pause: The longest pause after a batch of a sink of ours.
+        idle: The pause after a trigger with nothing new.
     """
 
     short: float = 0.3
     long: float = 8.0
     share_of_long: float = 0.1
     pause: float = 2.0
+    idle: float = 1.0
 
 
 class Query:
@@ -226,13 +232,14 @@ class Query:
         process: The driver of now; None: it does not run.
         jobs: What the driver of now runs in other processes.
         watch: Looks at the batches.
-        watch_plan: Looks at what a driver has planned.
+        watch_plan: Looks at what a driver has planned, in a trigger that began then.
         siblings: Returns its place among the reads of its group in one application; None: there are no others.
         armed: What happens to the next attempts of its tasks; see `Jobs`.
         errors: The errors with which drivers have ended, and when.
         ended_at: When drivers have ended, or their places were taken.
         longest: The longest time of a trigger, in which the batch before is committed, and of a stop.
         is_later: Whether the next driver has a later version of the package.
+        listens: Whether a `StopListener` ends the query when its group is stopped; a supervisor starts it again.
     """
 
     def __init__(
@@ -249,7 +256,7 @@ class Query:
         self.world, self.name, self.options, self.output, self.load = world, name, dict(options), output, load
         self.runs_tasks, self.sink = runs_tasks, sink
         self.watch = JobsWatch()
-        self.watch_plan: Callable[[Process, StreamOffset], None] = lambda *_: None
+        self.watch_plan: Callable[[Process, StreamOffset, float], None] = lambda *_: None
         self.siblings: Callable[[Process], Siblings | None] = lambda _: None
         self.armed: list[Callable[[Process, int], bool]] = []
         self.jobs: Jobs | None = None
@@ -259,7 +266,7 @@ class Query:
         self.starts = self.stops = 0
         self.ended_at: list[float] = []
         self.longest: dict[str, float] = {}
-        self.wanted = self.is_later = False
+        self.wanted = self.is_later = self.listens = False
         self._restart: Event | None = None
 
     def start(self) -> None:
@@ -328,7 +335,12 @@ class Query:
             schema = source_schema(headers=False) if jobs is None else READ_SCHEMA
             read = ReadQuery.of(self.options, schema, Where.STREAM, None)
             planner = MicroBatches(read, self.siblings(process))
-            self._run(planner, _Batch(self, process, jobs, read))
+            if jobs is not None:
+                self.watch.started(jobs.run, self.checkpoint.finished)
+            while self._run(planner, _Batch(self, process, jobs, read)):
+                # As the stream reader: the group is stopped, and the query begins again when that is resumed.
+                planner.close()
+                planner = MicroBatches(read, self.siblings(process))
             self._timed("stop", planner.close)
             self.stops += 1
             self.world.tell(self.name, "has stopped")
@@ -358,10 +370,9 @@ class Query:
             except KafkaGroupError as error:
                 self.world.tell(self.name, f"closing fails: {error}")
 
-    def _run(self, planner: MicroBatches, batch: _Batch) -> None:
+    def _run(self, planner: MicroBatches, batch: _Batch) -> bool:
+        """Run batches until nobody wants the query, or its group is stopped; return whether it goes on asking."""
         log = self.checkpoint
-        if self.jobs is not None:
-            self.watch.started(self.jobs.run, log.finished)
         start = StreamOffset()
         if log.in_flight:
             # The last run planned a batch and did not finish it: the same batch again.
@@ -373,11 +384,15 @@ class Query:
         elif log.offsets:
             start = StreamOffset.from_json(log.offsets[-1])
         while self.wanted:
+            began = self.world.now
             end = self._timed("trigger", functools.partial(planner.next, start, limited=True))
             if end is start:
-                self.world.sleep(1.0)
+                if planner.has_stopped:
+                    return True
+                self.world.sleep(self.load.idle)
                 continue
-            self.watch_plan(batch.process, end)
+            self.watch_plan(batch.process, end, began)
+            halt = planner.figures(with_latest=False).halt if self.listens else None
             self.pause()
             batch.check_not_replaced()
             log.offsets.append(end.to_json())
@@ -385,6 +400,11 @@ class Query:
                 planner.finished(start)
             batch.run(planner, start, end)
             start = end
+            if halt is not None and halt.kind is HaltKind.STOP:
+                self.world.tell(self.name, f"is ended by its listener: {halt}")
+                self.stop()
+                self.world.after(_STARTS_AGAIN, self.start)
+        return False
 
     def _timed(self, what: str, call: Callable[[], _T]) -> _T:
         began = self.world.now
