@@ -179,7 +179,7 @@ def _halt(settings: Settings, group: str, kind: HaltKind, at: At, *, others_go_o
                 f"Group {group} has committed nothing and its members own nothing yet, so there is nothing to "
                 f"{kind.value}: wait until its members have their partitions."
             )
-        if not others_go_on:
+        if positions.group is not None and not others_go_on:
             _check_members(positions.group, kind)
         other: Mapping[TopicPartition, int] = {}
         if isinstance(at, FromGroup):
