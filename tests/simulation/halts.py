@@ -194,7 +194,7 @@ class HaltChecks(Watch):
             least = boundary if halt.kind is HaltKind.PAUSE else max(boundary, reached)
             if self._is_calm and boundary and not least <= offset <= max(boundary, reached):
                 self._note(f"{one.topic}-{one.partition} is at {offset}: {halt}, at {boundary}")
-        is_written = all(self._parts.cluster.end(tuple(tp)) >= to for tp, to in halt.boundaries.items())
+        is_written = all(self._parts.cluster.end((tp.topic, tp.partition)) >= to for tp, to in halt.boundaries.items())
         if self._is_calm and is_written and not stands.is_done:
             self._note(f"not done in time: {stands}")
         if stands.is_done and halt.kind is HaltKind.STOP and self._is_calm and group.emptied_at == math.inf:
