@@ -35,3 +35,17 @@ def test_the_map_of_files_and_the_index_of_design_notes_are_current() -> None:
         ("design/README.md", map_of_files.index_of_design_notes()),
     ):
         assert (ROOT / "docs" / page).read_text().endswith(table), "run: ./run docs"
+
+
+def test_each_module_that_waits_is_in_the_list_of_loops() -> None:
+    named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs/design/loops.md").read_text())
+    waits = re.compile(r"\b(?:time|asyncio)\.sleep\((?!0\))|\bretry(?:_async)?\(|\.pauses\(\)|LOCK_EX")
+    modules = {
+        str(path.relative_to(ROOT)): path.read_text()
+        for package in ("kafka_source", "kafkagroup")
+        for path in (ROOT / package).rglob("*.py")
+        if path.name != "retry.py" and "embedded" not in path.parts
+    }
+    assert [name for name in named if not any(f"/{module}".endswith(f"/{name}") for module in modules)] == []
+    waiting = [module for module, text in modules.items() if waits.search(text)]
+    assert [module for module in waiting if not f"/{module}".endswith(tuple(f"/{name}" for name in named))] == []
