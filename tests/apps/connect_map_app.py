@@ -31,7 +31,7 @@ def offsets(batches):
 
 
 def main(folder: str, servers: str, topic: str, examples: str) -> None:
-    spark = session(SparkSession.builder.remote("local[2]"))
+    spark = session(SparkSession.builder.remote("local[2]").config("spark.sql.session.timeZone", "Asia/Tokyo"))
     options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
     compared = 0
 

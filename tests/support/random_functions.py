@@ -131,7 +131,9 @@ class RandomFunction:
             yield from map(self._batch, [rows] if self.division != "single rows" else ([row] for row in rows))
 
     def _rows(self, record: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-        chance = random.Random(zlib.crc32(repr(sorted(record.items())).encode()))
+        # Outside a timestamp is in the session's time zone.
+        at = {name: value.astimezone(timezone.utc) for name, value in record.items() if isinstance(value, datetime)}
+        chance = random.Random(zlib.crc32(repr(sorted({**record, **at}.items())).encode()))
         for _ in range(chance.randrange(self.most)):
             yield tuple(_or_null(kind, chance) if null else kind.make(chance) for kind, null in self.kinds)
 
