@@ -23,10 +23,8 @@ from kafka_source.cluster.lookup import Cluster
 from kafkagroup.embedded import BrokerError, EmbeddedKafka, Security, run_java
 from kafkagroup.embedded import cluster as cluster_module
 from kafkagroup.embedded.server_config import free_ports
-from kafkagroup.embedded.tcp_proxy import Frame, TcpProxy
 from tests.support.waiting import wait_until
 
-PRODUCE = 0
 SECRET = 'alice\'s "word" \\ é'
 
 
@@ -92,13 +90,6 @@ def answers(config: Mapping[str, str], timeout: float = 1.0) -> bool:
 # ---- fixtures and tools
 
 
-def test_the_fixtures_give_a_broker_with_fresh_topics(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
-    first, second = topic("orders", partitions=3), topic("orders", partitions=2)
-    topics = kafka.admin().list_topics(timeout=10).topics
-    assert len(topics[first].partitions) == 3
-    assert len(topics[second].partitions) == 2
-
-
 def test_topics_are_made_with_settings_and_deleted(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
     name = topic("compacted", config={"cleanup.policy": "compact"})
     described = run_java(
@@ -133,45 +124,6 @@ def test_kafkas_own_tools_read_the_topic_and_describe_the_group(
 
 
 # ---- one node in trouble
-
-
-def test_a_killed_node_is_gone_and_comes_back_with_its_data(own: EmbeddedKafka) -> None:
-    own.create_topic("killed")
-    produce(own.client_config(), "killed", b"kept")
-    pid = own.pid()
-    assert pid is not None
-    own.kill()
-    assert not own.is_running()
-    assert not is_alive(pid)
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", own.port()), timeout=5)
-    before = own.bootstrap_servers
-    own.restart()
-    assert own.bootstrap_servers == before
-    assert read(own.client_config(), "killed", 1) == [b"kept"]
-
-
-def test_a_paused_node_answers_nothing_until_it_is_resumed(own: EmbeddedKafka) -> None:
-    own.pause()
-    try:
-        assert own.is_running()
-        socket.create_connection(("127.0.0.1", own.port()), timeout=5).close()
-        assert not answers(own.client_config())
-    finally:
-        own.resume()
-    own.wait_ready()
-    assert answers(own.client_config(), timeout=10)
-
-
-def test_a_node_moves_to_another_port_with_its_data(own: EmbeddedKafka) -> None:
-    own.create_topic("moved")
-    produce(own.client_config(), "moved", b"kept")
-    before = own.port()
-    own.restart(new_ports=True)
-    assert own.port() != before
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", before), timeout=5)
-    assert read(own.client_config(), "moved", 1) == [b"kept"]
 
 
 def test_data_and_identity_outlive_a_stop_where_they_are_to_be_kept(own: EmbeddedKafka) -> None:
@@ -255,32 +207,6 @@ def guarded() -> Iterator[EmbeddedKafka]:
         yield kafka
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_users_log_in_and_wrong_passwords_do_not(guarded: EmbeddedKafka, mechanism: str) -> None:
-    config = guarded.client_config("alice", mechanism)  # type: ignore[arg-type]
-    assert answers(config, timeout=10)
-    refused: list[KafkaError] = []
-    wrong = AdminClient({**config, "sasl.password": "wrong", "log_level": 0, "error_cb": refused.append})  # type: ignore[dict-item]  # confluent-kafka types callbacks nowhere
-    wait_until(lambda: wrong.poll(0.2) > 0 and bool(refused), "a refusal", 30)
-    assert refused[0].code() == KafkaError._AUTHENTICATION
-
-
-def test_what_is_not_allowed_is_denied(guarded: EmbeddedKafka) -> None:
-    guarded.create_topic("payroll")
-    alice, bob = guarded.client_config("alice", "SCRAM-SHA-256"), guarded.client_config("bob")
-    guarded.allow("alice", "READ", "WRITE", name="payroll")
-    guarded.allow("alice", "READ", resource="group", name="reads-payroll")
-    produce(alice, "payroll", b"100")
-    assert read_as_group(alice, "payroll", 1) == [b"100"]
-    assert "payroll" not in AdminClient({**bob}).list_topics(timeout=10).topics
-    with pytest.raises(KafkaException) as denied:
-        consumer = Consumer({**alice, "group.id": "another", "log_level": 0})
-        consumer.subscribe(["payroll"])
-        message = consumer.poll(15)
-        raise KafkaException(message and message.error())
-    assert denied.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
-
-
 def test_no_password_is_in_the_log_or_in_the_arguments_of_a_process(guarded: EmbeddedKafka) -> None:
     log = guarded.log()
     assert "sasl.jaas.config" in log
@@ -309,97 +235,6 @@ def test_tls_with_a_login_for_librdkafka_and_for_java() -> None:
         assert "encrypted" in listed.stdout.split(), listed.stderr
         untrusting = {key: value for key, value in config.items() if key != "ssl.ca.location"}
         assert not answers(untrusting, timeout=2)
-
-
-# ---- a proxy in between
-
-
-def test_clients_go_through_the_proxy_that_is_advertised() -> None:
-    with TcpProxy() as proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
-        proxy.connect_to(kafka.port())
-        assert kafka.bootstrap_servers == f"127.0.0.1:{proxy.port}"
-        kafka.create_topic("watched")
-        lost: list[Frame] = []
-
-        def lose_the_first_produce_answer(frame: Frame) -> list[bytes]:
-            if frame.api_key == PRODUCE and not lost:
-                lost.append(frame)
-                return []
-            return [frame.payload]
-
-        proxy.on_response = lose_the_first_produce_answer
-        config = {**kafka.client_config(), "enable.idempotence": "true", "socket.timeout.ms": "1000"}
-        produce(config, "watched", b"once")
-        assert len(lost) == 1
-        # The answer was lost and the batch sent again; the broker knows it by its sequence number.
-        reader = Consumer({**kafka.client_config(), "group.id": "none"})
-        assert reader.get_watermark_offsets(TopicPartition("watched", 0), timeout=10) == (0, 1)
-        reader.close()
-        proxy.hold("response")
-        assert not answers(kafka.client_config())
-        proxy.release()
-        assert answers(kafka.client_config(), timeout=10)
-
-
-# ---- three nodes
-
-
-def leader_of(kafka: EmbeddedKafka, topic: str) -> int:
-    leader: int = kafka.admin().list_topics(topic, timeout=10).topics[topic].partitions[0].leader
-    return leader
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("version", "nodes"), [("2.8.2", 1), ("3.3.2", 3), ("3.9.1", 1), ("4.0.1", 1)])
-def test_older_versions_of_kafka(version: str, nodes: int) -> None:
-    with EmbeddedKafka(nodes, version=version) as kafka:
-        kafka.create_topic("orders", replication_factor=nodes)
-        produce({"bootstrap.servers": kafka.bootstrap_servers}, "orders", b"one", b"two")
-        kafka.restart()
-        consumer = Consumer(
-            {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g", "enable.auto.commit": False}
-        )
-        try:
-            consumer.assign([TopicPartition("orders", 0, OFFSET_BEGINNING)])
-            assert [message.value() for message in consumer.consume(2, timeout=60)] == [b"one", b"two"]
-        finally:
-            consumer.close()
-        assert f"Kafka version: {version}" in kafka.log()
-
-
-@pytest.mark.long
-def test_a_cluster_survives_the_loss_and_the_move_of_a_node(cluster: EmbeddedKafka) -> None:
-    assert sorted(cluster.admin().list_topics(timeout=10).brokers) == cluster.node_ids == [1, 2, 3]
-    cluster.create_topic("replicated", replication_factor=3, config={"min.insync.replicas": 2})
-    produce(cluster.client_config(), "replicated", b"before")
-    lost = leader_of(cluster, "replicated")
-    cluster.kill(lost)
-    wait_until(lambda: leader_of(cluster, "replicated") not in (lost, -1), "another leader", 30)
-    produce(cluster.client_config(), "replicated", b"after")
-    cluster.restart(lost, new_ports=True)
-    assert f"127.0.0.1:{cluster.port(lost)}" in cluster.bootstrap_servers.split(",")
-    moved = {"bootstrap.servers": f"127.0.0.1:{cluster.port(lost)}"}
-    assert read(moved, "replicated", 2) == [b"before", b"after"]
-
-
-@pytest.mark.long
-def test_a_cluster_goes_on_while_a_node_is_paused(cluster: EmbeddedKafka) -> None:
-    cluster.create_topic("patient", replication_factor=3)
-    paused = leader_of(cluster, "patient")
-    cluster.pause(paused)
-    try:
-        others = ",".join(f"127.0.0.1:{cluster.port(i)}" for i in cluster.node_ids if i != paused)
-
-        def leader() -> int:
-            view = AdminClient({"bootstrap.servers": others, "log_level": 0}).list_topics("patient", timeout=10)
-            return int(view.topics["patient"].partitions[0].leader)
-
-        wait_until(lambda: leader() not in (paused, -1), "another leader", 30)
-        produce({"bootstrap.servers": others}, "patient", b"value")
-    finally:
-        cluster.resume(paused)
-    cluster.wait_ready()
-    assert read(cluster.client_config(), "patient", 1) == [b"value"]
 
 
 def test_the_command_runs_a_broker_with_a_login_until_ctrl_c_and_what_it_prints_connects(tmp_path: Path) -> None:
