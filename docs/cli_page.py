@@ -128,12 +128,7 @@ As far as the tools' help says: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
 | list groups | `groups --type --state --regex` | `--list --type --state` | `group list --states` | `get consumer-groups --topic` | – |
 | list groups with their lag | `groups --lag` | `--describe --all-groups` | `group describe -r '.*'` | – | – |
 | show members and lag | `group G` | `--describe --group G --members --verbose`, `--offsets` | `group describe G` | `describe consumer-group G` | – |
-| show racks and the assignor's user data | `group G --members` | – | – | – | – |
-| show how fast each member commits | `group G --rate 10`, `watch G --members` | – | – | – | – |
 | sum up, or only what lags | `group G --summary`, `group G --by topic`, `group G --only-with-lag` | – | `group describe -s`, `-t` | `--only-with-lag` | – |
-| exit code for a lag above a bound | `group G --fail-above-lag N` | – | – | – | – |
-| probe whether a group makes progress | `healthcheck G --within 60` | – | – | – | – |
-| watch lag, rates and time to zero | `watch G` | – | – | – | – |
 | see a change before it is made | always; `--yes` makes it | `--dry-run`, the default; `--execute` makes it | – | the default; `--execute` makes it | – |
 | rewind to the start, the end, a time | `rewind G --to earliest`, `latest`, a time | `--reset-offsets --to-earliest`, `--to-latest`, `--to-datetime` | `group seek G --to start`, `end`, a time | `reset consumer-group-offset --oldest`, `--newest`, `--to-datetime` | – |
 | rewind by a duration, by records, to an offset | `rewind G --back 2h`, `rewind G --shift-by N`, `rewind G --to-offset N` | `--by-duration`, `--shift-by`, `--to-offset` | – | `--offset` | – |
@@ -146,17 +141,15 @@ As far as the tools' help says: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
 | follow new records | `peek T -f` | kafka-console-consumer.sh | `topic consume` | `consume` | `-C` |
 | list brokers with their addresses | `brokers` | – | `cluster info` | `get brokers` | `-L` |
 | write lines as records | `produce T`, `produce T --from-json` | kafka-console-producer.sh | `topic produce` | `produce` | `-P` |
-| which schema ids a topic has | `schema T` | – | – | – | – |
 | show records, from a time | `peek T --from TIME` | kafka-console-consumer.sh, not from a time | `topic consume -o @TIME` | `consume --from-timestamp` | `-C -o s@MS` |
-| write records to Parquet, Arrow, CSV, JSON lines | `export T --to FILE`, `export T --to FOLDER/` | – | – | – | – |
-| put dead letters back, each once | `redrive DEAD --to T` | – | – | – | – |
-| try an assignment | `plan ASSIGNOR` | – | – | – | – |
 | find open transactions | `transactions list` | kafka-transactions.sh `find-hanging`, `describe` | `cluster txn` | – | – |
 | finish open transactions | `transactions commit`, `transactions abort` | kafka-transactions.sh `abort` | – | – | – |
 | client quotas of the brokers | `quota brokers` | kafka-configs.sh | `cluster quotas` | – | – |
-| where a Spark query is | `checkpoint show` | – | – | – | – |
-| check a connection step by step, and the rights | `doctor` | – | – | – | – |
 | JSON | `-o json` everywhere | – | `--format json` of some commands | `-o json` | `-J` |
+
+The other tools have nothing like `group G --members`, `group G --rate 10`, `watch G --members`, `group G
+--fail-above-lag N`, `healthcheck G --within 60`, `watch G`, `schema T`, `export T --to FILE`, `export T --to
+FOLDER/`, `redrive DEAD --to T`, `plan ASSIGNOR`, `checkpoint show`, `doctor`.
 
 """  # noqa: E501 - rows of tables
 

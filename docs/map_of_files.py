@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("kafkagroup", "kafka_source", "assignors")
 FIRST_LINE_OF_MAP = "**`kafkagroup/`**"
+_END_OF_CLAUSE = re.compile("[:;.] |, (?:which|where|and what|and how|and refuse|as|until|so that|with which) ")
 FIRST_LINE_OF_INDEX = "| page | what it explains |"
 
 
@@ -50,7 +51,7 @@ def _clause(sentence: str) -> str:
     text, depth = re.sub(r"^`[^`]+`: ", "", sentence), 0
     for place, letter in enumerate(text):
         depth += (letter in "([") - (letter in ")]")
-        if depth == 0 and text[place : place + 2] in (": ", "; ", ". ") and len(text[:place].split()) > 2:
+        if depth == 0 and _END_OF_CLAUSE.match(text, place) and len(text[:place].split()) > 2:
             text = text[:place]
             break
     return text[:1].upper() + text[1:].rstrip(".")
