@@ -95,7 +95,7 @@ class Assignor(ABC):
         return None
 
     def on_measures(self, measures: Measures) -> None:  # noqa: B027 - most send none
-        """Take note of what this member has measured, for its next `subscription_user_data`."""
+        """Keep the measures of this member for its next `subscription_user_data`."""
 
     def should_rebalance(
         self, cluster: ClusterMetadata, group: GroupSubscription, held: Mapping[str, Assignment]

@@ -320,7 +320,7 @@ class _Plan:
 
 
 class MeasuredMember(NamedTuple):
-    """What the leader reads in a member's user data: its measures, and the assignment that it had."""
+    """The content of a member's user data: its measures, and its previous assignment."""
 
     measures: Measures
     claim: StickyUserData
@@ -335,7 +335,7 @@ def encode_measures(measures: Measures, claim: StickyUserData) -> bytes:
 
 
 def decode_measures(data: bytes | None) -> MeasuredMember:
-    """Decode a member's user data. What is absent or malformed is unknown: no member can make the leader fail."""
+    """Decode a member's user data. Absent or malformed measures are unknown: no member can make the leader fail."""
     unknown = MeasuredMember(Measures(), StickyUserData((), NO_GENERATION))
     if data is None or len(data) < _HEAD.size:
         return unknown
@@ -431,7 +431,7 @@ def _known_work(
 
 
 def _work(lags: Sequence[int | None], rates: Sequence[float | None], speed: float | None, interval: float) -> list[int]:
-    """Return the records of each unit that are to be read within the horizon; what is unknown counts as the mean.
+    """Return the records of each unit that are to be read within the horizon; an unknown number counts as the mean.
 
     The horizon is the time in which the group as a whole, at `speed` records per second (None: unknown), drains its
     lag, but at least the interval in which the assignment stays. If a member has its share of the work of that time,

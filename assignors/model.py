@@ -88,7 +88,7 @@ class PartitionWork:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What a member has measured.
+    """The measures of a member.
 
     Attributes:
         speed: The number of records that the member reads and processes per second while there is more to read than it

@@ -54,7 +54,7 @@ class KafkaGroupSource(DataSource):
     def schema(self) -> StructType | str:
         """Check all options, and return the schema of Spark's Kafka source, with decoded columns if they are asked for.
 
-        With `map.function` it is the schema of what that returns.
+        With `map.function` it is the schema of its rows.
 
         Spark calls this in `load()`, so that errors in the options come out there. With a schema of the user's, as in
         `.schema("value binary")`, Spark calls nothing of this class before the first action.

@@ -307,7 +307,7 @@ class DataLossError(ApplicationRecoverableError):
 
         Args:
             topics: The topics of the checkpoint, at least one.
-            selection: What the options select, in words.
+            selection: The selection of the options, in words.
         """
         named = ", ".join(topics)
         return DataLossError(

@@ -1,4 +1,4 @@
-"""A Kafka source and sink for PySpark that joins real consumer groups, as people use it: what they call, and the tools.
+"""A Kafka source and sink for PySpark that joins real consumer groups: the public names and the tools.
 
     spark.readStream.format("kafkagroup").option("kafka.bootstrap.servers", "…").option("subscribe", "orders") \
         .option("kafka.group.id", "billing").load()

@@ -1,4 +1,4 @@
-"""What a query's progress shows: the lag of its sources (`LagListener`), and the stop of its group (`StopListener`).
+"""Listeners to a query's progress: the lag of its sources (`LagListener`), the stop of its group (`StopListener`).
 
 Spark has no way for a Python source to report metrics, and leaves `sources[].metrics` empty. The progress of a query
 has its offsets, and from these a listener makes the same figures:
@@ -134,7 +134,7 @@ class SourceOffsets:
 
 
 def sources_of(progress: StreamingQueryProgress) -> list[SourceOffsets]:
-    """Return what a progress shows of each Kafka source of its query."""
+    """Return the offsets of each Kafka source in the progress of a query."""
     found = []
     for number, source in enumerate(progress.sources):
         start, shown = _json(source.startOffset), _json(source.endOffset)

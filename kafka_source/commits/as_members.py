@@ -58,7 +58,7 @@ class AsMembers(KeptOffsets):
     Args:
         options: Of the query.
         policy: Its commit policy.
-        known: What it knows of its partitions.
+        known: The positions of its partitions.
         members: Its members.
         owned: Returns what they own in the present generation.
     """
@@ -164,7 +164,7 @@ class AsMembers(KeptOffsets):
                     raise
 
     def expect_late(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Note which commits of what is finished may be handled late, after later ones."""
+        """Note which commits of finished batches may be handled late, after later ones."""
         if not self._transactional and finished != self._finished and (late := self._policy.may_come_late(finished)):
             self._late.add(self._known.with_notes(late), time.monotonic())
         self._finished = finished

@@ -95,7 +95,7 @@ class BySink(CommitPolicy):
         return self._has_committed
 
     def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
-        """Return the ranges of the decision; of a batch without one, what the group still leaves to this query."""
+        """Return the ranges of the decision; without one, the part of the batch that the group leaves to this query."""
         owned = group.rejoined()
         partitions, stream = sorted(ends_of(planned)), batch.stream
         # A stream without an id has committed nothing.
@@ -272,7 +272,7 @@ def handoff_of(
     """Return the hand-off of a batch from the source to the sink.
 
     Args:
-        planned: What the batch reads.
+        planned: The ranges of the batch.
         member: Any member of the query: a broker checks the generation, and not the owner of a partition.
         stream: The stream's id.
         plan_id: See `plan_id`.
@@ -300,7 +300,7 @@ def handoffs_of(
     """Return a batch's hand-offs from the source to the sink: one, or one for each member that commits separately.
 
     Args:
-        planned: What the batch reads.
+        planned: The ranges of the batch.
         members: The credentials of the slots that read, by slot number; at least one.
         stream: The stream's id.
         plan_id: See `plan_id`.

@@ -200,7 +200,7 @@ def by_present_slots(
 def before_rewinds(planned: Iterable[PlannedInput], targets: Mapping[TopicPartition, int]) -> list[PlannedInput]:
     """Return what a batch whose tasks commit reads in partitions that were rewound since it was planned, and elsewhere.
 
-    The next batch begins at the rewind's target. What is before it is in no output, also if the tasks have committed.
+    The next batch begins at the rewind's target. Records before it are in no output, even if the tasks have committed.
 
     Args:
         planned: The batch.

@@ -125,7 +125,7 @@ class Published:
     Attributes:
         handoffs: Those of the batch, one for each member; none if it has no new data.
         taken: The marks to commit with the batch's decision.
-        committed: What the source's group has committed of the partitions of `handoffs`.
+        committed: The offsets of the source's group in the partitions of `handoffs`.
         late: The topics of which another batch has published ranges since the last decision, and this one none; sorted.
     """
 

@@ -35,18 +35,18 @@ class LateCommits:
         self._done |= {tp: entry.offset for tp, entry in entries.items()}
 
     def due(self, at: float) -> set[TopicPartition]:
-        """Return the partitions to look at, at this time."""
+        """Return the partitions to check at this time."""
         return {tp for _, entries in self._commits for tp in entries} if at >= self._next_look else set()
 
     def looked(self, at: float) -> None:
-        """Note that the partitions are as they should be. The last check is when no request is on its way."""
+        """Note that the partitions have the expected offsets. The last check is when no request is on its way."""
         self._next_look = at + _PAUSE_SECONDS
         self._commits = [(until, entries) for until, entries in self._commits if until > at]
 
     def set_back(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, int]:
         """Return the offsets to commit again: the group has exactly the entry of such a commit, and had a later one.
 
-        What a rewind, a tool or another member has committed has another note or another offset, and stays.
+        A commit of a rewind, a tool or another member has another note or another offset, and stays.
 
         Args:
             committed: What the group has.

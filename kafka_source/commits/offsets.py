@@ -1,7 +1,7 @@
-"""The offsets of a read's group in its driver: what the group has of the read's topics, and how the driver commits.
+"""The offsets of a read's group in its driver: the group's offsets of the read's topics, and the driver's commits.
 
-Without a group there are none. With `assign` the driver commits `without_members`, in a group `as_members`. Which of
-what is finished the driver commits is the commit policy's answer.
+Without a group there are none. With `assign` the driver commits `without_members`, in a group `as_members`. The commit
+policy decides which finished offsets the driver commits.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ReadPositions(Protocol):
 
 
 class Offsets:
-    """The offsets of a group; what is defined here is the behaviour without one."""
+    """The offsets of a group; this class has the behaviour without one."""
 
     keeps = False
     """Whether the group's offsets are kept; see `CommitPolicy`."""
@@ -106,7 +106,7 @@ class KeptOffsets(Offsets, ABC):
 
     Args:
         policy: The read's commit policy.
-        known: What it knows of its partitions.
+        known: The positions of its partitions.
     """
 
     def __init__(self, policy: CommitPolicy, known: ReadPositions) -> None:

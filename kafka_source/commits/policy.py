@@ -1,7 +1,7 @@
 """Commit policies: which process commits what a read has read, and what follows from that.
 
 A read has one policy, from `choose`. Its callers ask it, and know neither the option `commit` nor the other policies.
-What is defined here is the policy of a read that commits nothing: without a group, or a batch that only looks.
+The base class is the policy of a read that commits nothing: without a group, or a batch without commits.
 
 | | `by_driver` | `by_tasks` | `by_sink` | `by_program` |
 | --- | --- | --- | --- | --- |
@@ -124,11 +124,11 @@ class CommitPolicy:
         return None
 
     def before_plan(self, finished: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Return what the driver commits of what is finished, before it plans."""
+        """Return the finished offsets that the driver commits before it plans."""
         return {}
 
     def may_come_late(self, finished: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Return of what is finished the offsets that a process may still commit, after the next batch."""
+        """Return the finished offsets that a process may still commit, after the next batch."""
         return {}
 
     def counts(self, start: StreamOffset) -> Rule:
@@ -178,7 +178,7 @@ class CommitPolicy:
         """Return what the first task of a batch publishes for the sink.
 
         Args:
-            planned: What the tasks read.
+            planned: The ranges of the tasks.
             members: The credentials that they have, by slot.
             batch: The batch's end offset.
             topic_ids: The ids of the topics that the batch was planned with.

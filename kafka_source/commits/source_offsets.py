@@ -1,4 +1,4 @@
-"""The source's offsets in the sink's decision (`commit=sink`): what is checked, and new credentials after a refusal."""
+"""The source's offsets in the sink's decision (`commit=sink`): their checks, and new credentials after a refusal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SourceOffsets:
     Attributes:
         offsets: Offsets of groups, to commit together with the decision; none for the replay of a decided batch.
         taken: Marks of the sources' hand-offs, to commit in any case.
-        record: What the decision is about, for replays of the batch, to commit with it.
+        record: The ranges of the decision, for replays of the batch, to commit with it.
         refusal: Why nothing must be decided; None: the batch may be.
     """
 

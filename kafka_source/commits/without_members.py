@@ -30,7 +30,7 @@ class WithoutMembers(KeptOffsets):
     Args:
         options: Of the query.
         policy: Its commit policy.
-        known: What it knows of its partitions.
+        known: The positions of its partitions.
     """
 
     def __init__(self, options: ReadOptions, policy: CommitPolicy, known: ReadPositions) -> None:

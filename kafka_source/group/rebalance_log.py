@@ -38,7 +38,7 @@ class OtherMembers:
         settings: How the query joins; members with its `driver` are other reads of this driver.
 
     Attributes:
-        unclear: Whether another read of the driver is in the group and it was not known yet what the two read: the
+        unclear: Whether another read of the driver is in the group and the topics of the two were not known yet: the
             coordinator describes no member's topics while the group rebalances.
     """
 

@@ -481,7 +481,7 @@ async def commit_offsets(
         deadline: The time limit for all attempts.
         fail_on_unknown_topic: Whether to fail immediately if the coordinator does not know a topic; else the commit is
             retried until the deadline: the coordinator may not know yet of a topic that was just created.
-        has_looked: Whether the caller has looked that the topics are those whose ids the offsets have. Else it gets
+        has_looked: Whether the caller has compared the topics' ids with those of the offsets. Else it gets
             UnknownTopicError immediately where the coordinator does not say so, or says that a topic is another one.
         keep_ms: How long the broker keeps the offsets of a group without members, in milliseconds; None: for its
             `offsets.retention.minutes`.

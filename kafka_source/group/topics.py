@@ -1,6 +1,7 @@
 """Which topics the slots subscribe to; which changes make them rejoin, and when: new topics, added partitions.
 
-New, deleted and recreated topics, and new partitions. What a change is, is pure; `SubscribedTopics` asks the cluster.
+New, deleted and recreated topics, and new partitions. The comparison of topics is pure; `SubscribedTopics` asks the
+cluster.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ _REQUEST_SECONDS = 30.0
 
 
 class SubscribedTopics:
-    """Looks at the topics; belongs to the event loop of the membership.
+    """Describes the topics; belongs to the event loop of the membership.
 
     A leader watches the topics of all members' subscriptions, with their partitions and topic ids. A follower with a
     pattern watches the names that match it. A follower without a pattern watches nothing: the leader does.

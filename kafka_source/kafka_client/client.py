@@ -625,7 +625,7 @@ class KafkaClient:
     async def is_replaced(self, key: str, kind: int, coordinator: Endpoint, deadline: Deadline) -> bool:
         """Return whether another broker names another coordinator than this one, which refuses a member or an epoch.
 
-        A broker that is cut off from its cluster refuses by what it knew before. If the other one refuses as well, it
+        A broker that is cut off from its cluster refuses by its earlier state. If the other one refuses as well, it
         is believed, whomever further brokers name.
         """
         refusing = self._refusing.setdefault((kind, key), set())
@@ -641,7 +641,7 @@ class KafkaClient:
         return False
 
     def forget_refusals(self, key: str, kind: int) -> None:
-        """Note that a refusal is believed, or that a coordinator has refused nothing."""
+        """Drop the refusals: one is believed, or the coordinator has refused nothing."""
         self._refusing.pop((kind, key), None)
 
     # ---- retries

@@ -60,7 +60,7 @@ async def to_coordinator(
 
     Raises:
         ConnectionLost: The coordinator gave no response. Or it refuses a member or an epoch, and another broker names
-            another coordinator: one that is cut off refuses by what it knew before.
+            another coordinator: one that is cut off refuses by its earlier state.
         RetriableError: The coordinator does not support `min_version`; nothing was sent.
     """
     connection = await _connection(client, kind, key, deadline)

@@ -20,7 +20,7 @@ _MAX_AUTHOR = 200
 
 
 class HaltKind(str, Enum):
-    """What a halt asks for."""
+    """The kinds of halts."""
 
     PAUSE = "pause"
     """Queries keep their places in the group and read nothing."""
@@ -37,7 +37,7 @@ class HaltKind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """What is asked of a group's queries.
+    """A request to all queries of a group.
 
     Attributes:
         kind: What it asks for.

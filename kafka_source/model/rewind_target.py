@@ -130,7 +130,7 @@ def resolve(target: Target, partitions: Iterable[TopicPartition], known: Known) 
     Args:
         target: Where the group shall continue.
         partitions: The partitions to move. With `AtOffsets` and `FromGroup` only those of them that have an offset.
-        known: What was looked up.
+        known: The offsets that were looked up.
 
     Raises:
         OptionError: A partition has no committed offset that could be shifted.

@@ -83,14 +83,14 @@ class Option:
     Attributes:
         name: As users write it.
         kind: The type of its value.
-        doc: What it does, why the default is what it is, when to change it: one to four sentences.
+        doc: Its effect, the reason for its default, when to change it: one to four sentences.
         default: The parsed value if the option is not given; None: no value.
         default_text: The default in words, if the value does not say it.
         where: Where it has an effect.
         not_in_streams: Spark's words of the error if a stream has the option; empty: where it has no effect, it is
             ignored with a warning.
         units: Of the value, if any.
-        only: What it has an effect with; None: it always has one.
+        only: The condition of its effect; None: it always has one.
     """
 
     name: str

@@ -157,7 +157,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a task may do: wait for `delay` seconds, then fetch so many bytes and records; inf: any number."""
+    """The permission of a task: wait for `delay` seconds, then fetch so many bytes and records; inf: any number."""
 
     delay: float
     bytes: float
@@ -193,7 +193,7 @@ class Account:
         self.reported = Reported()
 
     def change(self, bounds: Bounds) -> None:
-        """Set other bounds; what was fetched under the old ones is forgotten, or it would stop a lowered query."""
+        """Set other bounds; earlier fetches are discarded, or they would stop a lowered query."""
         with self._lock:
             self.bounds = bounds
             self._limiters = self._limiters_of(bounds)

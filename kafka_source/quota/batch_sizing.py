@@ -19,7 +19,7 @@ def admit(
 ) -> dict[TopicPartition, int]:
     """Return where each partition of `starts` ends so that the micro-batch fits.
 
-    Each partition gets a share in proportion to what is available in it, and at least one offset, so that none starves.
+    Each partition gets a share in proportion to its available offsets, and at least one, so that none starves.
 
     Args:
         starts: Start offsets.

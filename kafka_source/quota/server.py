@@ -141,7 +141,7 @@ class StreamQuota:
 
     @property
     def reported(self) -> Reported:
-        """The sums of what tasks have reported."""
+        """The sums of the tasks' reports."""
         return self._account.reported
 
     def ticket(self, slot: int, share: float) -> Ticket:

@@ -2,7 +2,7 @@
 
 Spark ends a stream's process with SIGTERM (seen in 4.2 and 4.3). If the driver's JVM is killed, no signal comes.
 A process that waits for Spark's next call sees the end of its connection; one that waits in a join does not, so it
-looks at its parent from time to time.
+checks its parent from time to time.
 """
 
 from __future__ import annotations

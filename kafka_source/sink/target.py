@@ -1,4 +1,4 @@
-"""The target of a write: what the user's options and the DataFrame's schema ask for."""
+"""The target of a write, from the user's options and the DataFrame's schema."""
 
 from __future__ import annotations
 

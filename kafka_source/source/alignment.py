@@ -104,8 +104,7 @@ def next_records(
 class _Window:
     """What may be read until the next look-up.
 
-    Attributes:
-        ends: Where each partition that is behind was, and the end of what it may read.
+    Attributes: ends: The position of each partition that is behind, and the end up to which it may be read.
         time: T; None: no partition holds the others back.
         holder: The partition whose next record has this timestamp.
         known: What is known of the records at the positions.
@@ -119,7 +118,7 @@ class _Window:
     later: Mapping[TopicPartition, Record] = field(default_factory=dict)
 
     def has(self, starts: Mapping[TopicPartition, int]) -> bool:
-        """Return whether it has the ends up to which partitions at these positions may be read."""
+        """Return whether it has the ends for partitions at these positions."""
         return all(tp in self.ends and self.ends[tp][0] <= start <= self.ends[tp][1] for tp, start in starts.items())
 
     def bounds(
@@ -175,7 +174,7 @@ class Alignment:
 
         Args:
             starts: The first offset to read of each partition.
-            available: The end of what each may read in this run.
+            available: The end up to which each may be read in this run.
             without_leader: The partitions without a leader, which cannot be read.
             admit: Returns where each ends by the limits, with bounds for some of them.
         """

@@ -1,4 +1,4 @@
-"""Decide where one partition continues, by what the query knows of it and what its group and its log say. Pure.
+"""Decide where one partition continues, by the query's position, its group's offset and its log. Pure.
 
 Spark writes the end offset of a batch to its offset log, runs the batch's tasks, lets the sink commit, and notes the
 batch in its commit log. Only then it asks for the next end offset, and the driver commits. So the group's offset may be
@@ -156,7 +156,7 @@ class Decision:
     """The decision about a partition.
 
     Attributes:
-        known: What the query knows of it from now on.
+        known: The query's position in it from now on.
         need: The fact to look up before the decision is final; None: it is final. Without a leader the fact is unknown,
             and the partition is not read.
         rewound_from: The position before a rewind of the group that the query follows; None: no rewind is followed, or
@@ -180,12 +180,12 @@ class Decision:
 
 
 def decide(tp: TopicPartition, known: Known, facts: Facts, rules: Rules) -> Decision:
-    """Decide where a partition continues: first by what its group says, then by what its log says.
+    """Decide where a partition continues: first by its group's offset, then by its log.
 
     Args:
         tp: The partition.
-        known: What the query knows of it.
-        facts: What was looked up of it. A decision that lacks a fact names it.
+        known: The query's position in it.
+        facts: The facts that were looked up of it. A decision that lacks a fact names it.
         rules: The query's.
     """
     if facts.group is not None:

@@ -36,7 +36,7 @@ class OwnerEvents:
 class PartitionOwner:
     """Decides which partitions a query owns, and commits what it has finished.
 
-    What is defined here is the behaviour without a group: the query owns what it selects, and nothing is committed.
+    The base class has the behaviour without a group: the query owns its selection, and nothing is committed.
     """
 
     offsets: Offsets = Offsets()
@@ -105,7 +105,7 @@ class Standalone(PartitionOwner):
 
     Args:
         cluster: Where to look up which partitions exist.
-        subscription: What the query selects.
+        subscription: The selection of the query.
     """
 
     def __init__(self, cluster: Cluster, subscription: TopicSelection) -> None:

@@ -293,8 +293,8 @@ def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int 
 def _split_in_proportion(ranges: Sequence[Range], min_partitions: int) -> list[Range]:
     """Cut the ranges that are large enough, in proportion to their sizes (SPARK-36576).
 
-    The ranges that stay whole do not count for the proportion: otherwise one small range beside a large one would cost
-    the large one a piece.
+    The ranges that stay whole do not count for the proportion: otherwise a small range would reduce the number of
+    pieces of a large one.
     """
 
     def count(size: int, total: int, pieces: int) -> int:

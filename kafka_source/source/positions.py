@@ -1,4 +1,4 @@
-"""What a query knows of its partitions, and what their group has of them. Pure: callers look up and commit.
+"""The positions of a query in its partitions, and the group's offsets of them. Pure: callers look up and commit.
 
 One object keeps all of it. The readers, the owners and the tasks' commits ask it; `decision` has the rules.
 """
@@ -100,7 +100,7 @@ class Positions:
         self._cluster = cluster
 
     def begin(self, start: StreamOffset) -> None:
-        """Continue at the end of a micro-batch, where the next one starts; what is known of it already is kept.
+        """Continue at the end of a micro-batch, where the next one starts; known facts about it are kept.
 
         A partition that another query has owned since then has been read up to there too, unless it was rewound.
         """
@@ -126,9 +126,9 @@ class Positions:
 
         Args:
             offsets: The offsets.
-            rewinds: Whether this begins a rewind, which the query follows. What it commits from now on has the mark,
-                so that the positions from before count nowhere: not those of its own checkpoint, and not those of
-                other queries of the group that get the partitions.
+            rewinds: Whether this begins a rewind, which the query follows. Its later commits have the mark, so that
+                previous positions count nowhere: not those of its own checkpoint, and not those of other queries of the
+                group that get the partitions.
         """
         mark = strategies.new_id() if rewinds else None
         for tp, offset in offsets.items():
@@ -246,7 +246,7 @@ class Positions:
 
         Args:
             missing: The offsets that the group does not have, as far as known.
-            committed: What it has now.
+            committed: Its current offsets.
         """
         rewound = self.unfollowed_rewinds(committed)
         kept = {tp for tp, entry in committed.items() if tp in rewound or entry.offset >= missing[tp]}

@@ -199,7 +199,7 @@ def bundle_tasks(
     """Return the input partitions of a micro-batch.
 
     Args:
-        planned: What the batch reads.
+        planned: The ranges of the batch.
         tasks: Makes the tasks.
         min_offsets: Tasks with fewer offsets share input partitions, see `plan.bundles`.
         ticket: Returns a task's part of the quota from its number and its share of the batch; None: no quota. The

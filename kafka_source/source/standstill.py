@@ -81,7 +81,7 @@ class Standstill:
         self._wrote_idle_at = float("-inf")
 
     def look(self) -> None:
-        """Look which halt is the group's newest, before a trigger.
+        """Look up the group's newest halt, before a trigger.
 
         Raises:
             KafkaGroupError: The first lookup fails. Later the halt that is known stays.
@@ -119,7 +119,7 @@ class Standstill:
         return self._halt if self._halt is not None and self._halt.kind is HaltKind.STOP else None
 
     def keeps_out(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Return whether a query that starts has nothing to do in its group, because that is stopped.
+        """Return whether a starting query stays out of its group, because the group is stopped.
 
         Args:
             ends: The offsets of the query's checkpoint. Of a batch that was killed they may not be committed yet.

@@ -271,7 +271,7 @@ def raise_or_warn(options: ReadOptions, error: DataLossError) -> None:
 
 
 class _CommitRead(Protocol):
-    """Commits the ends of what was read; `has_looked` is that of `TransactionalCommitter.commit_as`."""
+    """Commits the ends of the ranges that were read; `has_looked` is that of `TransactionalCommitter.commit_as`."""
 
     def __call__(self, read: StreamOffset, /, *, has_looked: bool) -> None: ...
 

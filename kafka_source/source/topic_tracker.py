@@ -170,7 +170,7 @@ class PartitionsWithoutLeader:
         self._since = {**dict.fromkeys(partitions, now), **self._since}
 
     def update(self, without_leader: Callable[[Collection[TopicPartition]], Collection[TopicPartition]]) -> None:
-        """Look whether the partitions have a leader again.
+        """Check whether the partitions have a leader again.
 
         Args:
             without_leader: Returns those of the partitions that have none; see `Cluster.without_leader`.

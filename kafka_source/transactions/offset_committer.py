@@ -172,7 +172,7 @@ class TransactionalCommitter:
 
         Args:
             parts: For each member its credentials and the next offsets to read, by partition.
-            has_looked: Whether the caller has looked that the topics are those whose ids the offsets have. Else it
+            has_looked: Whether the caller has compared the topics' ids with those of the offsets. Else it
                 gets UnknownTopicError where the group coordinator does not say so; it looks then, and calls again.
 
         Raises:

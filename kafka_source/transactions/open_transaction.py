@@ -95,8 +95,8 @@ async def initialise(
         timeout_ms: The coordinator aborts the transaction when it has been open for so long.
         deadline: For all tries.
         ended: The id's last transaction as far as the caller knows. If the id has another one by now, nothing is taken
-            over and the error `is_gone` (KIP-360). But if that one is open, the coordinator aborts it nevertheless, and
-            if it is the very next one and not open, the answer is its epoch, as to a repeated request.
+            over and the error `is_gone` (KIP-360). If a later one is open, the coordinator aborts it nevertheless. If
+            it is the next one and not open, the response has its epoch, as for a repeated request.
         once: Do not repeat a request without an answer. A coordinator may handle it at any time later, and ends then
             what a repeated one has begun.
 

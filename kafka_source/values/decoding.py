@@ -59,7 +59,7 @@ class ColumnDecoding:
         registry: The settings of the registry's client.
         ends_at_newer: Whether the query ends when the subject of the column has a newer schema.
         batch_bytes: The decoded bytes after which a batch ends.
-        max_decoded_bytes: What a record may take.
+        max_decoded_bytes: The limit of a decoded record.
     """
 
     reader: ReaderSchema

@@ -1,7 +1,7 @@
 """The type of the values of a JSON Schema: fields by name, as Spark would infer it from values of all of its branches.
 
-A JSON Schema says which values are valid, and not how they are written. What has no single type of Spark is a string:
-the text of the JSON that is there. All may be null.
+A JSON Schema says which values are valid, and not how they are written. A value without a single type of Spark is a
+string: its JSON's text. All may be null.
 """
 
 from __future__ import annotations

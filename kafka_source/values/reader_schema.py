@@ -87,7 +87,7 @@ class ReaderSchema:
         Args:
             framing: What precedes a value.
             wanted: A type whose structs name the fields that are decoded, at any depth; None: all.
-            max_decoded_bytes: What a record may take.
+            max_decoded_bytes: The limit of a decoded record.
 
         Raises:
             InvalidConfigurationError: The schema is not valid, or cannot be a column.

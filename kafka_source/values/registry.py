@@ -3,8 +3,9 @@
 Each process asks once for an id and keeps the answer. A request is repeated while the registry is not reached or is
 overloaded, for as long as `schema.registry.timeout.ms`. Redirects are not followed, so credentials reach no other host.
 
-A refusal of what the options name is an error. A refusal of an id that a record names (`by_ids`) is the record's fault,
-if the registry returns schemas at the same time that this process has read before; else it is the registry's.
+A refusal of a schema or subject of the options is an error. A refusal of an id that a record names (`by_ids`) is the
+record's fault, if the registry returns schemas at the same time that this process has read before; else it is the
+registry's.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """What the registry has in place of a schema that can be used: that is the record's fault, not the registry's.
+    """The registry's answer in place of a usable schema: the record's fault, not the registry's.
 
     Attributes:
         reason: Why, as a sentence without a full stop.

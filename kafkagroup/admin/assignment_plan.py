@@ -1,4 +1,4 @@
-"""A dry run of an assignment: what each member would get from an assignor. Pure.
+"""A dry run of an assignment: the partitions that each member would get from an assignor. Pure.
 
 It runs the assignor that a leader would run, on the subscriptions that the members would send, and checks the result as
 our leader does.
@@ -72,7 +72,7 @@ class PlannedMember:
 
 
 def plan(assignor: str, cluster: ClusterMetadata, members: Iterable[PlanMember]) -> Rows[PlannedMember]:
-    """Return what each member would get, by member.
+    """Return the partitions that each member would get, by member.
 
     Args:
         assignor: A name that `assignors.load` takes.

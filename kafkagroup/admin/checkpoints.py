@@ -1,4 +1,4 @@
-"""Read and write the files of checkpoints (`offsets`, `commits`, `sources`): where a query is; the import of one.
+"""Read and write the files of checkpoints (`offsets`, `commits`, `sources`): a query's positions, and its import.
 
 A checkpoint has a file for each micro-batch in `offsets` (Spark's OffsetSeqLog): a version, a line about the batch, and
 a line for each source. In version 1 the lines are those of source 0, 1 and so on; in version 2, of queries with named
@@ -64,7 +64,7 @@ class Position:
 
 
 def min_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
-    """Return where a group continues that takes the place of some sources, so that it skips nothing of any of them."""
+    """Return the least offset of each partition over some sources: a group in their place skips nothing there."""
     found: dict[TopicPartition, int] = {}
     for position in positions:
         for tp, offset in position.offsets.items():
@@ -74,7 +74,7 @@ def min_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A file of `offsets` with the text that it has to have so that the query can continue.
+    """A file of `offsets`, and the text with which the query can continue.
 
     Attributes:
         batch: The number of the micro-batch, which is the file's name.
@@ -154,7 +154,7 @@ class Checkpoint:
         return None if lines == batch.sources else Rewrite(0, replace(batch, sources=lines).text())
 
     def _first_batch(self, conf: Mapping[str, str]) -> Rewrite | None:
-        """Return an empty first batch where Spark's Kafka source has noted the start; None if there is none."""
+        """Return an empty first batch at the start that Spark's Kafka source has noted; None without one."""
         initial = {source: self._initial(source) for source in self._sources}
         if not any(initial.values()):
             return None
@@ -211,7 +211,7 @@ class Checkpoint:
         return None if start is None else Position(source, start.ends, pending)
 
     def _start_of_first(self, source: str) -> StreamOffset | None:
-        """Return where a first batch that kafkagroup has planned starts, as an offset that ends there."""
+        """Return the start of a first batch that kafkagroup has planned, as an offset that ends there."""
         end = self._batches[0].offset(source) if 0 in self._batches else None
         if end is None:
             return None

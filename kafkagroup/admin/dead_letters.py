@@ -1,4 +1,4 @@
-"""Put dead letters back: each once, by where its record was, in transactions that hold the progress, too.
+"""Put dead letters back, each once by its record's place, in transactions that commit the progress too.
 
 The progress is the committed offsets of a group, `{topic}-redrive`. Dead letters are written at least once, so those of
 one record differ in the topic, partition and offset in their headers. The places of the letters that were put
@@ -81,7 +81,7 @@ def redrive(
     since: str | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> Redriven:
-    """Write dead letters again, each once, up to where their topic ends now; continue where an earlier run ended.
+    """Write dead letters again, each once, from the end of the previous run to the current end of their topic.
 
     A record is written with its key, its value and its headers but those of the dead letter, and with the header
     `kafkagroup.redrive.attempt`. A later run for the same topic fences an earlier one that still runs.
@@ -166,7 +166,7 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def _place(headers: _Headers) -> _Place | None:
-    """Return where the record of a letter was; of several headers of a name the last one counts."""
+    """Return the place of a letter's record; of several headers with one name the last one counts."""
     last = {header["key"]: header["value"] for header in headers or ()}
     try:
         topic, partition, offset = (last[PREFIX + name].decode() for name in ("topic", "partition", "offset"))

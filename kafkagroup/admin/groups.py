@@ -157,7 +157,7 @@ class Groups:
         topics: Collection[str] = (),
         must_exist: bool = True,
     ) -> dict[str, tuple[Group | None, Rows[PartitionLag]]]:
-        """Return several groups with their lag, all asked for over the same connections.
+        """Return several groups with their lag, fetched over the same connections.
 
         Args:
             groups: The group ids.
@@ -416,7 +416,7 @@ class Groups:
         return tuple(map(with_lag, groups))
 
     def _with_rates(self, client: KafkaClient, group: str, seconds: float) -> Group:
-        """Look at a group twice, and return it with the rate of each member."""
+        """Sample a group twice, and return it with the commit rate of each member."""
         looks: list[tuple[float, Group, Mapping[TopicPartition, int]]] = []
         for pause in (0.0, seconds):
             time.sleep(pause)

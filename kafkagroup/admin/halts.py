@@ -68,7 +68,7 @@ class Halted:
 
     Attributes:
         group: The group id.
-        halt: What is asked of its queries.
+        halt: The request to its queries.
         partitions: Where each partition stands.
         members: The members of kafkagroup that the group still has.
     """

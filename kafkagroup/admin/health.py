@@ -33,7 +33,7 @@ Seen = Mapping[TopicPartition, PartitionSeen]
 
 
 def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[TopicPartition, PartitionSeen]:
-    """Return what is known after one more look.
+    """Return the samples after another one.
 
     Args:
         before: The previous samples; empty for the first one, which counts as if each partition had just moved.
@@ -65,22 +65,23 @@ def sentence(group: str, seen: Seen, bad: Seen, at: float) -> str:
     if bad:
         longest = at - min(one.since for one in bad.values())
         names = format_partitions(sorted(bad))
-        lag = sum(one.lag for one in bad.values())
+        behind = sum(one.lag for one in bad.values())
         return (
             f"Group {group} is stalled: for up to {longest:.0f} s the committed offsets of {names} have not moved, and "
-            f"the lag there is {lag}."
+            f"the lag there is {behind}."
         )
-    return f"Group {group} gets on: its lag is {sum(one.lag for one in seen.values())} in {len(seen)} partitions."
+    lag = sum(one.lag for one in seen.values())
+    return f"Group {group} makes progress: its lag is {lag} in {len(seen)} partitions."
 
 
 def to_text(group: str, seen: Seen) -> str:
-    """Return what was seen as the text of a state file."""
+    """Return the samples as the text of a state file."""
     rows = [[tp.topic, tp.partition, one.committed, one.lag, one.since] for tp, one in sorted(seen.items())]
     return json.dumps({"format": _FORMAT, "group": group, "partitions": rows})
 
 
 def from_text(group: str, text: str) -> dict[TopicPartition, PartitionSeen] | None:
-    """Return what a state file says; None if it is not a state file of this group."""
+    """Return the samples in a state file; None if it is not one of this group."""
     try:
         document = json.loads(text)
         if document["format"] != _FORMAT or document["group"] != group:

@@ -42,7 +42,7 @@ class GroupPositions:
 
 
 async def positions_of(client: KafkaClient, groups: Iterable[str], deadline: Deadline) -> dict[str, GroupPositions]:
-    """Return groups and their committed offsets, all asked for at the same time.
+    """Return groups and their committed offsets, fetched at the same time.
 
     Raises:
         KafkaGroupError: The brokers do not answer, or refuse a request.
@@ -153,7 +153,7 @@ def moves_now(
     committed: Mapping[TopicPartition, int],
     other: Mapping[TopicPartition, int],
 ) -> tuple[Move, ...]:
-    """Return the new positions of a group, sorted; partitions that the target leaves as they are are left out.
+    """Return the new positions of a group, sorted, without partitions that the target does not change.
 
     Args:
         cluster: The cluster, which is asked for the bounds of the logs, and for the offsets of a time.

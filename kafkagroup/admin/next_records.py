@@ -13,7 +13,7 @@ from kafkagroup.admin.rows import PartitionLag
 
 
 class NextTimes:
-    """Reads the next record of partitions with lag; `look` can be called again and again.
+    """Reads the next record of partitions with lag; `look` may be called repeatedly.
 
     Args:
         settings: The Kafka client settings, with `bootstrap.servers`.

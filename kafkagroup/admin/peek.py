@@ -46,8 +46,7 @@ _LONG_BYTES = 8
 class Payload:
     """A key, a value, or a header's value.
 
-    Attributes:
-        format: What the bytes are; behind the frame, if they have one.
+    Attributes: format: The form of the bytes; behind the frame, if they have one.
         text: The text; base64 of binary; None if there is nothing.
         size: The number of bytes, with the frame; None if there is nothing.
         schema_id: The id of the schema in the schema registry, if the bytes begin with Confluent's frame: a byte 0 and
@@ -126,7 +125,7 @@ class SchemaUse:
 
 
 def schemas_of(records: Iterable[Record]) -> Rows[SchemaUse]:
-    """Return which ids and messages the values of records have, sorted."""
+    """Return the schema ids and messages of records' values, sorted."""
     found: dict[tuple[int | None, str | None], list[str]] = {}
     for one in records:
         place = f"{one.topic}-{one.partition}@{one.offset}"
@@ -211,7 +210,7 @@ _WIDER = 8
 
 
 class Peek:
-    """Look at the records of one topic, by time, with what their keys and values hold; then at those that come.
+    """Shows the records of one topic by time, with the content of keys and values, and then new records.
 
     Args:
         settings: The Kafka client settings.
@@ -270,7 +269,7 @@ class Peek:
         return Rows(Record, found[-limit:] if start is None else found[:limit])
 
     def batches(self, records: Iterable[Record]) -> Iterator[pa.RecordBatch]:
-        """Yield records that were found with all columns of a read, for a function, partition by partition.
+        """Yield the records that `peek` shows with all columns of a read, partition by partition, for a function.
 
         Raises:
             KafkaGroupError: The brokers do not answer, or a time is too large for microseconds.

@@ -323,12 +323,12 @@ async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPar
 async def _check_set(
     client: KafkaClient, group: str, entries: Mapping[TopicPartition, CommitOffset], error: KafkaGroupError
 ) -> None:
-    """Return if the offsets are set although the commit has failed: the response to one of its tries was lost.
+    """Return if the offsets are set although the commit has failed: the response to a try was lost.
 
     Args:
         client: The cluster's client.
         group: The group id.
-        entries: What was committed.
+        entries: The committed entries.
         error: Why the commit has failed.
 
     Raises:
@@ -360,7 +360,7 @@ def _refused(described: Group, why: str) -> InvalidConfigurationError:
 
     Args:
         described: The group.
-        why: What the coordinator's refusal means where the description of the group has no reason.
+        why: The meaning of the coordinator's refusal, where the description of the group has no reason.
     """
     text = cannot_be_rewound(described) or _explained(described, why, described.members)
     return InvalidConfigurationError(text, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -1,4 +1,4 @@
-"""The topics of a cluster with their partitions, leaders and offsets, as operators look at them (`Topics`)."""
+"""`Topics`: the topics of a cluster with their partitions, leaders and offsets."""
 
 from __future__ import annotations
 

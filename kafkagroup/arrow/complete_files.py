@@ -1,4 +1,4 @@
-"""Files that are complete or not there, and locks by which one process at a time writes them."""
+"""Files that appear when they are complete, and locks that admit one writer at a time."""
 
 from __future__ import annotations
 

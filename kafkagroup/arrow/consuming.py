@@ -81,7 +81,7 @@ def consume(
     engine: str = "auto",
     bar: bool | None = None,
 ) -> GroupStream:
-    """Return the records of topics from where a group has committed on, as a member of this group.
+    """Return the records of topics from a group's committed offsets on, as a member of this group.
 
     The member joins when you begin to iterate. Use the stream in a `with` block: its end leaves the group, so that
     other members get the partitions immediately. Use it from one thread at a time, and each member from a thread of
@@ -358,7 +358,7 @@ class GroupStream(Stream):
         return planned if planned.ends != self._handed.ends else None
 
     def _follow_rebalance(self) -> None:
-        """Forget revoked partitions, and count as done what other members have committed.
+        """Discard revoked partitions, and count records that other members have committed as done.
 
         The trigger may have rejoined the group and failed afterwards, so a commit looks for this, too.
         """
@@ -382,7 +382,7 @@ class GroupStream(Stream):
         self._followed_join = owned.joins
 
     def _find_way_back(self) -> None:
-        """Hand out again what is not done, from the group's offsets on where they are ahead."""
+        """Hand out again the records that are not done, from the group's offsets on where those are ahead."""
         self._done |= self._committed_ahead(self._handed.partitions)
         self._is_taken_back |= self._is_interrupted or bool(self._uncommitted().partitions)
         self._move(self._done)
@@ -418,7 +418,7 @@ class GroupStream(Stream):
         return next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], self.schema))
 
     def _pass_without_records(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Move to these offsets, before which there are no more records, as the markers of transactions are none.
+        """Move to these offsets, before which only markers of transactions are left.
 
         Where the caller has committed everything before, no batch will come with which to commit them, so they are
         committed here: else a lag would stay.

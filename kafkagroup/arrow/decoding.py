@@ -43,7 +43,7 @@ def decode_values(
             `DROPMALFORMED`: its row is left out.
         column: `key` decodes the keys instead. Call it twice for both. The bytes of bad keys are in
             `_corrupt_record_key`.
-        max_decoded_bytes: What a value may take when it is decoded; a larger one is bad.
+        max_decoded_bytes: The limit of a decoded value; a larger one is bad.
 
     Raises:
         OptionError: A setting or an argument is wrong.

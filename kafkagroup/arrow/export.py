@@ -148,7 +148,7 @@ class Export:
             yield batch
 
     def to_folder(self, folder: Path) -> Exported:
-        """Write what the folder does not have, and return it.
+        """Write the records that the folder does not have, and return their number.
 
         Raises:
             InvalidConfigurationError: The folder is of another export, another process writes it, a part is missing,

@@ -90,7 +90,7 @@ class Parts:
 
     Args:
         folder: Their folder.
-        begun: What is exported.
+        begun: The document of the export.
         schema: The columns of the records.
         partition: The partition.
         position: The offset at which the first part begins.
@@ -162,7 +162,7 @@ def positions_of(folder: Path, begun: Begun) -> dict[int, int]:
 
 
 def undo(folder: Path) -> None:
-    """Leave nothing of an export that did not begin."""
+    """Remove the document of an export that did not begin, and its folder if that is empty."""
     (folder / DOCUMENT).unlink()
     # It was there, and has files.
     with suppress(OSError):

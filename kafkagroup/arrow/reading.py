@@ -76,7 +76,7 @@ def read(
         columns: Names of: key, value, topic, partition, offset, timestamp, timestampType, headers. `value string`
             decodes UTF-8.
         function: Makes the rows: it takes and gives iterators of record batches, as for `kafkagroup.map_in_arrow`.
-        schema: The columns of what it returns.
+        schema: The columns of its rows.
         max_bytes: About how much memory the stream takes: for one response of a broker, and for record batches.
         fail_on_data_loss: Whether records that retention deletes during the read are an error; else they are left out.
         engine: `native`, `librdkafka`, or `auto` for native where it is installed.
@@ -159,7 +159,7 @@ class PinnedRanges:
 
 
 def pinned_ranges(options: ReadOptions, start: Position = "", end: Position = "") -> PinnedRanges:
-    """Look up what the start and the end mean now.
+    """Look up the current offsets of the start and the end.
 
     Args:
         options: From `bounded_options`.

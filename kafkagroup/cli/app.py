@@ -112,7 +112,7 @@ def understand(words: Sequence[str]) -> list[str]:
 
 
 def refuse(words: Sequence[str]) -> str | None:
-    """Return what to say to a command that this tool does not have, and Kafka's own tools do; None: it may be ours."""
+    """Return the answer to a command that only Kafka's own tools have; None: it may be ours."""
     if len(words) > 1 and words[0] in ("topic", "topics") and words[1] in _CHANGES:
         words = [words[1], "topic"]
     if len(words) > 1 and words[0] in _CHANGES and words[1] in ("topic", "topics"):
@@ -134,7 +134,7 @@ _TOOLS: Mapping[str, str] = {
 
 
 def _json(command: str, arguments: list[str]) -> list[str]:
-    """Say `-o json` for `--json` and `--format json`; `export` has a `--format` of its own."""
+    """Replace `--json` and `--format json` by `-o json`; `export` has a `--format` of its own."""
     if command == "export":
         return arguments
     line: list[str] = []
@@ -257,7 +257,7 @@ def _topic_in(line: Sequence[str]) -> int | None:
 
 
 def _values(line: list[str], option: str) -> list[str]:
-    """Say earliest and latest for the words of other tools."""
+    """Replace the words of other tools by earliest and latest."""
     named = {**dict.fromkeys(_BEGINNING, "earliest"), **dict.fromkeys(_END, "latest")}
     return [named.get(word, word) if at and line[at - 1] == option else word for at, word in enumerate(line)]
 

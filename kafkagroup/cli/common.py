@@ -86,7 +86,7 @@ def exit_on_error(words: Mapping[str, str] = MappingProxyType({})) -> Iterator[N
 
 @contextmanager
 def usage_of(hint: str) -> Iterator[None]:
-    """Make an `OptionError` an error in the use of a command-line option, whose exit code is 2.
+    """Report an `OptionError` as wrong usage of a command-line option, with exit code 2.
 
     Args:
         hint: The name of the command-line option.

@@ -1,4 +1,4 @@
-"""The commands `kafkagroup groups | group | create | delete | plan`: look at groups, make, delete and plan them."""
+"""The commands `kafkagroup groups | group | create | delete | plan`: show, create, delete and plan groups."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def _finish(settings: Settings, found: Halted, output: Output, timeout: float | 
 
 
 def _places(found: Halted, is_meant: Callable[[Stand, int], bool]) -> str:
-    """Name the partitions with a boundary for which that is so."""
+    """Name the partitions with a boundary for which the condition holds."""
     from kafka_source.model.partition_runs import first_names
 
     return first_names(

@@ -1,4 +1,4 @@
-"""The commands `kafkagroup doctor | contexts | options`: look at an installation, its settings and its options."""
+"""The commands `kafkagroup doctor | contexts | options`: an installation, its settings and its options."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def _rewind_running(
 ) -> Rows[Move]:
     """Rewind a group while its members run; return the moves.
 
-    The target counts from what the members commit at last, so the offsets may differ from those of the plan.
+    The target counts from the members' last commits, so the offsets may differ from those of the plan.
     """
     from kafkagroup.admin import Move, Rows, rewind_running_group
 

@@ -113,7 +113,7 @@ def chosen_context(name: str | None, *, has_cluster: bool) -> Context | None:
 
 
 def complete(incomplete: str) -> list[str]:
-    """Return the names of contexts that begin so, for the completion of a shell."""
+    """Return the names of contexts with this beginning, for the completion of a shell."""
     try:
         return [name for name in contexts() if name.startswith(incomplete)]
     except typer.BadParameter:

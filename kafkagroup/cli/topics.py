@@ -403,7 +403,7 @@ _ARGUMENTS = {"to": "--to", "start": "--from", "end": "--until", "offsets": "--f
 
 @contextmanager
 def _usage_of_arguments() -> Iterator[None]:
-    """Make an `OptionError` of an argument of `arrow.read` an error in the use of the option that it came from."""
+    """Report an `OptionError` of an argument of `arrow.read` as wrong usage of the option that it came from."""
     try:
         yield
     except ValueError as error:
@@ -416,7 +416,7 @@ def _usage_of_arguments() -> Iterator[None]:
 
 
 def _form_of(to: str, given: str | None) -> FileFormat:
-    """Return the format of this name, or that which the file's name says."""
+    """Return the format of this name, or that of the file's suffix."""
     from kafkagroup.arrow.file_formats import FileFormat
 
     name = (Path(to).suffix.removeprefix(".") if given is None else given).lower()

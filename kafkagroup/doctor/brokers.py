@@ -1,4 +1,4 @@
-"""What the doctor says of brokers: advice by the step that failed, certificates that end soon, clocks that differ."""
+"""Findings about brokers: advice by the step that failed, certificates that expire soon, clocks that differ."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def executor_findings(
 
     Args:
         spark: The session, classic or Connect.
-        driver: What is installed for the driver's Python.
+        driver: The packages of the driver's Python.
         settings: The Kafka client settings; None: do not connect to brokers.
         brokers: The advertised brokers.
         cluster_id: The cluster's id as the driver sees it.

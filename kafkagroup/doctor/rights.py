@@ -68,7 +68,7 @@ def right_finding(name: str, needed: Collection[str], allowed: Allowed, purpose:
     Args:
         name: The finding's name.
         needed: The operations that the purpose needs.
-        allowed: What the broker says.
+        allowed: The broker's answer.
         purpose: The purpose, for example "to read".
     """
     listed = " and ".join(needed)

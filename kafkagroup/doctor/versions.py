@@ -23,7 +23,7 @@ class Finding:
     Attributes:
         name: The check, for example `broker 1 at kafka-1:9092`.
         state: ok, warn, fail or skipped.
-        happened: What was found.
+        happened: The result, as a sentence.
         advice: What to do; empty if there is nothing to do.
     """
 
@@ -82,7 +82,7 @@ class Installed:
 
 
 def installed() -> Installed:
-    """Look at what is installed for this Python."""
+    """Look up the packages of this Python."""
     native, native_problem = _native()
     return Installed(
         python=platform.python_version(),

@@ -5,7 +5,7 @@
     metrics.start(spark, prometheus="127.0.0.1:9400")
 
 docs/metrics.md lists the metrics. The figures come from the progress that Spark reports after each micro-batch, and
-from looks at the brokers (`settings`). It works wherever a `StreamingQueryListener` does, also in a client of Spark
+from lookups at the brokers (`settings`). It works wherever a `StreamingQueryListener` does, also in a client of Spark
 Connect.
 """
 

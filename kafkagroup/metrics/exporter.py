@@ -63,7 +63,7 @@ class Exporter(Protocol):
 
 
 class Exports:
-    """Gives updates to all exporters, one after another. An exporter that fails does not keep the others from theirs.
+    """Gives updates to all exporters, one after another. An exporter that fails does not affect the others.
 
     Args:
         exporters: The exporters.

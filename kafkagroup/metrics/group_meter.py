@@ -23,7 +23,7 @@ class GroupMeter:
         """Return the update after a description of the groups that exist.
 
         Args:
-            lags: The lag of each group. What a partition without a leader has is unknown, and has no figure.
+            lags: The lag of each group. A partition without a leader has no figure.
             at: When the description began, in seconds since 1970.
         """
         points = [p for group, rows in lags.items() for p in self._points(group, rows, at)]

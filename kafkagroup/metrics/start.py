@@ -191,7 +191,7 @@ def start(
         meter_provider: A meter provider of OpenTelemetry that the program has set up itself. Needs the extra `otel`.
         file: A file to which samples are appended, one JSON object a line; `kafkagroup plot` draws it.
         exporters: Exporters of your own.
-        settings: The settings of a connection to the brokers, for looks at the ends of partitions also while a
+        settings: The settings of a connection to the brokers, for lookups of the ends of partitions also while a
             micro-batch runs. Without them the lag is that of the last finished micro-batch when it was planned.
         transactions: The `transactional.id.prefix` of each exactly-once sink whose open transactions to look for. The
             user needs DESCRIBE on the transactional ids and on the group `{prefix}-ledger`.

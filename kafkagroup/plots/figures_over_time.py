@@ -1,4 +1,4 @@
-"""From samples to what the pictures show: rates, which slot held a partition, latencies. Pure; times since 1970."""
+"""The figures of pictures, from samples: rates, the slots of partitions, latencies. Pure; times since 1970."""
 
 from __future__ import annotations
 

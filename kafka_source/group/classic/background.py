@@ -256,7 +256,7 @@ class BackgroundRejoiner:
     # ---- slots that were lost
 
     async def heartbeats_sent(self) -> None:
-        """Look at the answers to the slots' heartbeats: rejoin or leave if that is due."""
+        """Rejoin or leave if the answers to the slots' heartbeats require it."""
         if any(slot.member.status.state in (State.LOST, State.FENCED) for slot in self._slots):
             self._lost.set()
         await self.leave_if_overdue()

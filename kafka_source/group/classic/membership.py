@@ -311,7 +311,7 @@ class ClassicMembership(Membership):
         return frozenset(member.instance_id or member.member_id for member in leader.members)
 
     async def _look_for_unread(self) -> tuple[Look | None, int]:
-        """Look at the group for `UnreadWatch`, unless another query leads it, which looks itself."""
+        """Describe the group for `UnreadWatch`, unless another query leads it, which describes it itself."""
         joined, generation = self._slots[0].member.joined, self._slots[0].generation
         if joined is None or self._slots[0].has_copies:
             return None, 0

@@ -24,9 +24,9 @@ The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestStat
   broker that stood still, and have an assignment in its answer; a coordinator takes it in its own epoch and in the one
   after that, and repeats an assignment only if it is asked with all fields.
 - A member that has nothing and may have nothing says so in every heartbeat.
-- What the member has is not sent between an answer that changes the target and the owner's reaction to it. "Nothing"
-  would be old news by then: the coordinator may take it for a release of what the member is about to take, if an
-  earlier request is handled late.
+- What the member has is not sent between an answer that changes the target and the owner's reaction to it. If an
+  earlier request is handled late, the coordinator may take "nothing" for a release of partitions that the member is
+  about to take.
 - While partitions are being released, heartbeats leave out the owned ones, so that nothing counts as released
   before it is committed.
 - An interval that is not positive is ignored.
@@ -102,7 +102,7 @@ class Answer:
         code: Kafka's error code.
         epoch: The member's epoch, without an error.
         interval_ms: The time until the next heartbeat.
-        target: What the member may have; None: not changed.
+        target: The assigned partitions; None: not changed.
     """
 
     code: int
@@ -119,9 +119,9 @@ class Member:
         member_id: Made by the client.
         state: The member's state.
         epoch: The member's epoch; 0 before the first answer and after a fence.
-        target: What it may have, as last answered.
+        target: The assigned partitions, by the last answer.
         owned: What it has.
-        reported: What it has by the last answered heartbeat; None: not since the target has changed.
+        reported: The partitions in the last answered heartbeat; None: not since the target has changed.
         reconciled: Whether the owner has acted on the current target; before that nothing is reported.
         subscribed: The subscription of the last heartbeat that was answered; None: it has to be sent.
         interval_ms: The time between heartbeats, as the coordinator wants it.
@@ -162,7 +162,7 @@ class Member:
 
     @property
     def has_news(self) -> bool:
-        """Whether a heartbeat is due immediately: what the member has is not reported yet."""
+        """Whether a heartbeat is due immediately: the member's partitions are not reported yet."""
         return self.in_group and self.reconciled and self.owned != self.reported and not self.revoking
 
 

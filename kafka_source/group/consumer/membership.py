@@ -164,7 +164,7 @@ class ConsumerMembership(Membership):
         return "the brokers have assigned more partitions" if has_more else None
 
     def take_rebalances(self) -> tuple[Rebalance, ...]:
-        """Return the changes of what the slots have since the last call, the newest 32 at most."""
+        """Return the changes of the slots' partitions since the last call, the newest 32 at most."""
         taken = []
         # The event loop may add one.
         with contextlib.suppress(IndexError):
@@ -454,7 +454,7 @@ class ConsumerMembership(Membership):
                 slot.wake.set()
 
     async def _look_for_unread(self) -> tuple[Look | None, int]:
-        """Look at the group for `UnreadWatch`."""
+        """Describe the group for `UnreadWatch`."""
         deadline = Deadline(REQUEST_SECONDS)
         group = self._settings.group
         described = await if_allowed(describe_consumer_protocol(self._looks, group, deadline), group)

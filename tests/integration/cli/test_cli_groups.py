@@ -93,7 +93,7 @@ def test_a_probe_sees_whether_a_group_gets_on(command, orders, group, groups, tm
         document["partitions"] = [[*row[:-1], row[-1] - 120] for row in document["partitions"]]
         state.write_text(json.dumps(document))
 
-    assert command.run(*probe) == f"Group {group} gets on: its lag is 14 in 2 partitions.\n"
+    assert command.run(*probe) == f"Group {group} makes progress: its lag is 14 in 2 partitions.\n"
     long_ago()
     said = command.run(*probe, code=3)
     assert said.startswith(f"Group {group} is stalled: for up to 120 s the committed offsets of {orders}:0-1 have not")
