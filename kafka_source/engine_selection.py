@@ -78,7 +78,7 @@ def is_native(name: str) -> bool:
 
 
 def engine_of_tasks(name: _Name) -> _Name | Literal["librdkafka"]:
-    """Return what the tasks of a query take for the `engine` option: librdkafka where `auto` means that in the driver.
+    """Return the `engine` option of a query's tasks: librdkafka where `auto` means that in the driver.
 
     So they do not repeat the warning of the plan. One that cannot do what the driver can still warns, see `is_native`.
     """
@@ -100,7 +100,7 @@ def check_value_kernel(option: str = "value.format=avro") -> None:
 
 
 def check_engine(name: str, settings: Settings, role: Role = Role.CONSUMER, *, native: bool | None = None) -> None:
-    """Check the engine and its settings where the query is planned, and log once what a user has to know about them.
+    """Check the engine and its settings where the query is planned, and log warnings about them once.
 
     Args:
         name: The `engine` option.

@@ -124,7 +124,7 @@ def _read_options(given: Mapping[str, str]) -> ReadOptions:
 def _ranges(
     cluster: Cluster, options: ReadOptions, members: GroupMemberOwner, subscribed: list[TopicPartition]
 ) -> tuple[dict[str, str], tuple[Range, ...]]:
-    """Return the ids of the topics, and what is new in the partitions that the slots own; no range is empty."""
+    """Return the ids of the topics, and the new ranges of the partitions that the slots own; no range is empty."""
     owned = sorted(members.rejoin_if_due().slots)
     # All actions have to read the same rows, so no start may be left for the tasks to correct.
     with cluster.metadata_snapshot():

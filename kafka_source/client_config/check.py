@@ -108,7 +108,7 @@ def _not_of_java(settings: Settings, name: str, *, native: bool) -> list[str]:
 
 
 def _check_security(settings: Settings) -> None:
-    """Read certificates and credentials once, so that what is wrong with them comes out in the driver."""
+    """Read certificates and credentials once, so that their errors are raised in the driver."""
     if security_protocol(settings).endswith("SSL"):
         ssl_context(tls_of(settings))
     sasl = sasl_of(settings)

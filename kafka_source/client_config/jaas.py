@@ -50,7 +50,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def _problem(tokens: list[_Token]) -> str:
-    """Return what makes the tokens something else than one login module, without a text of theirs; empty: nothing."""
+    """Return why the tokens are not one login module, without a text of theirs; empty: they are one."""
     if not tokens or tokens[0].is_mark:
         return "it does not begin with the name of a login module"
     if tokens[-1] != _END:

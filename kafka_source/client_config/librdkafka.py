@@ -66,7 +66,7 @@ def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, An
 
 
 def narrowed(settings: Settings, name: str) -> list[str]:
-    """Return what librdkafka gets in place of a setting of Java, as `name=value`; nothing if it gets the value itself.
+    """Return the `name=value` that librdkafka gets in place of a setting of Java; empty if it gets the value itself.
 
     Raises:
         OptionError: librdkafka refuses the value, and it is no number out of its range.

@@ -231,7 +231,7 @@ class Cluster:
     def latest_with_epochs(
         self, partitions: Iterable[TopicPartition], *, read_committed: bool
     ) -> dict[TopicPartition, ListedOffset]:
-        """Return what `latest` returns, each with the epoch of the leader that has returned it."""
+        """Return the offsets of `latest`, each with the epoch of the leader that has returned it."""
         (found,) = self._offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
         return found
 
@@ -255,7 +255,7 @@ class Cluster:
         return {tp: one.offset if one.offset >= 0 else None for tp, one in self.first_at(times).items()}
 
     def first_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
-        """Return what `at_times` returns, each with the timestamp of the record."""
+        """Return the offsets of `at_times`, each with the timestamp of the record."""
         (found,) = self._offsets(times)
         return found
 
@@ -325,7 +325,7 @@ class Cluster:
         partitions: Collection[TopicPartition],
         question: Callable[[Mapping[TopicPartition, int], Deadline], Coroutine[Any, Any, _T]],
     ) -> _T:
-        """Return what the leaders of partitions answer; see `_ask`.
+        """Return the answers of the partitions' leaders; see `_ask`.
 
         Args:
             what: See `_ask`.

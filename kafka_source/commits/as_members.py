@@ -213,7 +213,7 @@ class AsMembers(KeptOffsets):
             self._committer.close()
 
     def _commit_existing(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Commit these offsets, except for deleted topics, which the group refuses; return what is committed."""
+        """Commit these offsets, except for deleted topics, which the group refuses; return the committed ones."""
         if not offsets:
             return {}
         try:

@@ -26,7 +26,7 @@ _ATTACH_SECONDS = 10.0
 
 
 class CommitRead(Protocol):
-    """Commits what was read; raises UnknownTopicError if the topics may be others than those of the plan."""
+    """Commits the records that were read; raises UnknownTopicError if the topics may be others than the plan's."""
 
     def __call__(self, read: StreamOffset, *, has_looked: bool) -> None:
         """Commit; `has_looked` is whether the topics were compared with those of the plan."""
@@ -53,7 +53,7 @@ class AttachedTask:
             session.check()
 
     def commit(self, existing: Callable[[StreamOffset, CommitRead], None]) -> None:
-        """Commit what the task has read to its end, if the policy is that tasks commit.
+        """Commit the ranges that the task has read to their ends, if tasks commit.
 
         Args:
             existing: Calls what it is given for the topics that are still those of the plan.
@@ -69,7 +69,7 @@ def attached(
     commits: bool = False,
     renewal: Renewal | None = None,
 ) -> Iterator[Sessions]:
-    """Begin to attach slots; yield what waits for their sessions, without those that the task can do without.
+    """Begin to attach slots; yield the wait for their sessions, without those that the task does not need.
 
     Args:
         options: Of the query.

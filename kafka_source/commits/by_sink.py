@@ -173,7 +173,7 @@ def plan_id(end: StreamOffset) -> str:
 def only_decided(
     planned: Iterable[PlannedInput], decided: Mapping[TopicPartition, tuple[int, int]]
 ) -> list[PlannedInput]:
-    """Return what a replay of a decided batch reads: the ranges of the decision, as the batch was planned."""
+    """Return the ranges of a decided batch's replay: those of the decision, as the batch was planned."""
     found = []
     for one in planned:
         cut = (
@@ -234,7 +234,7 @@ def remaining(
     owned: Mapping[TopicPartition, int],
     committed: Mapping[TopicPartition, CommitOffset],
 ) -> list[PlannedInput]:
-    """Return what a replay of an undecided batch reads.
+    """Return the ranges of an undecided batch's replay.
 
     Each slot reads what it owns now: the offsets are committed as that slot, and the group would not notice if another
     one had lost them.

@@ -58,7 +58,7 @@ class ByTasks(CommitPolicy):
         return finished
 
     def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
-        """Return what a replay reads, and where its tasks must not commit.
+        """Return the ranges of a replay, and the partitions in which its tasks must not commit.
 
         Partitions were rewound since the batch was planned; or others have read on there, or own them now and may do so
         before the tasks commit. The coordinator would take the tasks' commits nevertheless: it asks for a member of
@@ -75,7 +75,7 @@ class ByTasks(CommitPolicy):
 
     @contextmanager
     def in_task(self, tasks: Sequence[Task]) -> Iterator[AttachedTask]:
-        """Act as the slot of one task: fence its earlier attempts before it reads, and commit what it has read."""
+        """Act as the slot of one task: fence its earlier attempts before it reads, and commit its ranges."""
         (task,) = tasks
         slots = [] if task.credentials is None else [task.credentials]
         renewal = renewal_of(task) if self._renews else None
@@ -198,7 +198,7 @@ def by_present_slots(
 
 
 def before_rewinds(planned: Iterable[PlannedInput], targets: Mapping[TopicPartition, int]) -> list[PlannedInput]:
-    """Return what a batch whose tasks commit reads in partitions that were rewound since it was planned, and elsewhere.
+    """Return the ranges of a batch whose tasks commit, some of whose partitions were rewound since it was planned.
 
     The next batch begins at the rewind's target. Records before it are in no output, even if the tasks have committed.
 

@@ -241,7 +241,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
 
 
 async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> Published | None:
-    """Return what the sources of a batch have published; None if none has ever done so for this group and query.
+    """Return the hand-offs of a batch's sources; None if none has ever published one for this group and query.
 
     Topics that were deleted or created again are left out: there is nothing to commit for them.
 
@@ -283,7 +283,7 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
 
 
 def record_of(group: str, handoffs: Sequence[Handoff]) -> tuple[GroupOffsets, ...]:
-    """Return what a decision about these hand-offs records, for each stream: one entry for each partition."""
+    """Return the record of a decision about these hand-offs, for each stream: one entry for each partition."""
     counts = Counter((handoff.stream, tp.topic) for handoff in handoffs for tp in handoff.ranges)
     entries: dict[str, dict[TopicPartition, CommitOffset]] = {}
     for handoff in handoffs:
@@ -435,7 +435,7 @@ def _check_complete(batch: BatchOfRun, group: str, own: Mapping[TopicPartition, 
 async def _committed(
     client: KafkaClient, group: str, entries: Mapping[TopicPartition, Entry], deadline: Deadline
 ) -> tuple[dict[TopicPartition, CommitOffset], list[str]]:
-    """Return what a group has committed of these topics, and which ones were deleted or created again.
+    """Return a group's committed offsets of these topics, and the topics that were deleted or created again.
 
     A coordinator that compares the ids of topics says both. Else metadata are asked for, too.
     """

@@ -48,7 +48,7 @@ class ReadPositions(Protocol):
         """Return offsets as they are committed."""
 
     def as_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Note what the group has, or what counts as if it had it."""
+        """Note the group's offsets, or those that count as such."""
 
     def old(self) -> dict[TopicPartition, int]:
         """Return the offsets that were committed long ago."""
@@ -80,7 +80,7 @@ class Offsets:
         """
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return what the group has committed, without partitions for which it has nothing; empty without a group.
+        """Return the group's committed offsets, without partitions for which it has none; empty without a group.
 
         Open transactions over the offsets are waited for. Offsets of another topic of the same name do not count.
         """
@@ -127,7 +127,7 @@ class KeptOffsets(Offsets, ABC):
             self._commit_patiently(lowered)
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return what the group has committed; see `Offsets`."""
+        """Return the group's committed offsets; see `Offsets`."""
         return self._known.of_these_topics(self._entries(partitions))
 
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:

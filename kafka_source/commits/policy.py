@@ -66,7 +66,7 @@ class StreamGroup(Protocol):
     """The group of a stream, as far as its policy asks it."""
 
     def rejoined(self) -> OwnedPartitions:
-        """Rejoin if a rebalance is due, and return what the stream owns of the topics as they are now."""
+        """Rejoin if a rebalance is due, and return the partitions that the stream owns of the current topics."""
 
     def committed(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, CommitOffset]:
         """Return what the group has committed."""
@@ -136,7 +136,7 @@ class CommitPolicy:
         return max_offset
 
     def keep_record(self, stream: str | None, partitions: Collection[TopicPartition]) -> None:
-        """Keep what a replay of the stream's next batch has to know, which reads these partitions."""
+        """Keep the record for a replay of the stream's next batch, which reads these partitions."""
 
     def renew_record(self) -> None:
         """Let the next `keep_record` write again: a topic was deleted, and has taken its part of the record along."""
@@ -159,7 +159,7 @@ class CommitPolicy:
         return True
 
     def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
-        """Return what a replay of a batch reads.
+        """Return the ranges of a batch's replay.
 
         Args:
             planned: The batch as its end offset plans it.
@@ -175,7 +175,7 @@ class CommitPolicy:
         batch: StreamOffset,
         topic_ids: Mapping[str, str],
     ) -> tuple[Handoff, ...]:
-        """Return what the first task of a batch publishes for the sink.
+        """Return the hand-off that the first task of a batch publishes for the sink.
 
         Args:
             planned: The ranges of the tasks.
@@ -210,7 +210,7 @@ def max_offset(own: int | None, committed: int | None) -> int | None:
 
 
 def ends_of(planned: Iterable[PlannedInput]) -> dict[TopicPartition, int]:
-    """Return the next offset after what is planned, by partition; a partition may be cut into several ranges."""
+    """Return the next offset after the planned ranges, by partition; a partition may be cut into several."""
     ends: dict[TopicPartition, int] = {}
     for one in planned:
         for r in one.ranges:

@@ -203,7 +203,7 @@ def _lost(error: FencedError, why: str) -> FencedError:
 def group_by_owner(
     owners: Mapping[TopicPartition, SlotCredentials],
 ) -> list[tuple[SlotCredentials, list[TopicPartition]]]:
-    """Return what each of the owners has to commit; where the brokers assign, no member commits for another one."""
+    """Return the offsets that each owner has to commit; where the brokers assign, no member commits for another one."""
     found: dict[str, tuple[SlotCredentials, list[TopicPartition]]] = {}
     for tp, owner in sorted(owners.items()):
         found.setdefault(owner.member_id, (owner, []))[1].append(tp)

@@ -38,7 +38,7 @@ class SourceOffsets:
 async def offsets_of_sources(
     client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline, *, wrote: bool, decided: bool
 ) -> SourceOffsets:
-    """Return what to commit for the sources of a batch.
+    """Return the offsets to commit for the sources of a batch.
 
     Args:
         client: Client of the cluster that the source reads from and the sink writes to.

@@ -75,7 +75,7 @@ class WithoutMembers(KeptOffsets):
             log.warning("commit group=%s failed, the next micro-batch tries again: %s", self._group, error)
 
     def repeat_old(self) -> None:
-        """Commit again what was committed long ago, as Java's auto commit does.
+        """Repeat commits that are old, as Java's auto commit does.
 
         A group without members loses the offsets of an idle partition in a few days, while those of the others stay.
         """

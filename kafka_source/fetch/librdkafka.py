@@ -232,7 +232,7 @@ class LibrdkafkaEngine:
             self._idle.popitem()[1].consumer.close()
 
     def describe(self, topics: Sequence[str]) -> Snapshot:
-        """Return what the brokers say about these topics, with their ids, which librdkafka does not expose."""
+        """Return the brokers' description of these topics, with their ids, which librdkafka does not expose."""
         client, deadline = cached_client(self._settings), Deadline(_CLUSTER_SECONDS)
         return client.run(client.metadata(topics, deadline))
 

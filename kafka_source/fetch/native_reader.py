@@ -519,7 +519,7 @@ class NativeReader:
     # ---- leaders
 
     def _continue_at_leader(self, part: _Part, found: PartitionMetadata) -> None:
-        """Continue at the partition's leader; a log without what was planned, or was read, is a loss (KIP-320)."""
+        """Continue at the partition's leader; a log without offsets that were planned or read is a loss (KIP-320)."""
         planned = part.whole.epoch
         known = part.read_epoch if planned < 0 else planned
         if found.leader_epoch > max(part.epoch, known) and known >= 0:

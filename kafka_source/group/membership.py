@@ -70,7 +70,7 @@ class Membership(ABC):
 
     @abstractmethod
     def rejoin(self, timeout_s: float) -> GroupAssignment:
-        """Take and revoke what the group has assigned since, and join again with slots that were lost; as `join`."""
+        """Take and revoke partitions by later assignments, and rejoin with slots that were lost; as `join`."""
 
     @property
     def assignment(self) -> GroupAssignment:
@@ -158,7 +158,7 @@ class Membership(ABC):
 
     @contextlib.contextmanager
     def rebalance_paused(self) -> Iterator[None]:
-        """Keep what the slots own as it is inside the block, unless the block itself rejoins.
+        """Keep the slots' partitions inside the block, unless the block itself rejoins.
 
         It first waits for a join or a leave that is under way.
         """
@@ -181,7 +181,7 @@ class Membership(ABC):
 
     @abstractmethod
     def record_throughput(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
-        """Note what the query has measured, for strategies that weigh work; see `BalanceWatch.record_throughput`."""
+        """Keep the query's measures for strategies that weigh work; see `BalanceWatch.record_throughput`."""
 
     # ---- offsets
 

@@ -281,7 +281,7 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool, stati
 
 
 def _instances_of(driver: int) -> str:
-    """Return what the generated instance ids of all reads of a driver begin with, given the id of its process."""
+    """Return the beginning of the generated instance ids of all reads of a driver, given the id of its process."""
     return f"kafkagroup-{_checksum((socket.gethostname(), driver))}-"
 
 

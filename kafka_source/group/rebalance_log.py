@@ -89,7 +89,7 @@ class OtherMembers:
             )
 
     def _log_second_read(self, others: Iterable[DescribedMember], ours: Collection[str]) -> bool:
-        """Log what this read shares with other reads of the driver; return whether that is known."""
+        """Log the topics that this read shares with other reads of the driver; return whether they are known."""
         theirs: set[str] = set()
         for member in others:
             if member.topics is None or not ours:
@@ -174,7 +174,7 @@ class Reason:
 
 @dataclass(slots=True)
 class _Ended:
-    """A rebalance that has ended, and what is asked about it.
+    """A rebalance that has ended, and the requests about it.
 
     Attributes:
         before: The slots' assignment before; None: they had none.
@@ -312,7 +312,7 @@ class RebalanceLog:
 def log_assignment(
     group: str, before: GroupAssignment | None, now: GroupAssignment, in_flight: Collection[TopicPartition]
 ) -> None:
-    """Log what each slot was assigned, and a warning if partitions of the batch in flight have gone to other members.
+    """Log each slot's assignment, and a warning if other members got partitions of the batch in flight.
 
     Args:
         group: The group id.

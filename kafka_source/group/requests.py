@@ -337,7 +337,7 @@ async def fetch_by_ids(
     *,
     stable: bool = False,
 ) -> dict[TopicPartition, CommitOffset]:
-    """Return what is committed of topics with these ids.
+    """Return the committed offsets of topics with these ids.
 
     Args:
         client: The cluster's client.
@@ -532,7 +532,7 @@ async def _commit_part(
     min_version: int,
     keep_ms: int | None,
 ) -> list[str]:
-    """Commit what one request can hold; return the partitions of unknown topics, as `check_commits` does."""
+    """Commit the offsets of one request; return the partitions of unknown topics, as `check_commits` does."""
     unanswered = False
     ids = topic_ids_to_commit(part)
     names = {topic_id: name for name, topic_id in ids.items()}

@@ -35,7 +35,7 @@ def has_answered(endpoints: Iterable[Endpoint]) -> bool:
 
 
 def describe_unreachable(entry: Endpoint, advertised: Mapping[int, Endpoint], problem: str) -> str:
-    """Return what to say where no advertised address answers.
+    """Return the message if no advertised address answers.
 
     Args:
         entry: The address of `bootstrap.servers` that has answered.

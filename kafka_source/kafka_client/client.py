@@ -39,7 +39,7 @@ from kafka_source.runtime.retry import RANDOM, retry_async
 
 
 class OutdatedBroker(ConnectionLost):
-    """A broker's metadata are older than what another broker has said."""
+    """A broker's metadata are older than those of another broker."""
 
 
 log = logging.getLogger(__name__)
@@ -457,7 +457,7 @@ class KafkaClient:
 
     @contextlib.contextmanager
     def _counted(self, endpoint: Endpoint) -> Iterator[None]:
-        """Count what becomes of a connection, for the pause before the next one."""
+        """Count successes and failures of a connection, for the pause before the next one."""
         try:
             yield
         except KafkaGroupError:
@@ -650,8 +650,8 @@ class KafkaClient:
         """Return the result of `work`; retry it with a back-off after retriable errors.
 
         Raises:
-            RetriableError: The deadline has expired; this is the error of the last attempt. If it got no answer, the
-                text has the last answer, too.
+            RetriableError: The deadline has expired; this is the error of the last attempt. Without an answer to the
+                last attempt, the text has the previous answer.
         """
         said = ""
 

@@ -176,7 +176,7 @@ def _first(exchange: Exchange, name: str) -> bytes | None:
 
 
 def _next(exchange: Exchange, answer: bytes, endpoint: Endpoint) -> bytes | None:
-    """Pass what the broker answered to the login; return what to send next, None when the login is complete."""
+    """Pass the broker's answer to the login; return the next bytes to send, None when the login is complete."""
     try:
         return exchange.send(answer)
     except StopIteration:

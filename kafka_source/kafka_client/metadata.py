@@ -95,7 +95,7 @@ class Snapshot:
         return replace(seen, topics={**others, **seen.topics})
 
     def newer_than(self, seen: Snapshot) -> str | None:
-        """Return in words what this snapshot knows better than `seen`; None: nothing.
+        """Return in words in which point this snapshot is newer than `seen`; None: in none.
 
         A leader epoch never goes back while a topic exists. Topics without an id (brokers before 2.8) are not compared:
         they may have been created again, and begin at 0 then.

@@ -183,7 +183,7 @@ class DriverFigures:
     halt: Halt | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON that `from_json` parses, without what is empty."""
+        """Return the JSON that `from_json` parses, without empty parts."""
         latest: dict[str, dict[str, int]] = {}
         for tp, offset in sorted(self.latest.items()):
             latest.setdefault(tp.topic, {})[str(tp.partition)] = offset

@@ -155,7 +155,7 @@ def option(
 
 
 def option_of_key(of_value: _T) -> _T:
-    """Declare the option of the column `key` that does for keys what another one, `value.…`, does for values.
+    """Declare the option of the column `key` that is the counterpart of an option `value.…`.
 
     Args:
         of_value: The field of the other one, in the same class. Its type is that of its values, as with `option`.

@@ -343,7 +343,7 @@ class _Unknown:
 
 
 def _unknown(name: str, where: Where, given: Mapping[str, str]) -> _Unknown | None:
-    """Return what to say about an option that is not declared; None: it is a setting, which the clients check.
+    """Return the message about an option that is not declared; None: it is a setting, which the clients check.
 
     Args:
         name: The name as the user wrote it, or as Spark passes it: in lower case.

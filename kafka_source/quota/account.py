@@ -96,7 +96,7 @@ class Limiter:
         return max(delay_of(self._amount, self._bound, now - self._since), self._next_at - now)
 
     def record(self, amount: float, now: float) -> None:
-        """Add what is fetched; a negative amount takes back what was expected and did not come."""
+        """Add a fetched amount; a negative one takes back an estimate that did not come."""
         self.sensor.record(amount, now)
         if self._bound is not None:
             self._since = max(self._since, now - self._amount / self._bound - self._max_saved)
@@ -206,7 +206,7 @@ class Account:
             return dict(self._record_bytes)
 
     def grant(self, report: Report, now: float) -> Grant:
-        """Record what a task has done, and return what it may do next.
+        """Record the work of a task, and return its next permission.
 
         A task that has something left gets a turn: the time of its next fetch, after all turns before. It keeps the
         turn until it reports the fetch. Until then the quota counts as much as the last fetch of any task brought.

@@ -158,7 +158,7 @@ class Ticket:
     account: str = ""
 
     def of(self, slot: int, share: float) -> Ticket:
-        """Return the ticket of a task that reads so much of the whole."""
+        """Return the ticket of a task that reads this share of the whole."""
         return replace(self, slot=slot, share=share)
 
 
@@ -175,7 +175,7 @@ def is_file(watch: str) -> bool:
 
 
 def current_bounds(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
-    """Return the current bounds: those of the options, or what `quota.watch` names.
+    """Return the current bounds: those of the options, or of `quota.watch`.
 
     Args:
         quota: The query's quota.

@@ -145,7 +145,7 @@ class StreamQuota:
         return self._account.reported
 
     def ticket(self, slot: int, share: float) -> Ticket:
-        """Return what the task of a slot takes along.
+        """Return the ticket of a slot's task.
 
         Args:
             slot: The number of the slot, or of the input partition without a group.

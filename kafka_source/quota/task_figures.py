@@ -6,7 +6,7 @@ from kafka_source.quota.server import StreamQuota
 
 
 class TaskFigures:
-    """Add up what tasks report from one micro-batch to the next.
+    """Add up the tasks' reports from one micro-batch to the next.
 
     Args:
         quota: What the tasks report to; None: they report nothing.

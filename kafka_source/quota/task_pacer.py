@@ -69,7 +69,7 @@ class _Allowances:
 
 
 class Pacer:
-    """Holds a task's fetches back, and counts what it fetched, what brokers throttled, and bad records.
+    """Holds a task's fetches back, and counts its fetches, the brokers' throttling, and bad records.
 
     Args:
         slot: The task's slot or input partition.

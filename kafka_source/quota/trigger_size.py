@@ -89,7 +89,7 @@ _Point = tuple[int, float]
 
 @dataclass(frozen=True, slots=True)
 class TriggerSize:
-    """How many offsets the next micro-batch may have, and what the previous ones have shown.
+    """How many offsets the next micro-batch may have, by the durations of the previous ones.
 
     Attributes:
         target: How long a trigger should take, in seconds.

@@ -89,7 +89,7 @@ _tasks = itertools.count()
 
 
 def prepare_worker(log_level: str | None, log_format: str | None = None) -> None:
-    """Set up logging; from the second task on, leave what the process has loaded out of garbage collections.
+    """Set up logging; from the second task on, exclude loaded modules from garbage collections.
 
     Spark's daemon collects garbage after every task, while Spark writes the batch's commit. The first task loads the
     modules.

@@ -73,7 +73,7 @@ class BatchStart:
         return self._outcome.epoch if isinstance(self._outcome, BatchContext) else None
 
     def context(self) -> BatchContext:
-        """Return what the driver gave to this task.
+        """Return the context that the driver gave to this task.
 
         Raises:
             KafkaGroupError: The batch could not begin, or it has not begun.

@@ -67,7 +67,7 @@ class Stretch(NamedTuple):
     records: tuple[Record, ...] = ()
 
     def after(self, position: int) -> Stretch:
-        """Return what is known from a position on."""
+        """Return the known facts from a position on."""
         if not self.start <= position <= self.end:
             return Stretch(position, position)
         return Stretch(position, self.end, tuple(dropwhile(lambda one: one.offset < position, self.records)))

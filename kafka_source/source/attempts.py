@@ -45,7 +45,7 @@ class Again:
 
     @classmethod
     def after(cls, error: RefreshRetriableError) -> Again:
-        """Return what follows from the error of a lookup."""
+        """Return the consequence of a lookup's error."""
         if isinstance(error, NoLeaderError):
             return cls(error, Patience.LEADERS)
         return cls(error, Patience.MEMBERS if isinstance(error, SlotsRemovedError) else Patience.TOPICS)
@@ -78,7 +78,7 @@ def removed(message: str) -> Again:
 
 
 def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeader, topics: TopicTracker) -> _T:
-    """Make attempts until one succeeds, or the patience with what has failed is over.
+    """Make attempts until one succeeds, or the patience with the failure is over.
 
     The next attempt leaves out partitions without a leader, or, where it cannot, looks for one again.
 

@@ -29,7 +29,7 @@ from kafka_source.source.positions import Positions
 
 
 class Look:
-    """Look up what a stream's group and the logs of its partitions say.
+    """Look up the offsets of a stream's group and the logs of its partitions.
 
     Args:
         options: Of the stream.
@@ -45,7 +45,7 @@ class Look:
     def committed(
         self, partitions: Collection[TopicPartition], lost_topics: Collection[str]
     ) -> dict[TopicPartition, CommitOffset]:
-        """Return what the group has committed that counts.
+        """Return the group's committed offsets that count.
 
         Args:
             partitions: The partitions.

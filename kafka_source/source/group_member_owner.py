@@ -116,7 +116,7 @@ class GroupMemberOwner(PartitionOwner):
             self._nothing_in_flight()
 
     def rejoin_if_due(self) -> OwnedPartitions:
-        """Rejoin the group if a rebalance is due, and return what the slots own now.
+        """Rejoin the group if a rebalance is due, and return the slots' current partitions.
 
         Members rejoin in the calls of the readers between two micro-batches. If another read of this driver waits for
         them, they have rejoined before, and have claimed the partitions of the micro-batch that is committed next.
@@ -186,7 +186,7 @@ class GroupMemberOwner(PartitionOwner):
         self._wait_in(self._membership.rejoin)
 
     def owned(self) -> OwnedPartitions:
-        """Return what the slots own in the present generation."""
+        """Return the slots' partitions in the current generation."""
         assignment = self._membership.assignment
         if assignment is not self._assignment:
             joined = owned_by(assignment, all_copies=self._all_copies)

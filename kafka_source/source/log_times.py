@@ -28,7 +28,7 @@ _BATCH_ROWS = 10_000
 
 
 def alignment_of(options: ReadOptions, cluster: Cluster) -> Alignment | None:
-    """Return what keeps the partitions of a query in step; None: nothing, without `maxTimestampSkew`."""
+    """Return the alignment of a query's partitions; None without `maxTimestampSkew`."""
     if options.max_timestamp_skew is None:
         return None
     times = BrokerTimes(options.settings, cluster, engine=options.engine, read_committed=options.read_committed)

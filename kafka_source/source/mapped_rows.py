@@ -36,7 +36,7 @@ _AS_SPARK_READS: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature
 
 
 def text_of(function: ArrowFunction) -> str:
-    """Return a function as the value of `map.function`: the version of Python, and what it pickles to.
+    """Return a function as the value of `map.function`: the version of Python, and the pickled function.
 
     Raises:
         OptionError: It cannot be pickled, or is too large.

@@ -34,7 +34,7 @@ class OwnerEvents:
 
 
 class PartitionOwner:
-    """Decides which partitions a query owns, and commits what it has finished.
+    """Decides which partitions a query owns, and commits finished offsets.
 
     The base class has the behaviour without a group: the query owns its selection, and nothing is committed.
     """
@@ -60,7 +60,7 @@ class PartitionOwner:
         """
 
     def rejoin_if_due(self) -> OwnedPartitions:
-        """Rejoin the group if a rebalance is due, and return what the query owns now."""
+        """Rejoin the group if a rebalance is due, and return the query's current partitions."""
         raise NotImplementedError
 
     def still_owned(self) -> bool:
@@ -134,7 +134,7 @@ class StaticPartitions(PartitionOwner):
         self._all = Standalone(cluster, subscription)
 
     def commit(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit `finished`, and again what is old.
+        """Commit `finished`, and repeat old commits.
 
         Raises:
             InvalidConfigurationError: The group has members when the query starts.

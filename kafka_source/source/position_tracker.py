@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class ShortLogs:
-    """The partitions whose log ends before what was read, while that may be the word of a leader that is behind.
+    """The partitions whose log ends before the position, while that may be the answer of a leader that is behind.
 
     Args:
         seconds: How long it may be (`data.loss.patience.ms`).
@@ -197,7 +197,7 @@ class PositionTracker:
 
     @property
     def awaits_longer_logs(self) -> bool:
-        """Whether a leader may be behind what was read of its partition."""
+        """Whether a leader may be behind the position in its partition."""
         return bool(self._short_logs)
 
     @property
@@ -286,7 +286,7 @@ class PositionTracker:
         case.decisions |= {tp: decide(tp, known(tp), case.facts[tp], case.rules) for tp in partitions}
 
     def _look_up(self, need: Need, partitions: Collection[TopicPartition], case: _Case) -> None:
-        """Add to the facts what partitions need, but for those that have no leader to ask."""
+        """Add the facts that partitions need, except for those without a leader."""
         facts, look, leaderless = case.facts, self._look, case.scope.leaderless
         if need is Need.GROUP:
             committed = self._committed(partitions, case)

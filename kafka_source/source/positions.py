@@ -70,7 +70,7 @@ class Positions:
         return {tp: at for tp in partitions if (at := self.known(tp).next) is not None}
 
     def known(self, tp: TopicPartition) -> Known:
-        """Return what the query knows of where a partition continues."""
+        """Return the query's position in a partition."""
         return self._get(tp).known
 
     def follow(self, decisions: Mapping[TopicPartition, Decision]) -> None:
@@ -117,7 +117,7 @@ class Positions:
         self._start = start
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Continue in these partitions only: what another query owns now is resolved when it comes back."""
+        """Continue in these partitions only: another query's partition is resolved when it comes back."""
         for tp in self._partitions.keys() - set(partitions):
             self._partitions[tp].known = replace(self.known(tp), next=None)
 
@@ -254,7 +254,7 @@ class Positions:
         return {tp: offset for tp, offset in missing.items() if tp not in kept}
 
     def as_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Note what the group has, or what counts as if it had it."""
+        """Note the group's offsets, or those that count as such."""
         now = self._clock()
         for tp, offset in offsets.items():
             known = self._partitions[tp]

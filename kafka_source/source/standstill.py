@@ -153,7 +153,7 @@ class Standstill:
 
     @property
     def shown(self) -> Halt | None:
-        """What the query's progress shows: what pauses it, or has stopped it; None: it reads."""
+        """The halt that the query's progress shows; None: it reads."""
         return self._shown
 
     @property

@@ -200,7 +200,7 @@ def _settle(
     starts: Mapping[TopicPartition, int],
     committed: Mapping[TopicPartition, CommitOffset],
 ) -> dict[TopicPartition, Decision]:
-    """Decide where a batch starts, by its starts, what its group has committed, and the logs.
+    """Decide where a batch starts, by its options, its group's offsets, and the logs.
 
     Raises:
         DataLossError: `failOnDataLoss` is set, and a start lies outside the log or is not in the log of its leader.
@@ -277,7 +277,7 @@ class _CommitRead(Protocol):
 
 
 def commit_existing(options: ReadOptions, cluster: Cluster, read: StreamOffset, commit: _CommitRead) -> None:
-    """Commit what was read, without topics that were deleted or created again since the plan.
+    """Commit the ranges that were read, without topics that were deleted or created again since the plan.
 
     Where the group's coordinator compares the topics' ids in the commit, no other broker is asked about them.
 
@@ -294,7 +294,7 @@ def commit_existing(options: ReadOptions, cluster: Cluster, read: StreamOffset, 
 
 
 def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffset) -> StreamOffset:
-    """Return what was read, and may be committed: without topics that were deleted or created again since the plan.
+    """Return the ranges that may be committed: without topics that were deleted or created again since the plan.
 
     The offset of a deleted topic would be that of the new one, and the next reader would leave its records out.
     Coordinators with topic ids refuse such a commit too, but in words that a topic which is new to them gets as well,
@@ -358,7 +358,7 @@ def warn_of_new_checkpoint(options: ReadOptions, committed: Iterable[CommitOffse
 
 
 def log_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, int]], *, of_spark: bool) -> None:
-    """Log that a query leaves out what others of its group have read; one line for all partitions.
+    """Log that a query skips records that others of its group have read; one line for all partitions.
 
     Args:
         options: Of the query.

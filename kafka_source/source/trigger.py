@@ -220,7 +220,7 @@ class Trigger:
         return self._alignment.ends(starts, self._admission.available(starts, latest), leaderless, admit)
 
     def _scope(self, start: StreamOffset) -> tuple[Scope, list[TopicPartition]]:
-        """Commit what is before `start`, rejoin if a rebalance is due, and return what may be read.
+        """Commit the offsets before `start`, rejoin if a rebalance is due, and return the partitions to read.
 
         Returns:
             The scope, and the partitions of topics that were created again, which the group has not assigned yet.
@@ -246,7 +246,7 @@ class Trigger:
         return scope, [tp for tp in existing if tp not in assigned]
 
     def _commits_before_first(self, scope: Scope) -> bool:
-        """Commit what the last commit before a restart may have missed; return whether the slots are still the same.
+        """Commit offsets that the last commit before a restart may have missed; return whether the slots are the same.
 
         Nothing is committed before the checkpoint was compared with the group.
         """
@@ -281,12 +281,12 @@ class Trigger:
         )
 
     def rejoined(self) -> OwnedPartitions:
-        """Rejoin if a rebalance is due, and return what the stream owns of the topics as they are now."""
+        """Rejoin if a rebalance is due, and return the partitions that the stream owns of the current topics."""
         owned = self._owner.rejoin_if_due()
         return replace(owned, slots=self._current_slots(owned))
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return what the group has committed; see `Offsets.committed`."""
+        """Return the group's committed offsets; see `Offsets.committed`."""
         return self._owner.offsets.committed(partitions)
 
     def rewound(self, committed: Mapping[TopicPartition, CommitOffset]) -> Collection[TopicPartition]:
@@ -308,7 +308,7 @@ class Trigger:
             self._owner.offsets.commit(self._positions.current_ends(end), has_looked=has_looked)
 
     def offsets_of_member(self, end: StreamOffset) -> GroupOffsets:
-        """Return what to commit in a transaction for everything before `end`, as the member of this stream.
+        """Return the offsets to commit in a transaction for everything before `end`, as the member of this stream.
 
         Raises:
             FencedError: The group has removed this member.
@@ -350,7 +350,7 @@ class Trigger:
         return self._standstill.has_stopped and self._owner.has_joined
 
     def has_reached_stop(self, read: StreamOffset) -> bool:
-        """Return whether the group is stopped, and what was read ends at its boundaries, committed or not."""
+        """Return whether the group is stopped, and the positions are at its boundaries, committed or not."""
         return self._standstill.ends(read.ends)
 
     def finished(self, end: StreamOffset) -> None:
@@ -424,7 +424,7 @@ class Trigger:
         )
 
     def _learn(self, offset: StreamOffset, *, newest: bool = False) -> None:
-        """Note what an offset says besides its ends; see `Positions.learn`."""
+        """Keep the facts in an offset besides its ends; see `Positions.learn`."""
         self._positions.learn(offset.in_cluster(self._cluster.cluster_id()), newest=newest)
 
     def _without_lost_topics(self, offset: StreamOffset) -> StreamOffset:

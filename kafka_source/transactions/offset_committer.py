@@ -248,7 +248,7 @@ class TransactionalCommitter:
     async def _checked(
         self, groups: Sequence[GroupOffsets], deadline: Deadline, *, by_id: bool
     ) -> Sequence[GroupOffsets]:
-        """Return what to commit: of an attempt, what no later micro-batch has passed.
+        """Return the offsets to commit; of an attempt, without those that a later micro-batch has passed.
 
         Raises:
             UnknownTopicError: The coordinator does not say that the topics are those whose ids the offsets have, and

@@ -183,7 +183,7 @@ class _Preparation:
         return True
 
     def _listen(self, producer: Producer) -> None:
-        """Hear what the client reports of its connections; a refused password will not be taken later either."""
+        """Handle the client's errors of connections; a refused password will be refused later, too."""
         with contextlib.suppress(KafkaException):  # a fatal error, which its call has raised already
             producer.poll(0)
         if self._problem is not None:

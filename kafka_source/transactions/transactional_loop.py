@@ -187,7 +187,7 @@ def run_transaction(
     rewind: Callable[[], object] | None = None,
     repeatable: bool = False,
 ) -> T:
-    """Begin, do the work, commit; and after an error what its category asks for.
+    """Begin, do the work, commit; after an error, act by its category.
 
     - Retriable errors are librdkafka's to retry; what it gives up on inside a transaction is abortable.
     - Abortable: the transaction is aborted, `rewind` called and the work done again, until the time is over.

@@ -20,7 +20,7 @@ def fingerprint(schema: str) -> int:
 
 
 def canonical_form(schema: str) -> str:
-    """Return what is left of a schema if all is removed that readers of its data do not need."""
+    """Return a schema without the parts that readers of its data do not need."""
     return json.dumps(_stripped(json.loads(schema), ""), ensure_ascii=False, separators=(",", ":"))
 
 

@@ -54,7 +54,7 @@ class _Object:
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    """An array, with what its items are."""
+    """An array, with the kind of its items."""
 
     items: _Node = None
 
@@ -98,7 +98,7 @@ class _Reader:
         self._by_id = {_id_of(document): name for name, document in documents.items() if _id_of(document)}
 
     def node(self, schema: _Json, document: str, within: tuple[str, ...]) -> _Node:
-        """Return what the values of a part of a schema are.
+        """Return the kind of the values of a part of a schema.
 
         Args:
             schema: The part.
@@ -211,12 +211,12 @@ def _of_value(value: _Json) -> _Node:
 
 
 def _one_of(branches: list[_Node]) -> _Node:
-    """Return what values are of which each is of one of these branches."""
+    """Return the kind of values, each of which is of one of these branches."""
     return None if None in branches else reduce(_merged, branches)
 
 
 def _both(a: _Node, b: _Node) -> _Node:
-    """Return what values are that are both. What says nothing takes nothing away."""
+    """Return the kind of values that are both. A part without conditions removes none."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, _Object) and isinstance(b, _Object):
@@ -232,7 +232,7 @@ def _both(a: _Node, b: _Node) -> _Node:
 
 
 def _merged(a: _Node, b: _Node) -> _Node:
-    """Return what values are that may be either, as Spark infers it from JSON with both."""
+    """Return the kind of values that may be either, as Spark infers it from JSON with both."""
     if a is None or b is None:
         return None
     if a == b or b == _NULL:

@@ -126,7 +126,7 @@ class ReadableValues:
 
 
 def _plain(value: pa.Scalar) -> object:
-    """Return what JSON has for a value: bytes in base64, times in ISO 8601, other values that it lacks as text.
+    """Return a value as JSON: bytes in base64, times in ISO 8601, other values that JSON lacks as text.
 
     Times beyond Python's calendar are their numbers.
     """

@@ -383,7 +383,7 @@ class Registry:
         return self._id(subject, text, _Request(path, what, "register", _posted(text, kind), int))
 
     def id_of(self, subject: str, text: str, kind: str) -> int:
-        """Return the id of a schema that a subject has; raises as `register`, and if it does not have it."""
+        """Return the id of a schema of a subject; raises as `register`, and if the subject does not have it."""
         what = f"the given schema among the versions of subject {subject}"
         path = f"/subjects/{quote(subject, safe='')}"
         return self._id(subject, text, _Request(path, what, "find", _posted(text, kind), int))
@@ -592,7 +592,7 @@ def _away(asked: _Request, url: _Url, reason: str, seconds: float = 0.0) -> Retr
 
 
 def _refusal(answer: Response, asked: _Request, url: _Url) -> Exception:
-    """Return what to raise for an answer that is no success."""
+    """Return the error for an answer that is no success."""
     status, (code, message) = answer.status, _said(answer.body)
     if status in _OVERLOADED or status >= 500:
         return _away(asked, url, f"HTTP {status}", _seconds_of(answer.headers.get("Retry-After", "")))

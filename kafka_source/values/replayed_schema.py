@@ -25,7 +25,7 @@ _WIDER = {
 
 
 def current_column(then: ReaderSchema, now: ReaderSchema, kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
-    """Return what makes the current column from an earlier one.
+    """Return the function that makes the current column from an earlier one.
 
     Args:
         then: The schema with which the batch was planned.
@@ -71,7 +71,7 @@ def _part(array: pa.Array, kind: pa.DataType) -> pa.Array:
 def _field(
     field: pa.Field, found: pa.DataType, record: dict[str, Any], then: ReaderSchema, now: ReaderSchema
 ) -> Callable[[pa.Array], pa.Array]:
-    """Return what makes one field of the current column."""
+    """Return the function that makes one field of the current column."""
     declared = next(one for one in record["fields"] if one["name"] == field.name)
     source = next(
         (name for name in (field.name, *declared.get("aliases", ())) if found.get_field_index(name) >= 0), None

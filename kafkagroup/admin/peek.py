@@ -135,7 +135,7 @@ def schemas_of(records: Iterable[Record]) -> Rows[SchemaUse]:
 
 
 def payload(data: bytes | None, decoder: ReadableValues | None = None, header: bytes | None = None) -> Payload:
-    """Return what is in the bytes of a key, a value or a header.
+    """Return the content of a key, a value or a header.
 
     Args:
         data: The bytes.

@@ -391,12 +391,12 @@ class GroupStream(Stream):
         self._goes_back = False
 
     def _committed_ahead(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the group's offsets beyond what is done: a commit of unknown outcome, or of another member."""
+        """Return the group's offsets beyond the done ones: a commit of unknown outcome, or of another member."""
         committed = self._trigger.committed_after_failure(partitions) if partitions else {}
         return {tp: offset for tp, offset in committed.items() if offset > self._done.get(tp, offset)}
 
     def _batches(self, planned: StreamOffset) -> _Batches:
-        """Yield the records that are planned, and note what was handed out."""
+        """Yield the planned records, and note the ones handed out."""
         ranges = tuple(r for one in plan(planned) for r in one.ranges)
         topics = ids_of_ranges(ranges, planned.topics)
         request = FetchRequest.of(self._options, ranges, self._columns, cluster=planned.cluster, topics=topics)

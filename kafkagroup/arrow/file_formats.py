@@ -42,7 +42,7 @@ class BatchWriter(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Write what is left, and the end of the file."""
+        """Write the remaining rows, and the end of the file."""
 
     def give_up(self) -> None:  # noqa: B027 - most writers have nothing to do
         """Write nothing more: the file is removed or closed without its end."""
@@ -161,7 +161,7 @@ def _text_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 def _inner_text(value: object) -> str | None:
-    """Return what JSON does not have, within a decoded value: bytes, times, decimals."""
+    """Return as text the values that JSON does not have, within a decoded value: bytes, times, decimals."""
     return _base64(value) if isinstance(value, bytes) else str(value)
 
 

@@ -55,7 +55,7 @@ class Stream(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give up what the stream holds."""
+        """Release the stream's resources."""
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a reader of pyarrow over this stream."""

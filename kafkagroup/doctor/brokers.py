@@ -90,7 +90,7 @@ def _certificate_finding(probe: Probe, name: str, now: float) -> list[Finding]:
 
 
 def _advice(probe: Probe, node: int | None) -> str:
-    """Return what to do about the step that failed."""
+    """Return advice about the step that failed."""
     step, listener = probe.failed, probe.listener
     if listener == "http":
         return "An HTTP server answers there: correct the host and the port."

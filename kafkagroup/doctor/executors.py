@@ -40,7 +40,7 @@ def executor_findings(
     seconds: float,
     now: float,
 ) -> list[Finding]:
-    """Run a small Spark job, and return what its tasks saw; one set of findings for each machine.
+    """Run a small Spark job, and return the findings of its tasks; one set for each machine.
 
     Args:
         spark: The session, classic or Connect.

@@ -243,7 +243,7 @@ def format_storage(node_id: int, folder: Path, cluster_id: str, formatted: Mappi
 
 @cache
 def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
-    """Return what StorageTool writes into a node's folder that is the same on every node of every cluster.
+    """Return the files of StorageTool that are the same on every node of every cluster.
 
     All but the ids: `bootstrap.checkpoint`, or from Kafka 4.4 on a snapshot of the metadata's log. A process runs the
     tool once for a version and its settings: a JVM takes as long for it as a third of a broker's start.

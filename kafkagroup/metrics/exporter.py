@@ -58,7 +58,7 @@ class Exporter(Protocol):
         ...
 
     def close(self) -> None:
-        """Export what is left, and stop."""
+        """Export the remaining figures, and stop."""
         ...
 
 

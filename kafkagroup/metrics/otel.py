@@ -101,7 +101,7 @@ class OtlpExporter(OpenTelemetryExporter):
         super().__init__(self._provider)
 
     def close(self) -> None:
-        """Export what is left, and stop."""
+        """Export the remaining figures, and stop."""
         self._provider.shutdown()
 
 

@@ -186,7 +186,7 @@ class ProductionCurve:
             self._ends[1:half] = self._ends[2:half:2]
 
     def forget_before(self, offset: int) -> None:
-        """Drop what is needed only for offsets before this one."""
+        """Drop lookups that only offsets before this one need."""
         first = max(0, bisect_right(self._ends, offset) - 1)
         del self._times[:first], self._ends[:first]
 

@@ -184,7 +184,7 @@ EndOffsets = Callable[[KafkaClient, Iterable[TopicPartition], Deadline], Awaitab
 
 
 class WorkLookup:
-    """Looks up what there is to read in partitions, once and within 3 s, because a whole group waits for its leader.
+    """Looks up the lag of partitions, once and within 3 s, because a whole group waits for its leader.
 
     Args:
         client: The cluster's client.
@@ -204,7 +204,7 @@ class WorkLookup:
         self._growth = Growth()
 
     async def look_up(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionWork]:
-        """Return what is known of the work in these partitions; nothing if the lookup fails or takes too long."""
+        """Return the known work in these partitions; empty if the lookup fails or takes too long."""
         wanted = sorted(set(partitions))
         deadline = Deadline(_LOOKUP_SECONDS)
         both = asyncio.gather(
@@ -315,7 +315,7 @@ class BalanceWatch:
         self._backoff: RebalanceBackoff | None = None
 
     def record_throughput(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
-        """Note what the query has measured, for the leader of the next rebalance.
+        """Keep the query's measures for the leader of the next rebalance.
 
         Args:
             speed: The records per second that the query reads with all slots while it is behind; None: unknown.
@@ -326,7 +326,7 @@ class BalanceWatch:
             slot.record_throughput(of_slot)
 
     def record_assignment(self, strategy: Assignor, led: Led, generation: int) -> None:
-        """Note what was assigned, to judge it later."""
+        """Keep the assignment, to judge it later."""
         before, self._assigned = self._assigned, None
         interval = strategy.rebalance_interval()
         if interval is None or led.failed is not None:

@@ -140,7 +140,7 @@ class JoinRounds:
             slot.member.remember_member_id(described)
 
     async def join(self, reason: Reason, deadline: Deadline, *, fresh: bool) -> JoinedGroup:
-        """Join or rejoin in as many rounds as it takes, and return what the slots were assigned.
+        """Join or rejoin in as many rounds as it takes, and return the slots' assignment.
 
         Args:
             reason: Why the slots join.

@@ -246,7 +246,7 @@ def refusal(topics: Iterable[str], refused: Mapping[str, int]) -> str:
 def encode(
     plan: Mapping[str, Assignment], held: Mapping[str, tuple[TopicPartition, ...]] | None = None
 ) -> dict[str, bytes]:
-    """Return each member's assignment, with what is held for it, as bytes for SyncGroup, by member id."""
+    """Return each member's assignment, with the partitions held for it, as bytes for SyncGroup, by member id."""
     holding = held or {}
     return {
         member_id: encode_assignment(with_held(assignment, holding.get(member_id, ())))
@@ -378,7 +378,7 @@ def _log_starved(group_id: str, joined: Joined, member_id: str, reason: str) -> 
 def read_by_members(
     described: GroupDescription, own: Mapping[str, Collection[TopicPartition]]
 ) -> frozenset[TopicPartition] | None:
-    """Return what the members of a classic group read, hold and claim; None: that is not known now.
+    """Return the partitions that the members of a classic group read, hold and claim; None: not known now.
 
     Args:
         described: The coordinator's description.

@@ -226,7 +226,7 @@ class ClassicMembership(Membership):
         self._background.in_flight = batch
 
     def record_throughput(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
-        """Note what the query has measured, for strategies that weigh work; see `BalanceWatch.record_throughput`."""
+        """Keep the query's measures for strategies that weigh work; see `BalanceWatch.record_throughput`."""
         self._balance.record_throughput(speed, rates)
 
     # ---- offsets

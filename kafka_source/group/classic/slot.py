@@ -194,7 +194,7 @@ class Slot:
         )
 
     async def handle_commit_error(self, used: SlotCredentials, code: int) -> None:
-        """Update the status with the error code of a commit; it means what that of a heartbeat means.
+        """Update the status with the error code of a commit, as with that of a heartbeat.
 
         Args:
             used: The credentials of the commit; those of an earlier generation say nothing about this one.

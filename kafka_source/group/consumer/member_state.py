@@ -223,7 +223,7 @@ def ask_again(member: Member) -> Member:
 
 
 def reconcile(member: Member, topics: Collection[uuid.UUID]) -> Member:
-    """Return the member with what it may have now, and nothing else.
+    """Return the member with exactly its target partitions.
 
     Args:
         member: Its revoked partitions are no longer needed: their offsets are committed.

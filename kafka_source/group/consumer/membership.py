@@ -115,7 +115,7 @@ class ConsumerMembership(Membership):
             raise
 
     def rejoin(self, timeout_s: float) -> GroupAssignment:
-        """Give up and take what the brokers have assigned since, and join again with slots that were lost."""
+        """Release and take partitions by the brokers' later assignments, and rejoin with slots that were lost."""
         lost = self.lost()
         reason = Reason(RebalanceCause.MEMBERS, "the brokers have assigned other partitions")
         if lost is not None:
@@ -153,7 +153,7 @@ class ConsumerMembership(Membership):
         return False
 
     def rebalance_needed(self) -> str | None:
-        """Return what `rejoin` would change; see `Membership.rebalance_needed`."""
+        """Return the change that `rejoin` would make; see `Membership.rebalance_needed`."""
         self.check()
         if any(slot.member.state is State.LOST for slot in self._slots):
             return "the group has removed slots"
@@ -210,7 +210,7 @@ class ConsumerMembership(Membership):
             self._known_epochs.clear()
 
     def record_throughput(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
-        """Ignore what the query has measured: the brokers' assignors do not weigh work."""
+        """Ignore the query's measures: the brokers' assignors do not weigh work."""
 
     # ---- offsets
 
@@ -370,7 +370,7 @@ class ConsumerMembership(Membership):
         return True
 
     async def _live(self, slot: ConsumerSlot) -> None:
-        """Send one heartbeat of a slot, act on what it says, and wait until the next one is due."""
+        """Send one heartbeat of a slot, act on its answer, and wait until the next one is due."""
         interval = slot.member.interval_ms / 1000
         was_answered = await self._beat(slot, Deadline(interval))
         # Most heartbeats bring nothing new. Only this slot: with hundreds of them, a check of all after each heartbeat
@@ -401,7 +401,7 @@ class ConsumerMembership(Membership):
         return any(changed)
 
     def _note(self, reason: Reason, seconds: float) -> None:
-        """Keep what the slots have now as their assignment."""
+        """Keep the current partitions of the slots as their assignment."""
         before = self._assignment
         slots = tuple(slot.assignment(self._names) for slot in self._slots)
         has = [(slot.partitions, slot.topic_ids) for slot in slots]

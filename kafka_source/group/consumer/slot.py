@@ -69,7 +69,7 @@ class ConsumerSlot:
 
     @property
     def settled(self) -> bool:
-        """Whether the slot has what the brokers assign to it, and nothing to report about it."""
+        """Whether the slot has the partitions that the brokers assign to it, and has reported them."""
         return self.member.reconciled and self.member.owned == self.member.target
 
     async def beat(self, subscription: Subscription, deadline: Deadline) -> None:
@@ -148,11 +148,11 @@ class ConsumerSlot:
             pass
 
     def partitions(self, names: Mapping[uuid.UUID, str]) -> tuple[TopicPartition, ...]:
-        """Return what the slot has, sorted."""
+        """Return the slot's partitions, sorted."""
         return tuple(sorted(_named(self.member.owned, names)))
 
     def assignment(self, names: Mapping[uuid.UUID, str]) -> SlotAssignment:
-        """Return what the slot has, with the ids of its topics."""
+        """Return the slot's partitions, with the ids of its topics."""
         ids = {_name(one, names): text_of_id(one.topic_id) for one in self.member.owned if one.topic_id in names}
         return SlotAssignment(self.credentials(names), self.partitions(names), topic_ids=ids)
 

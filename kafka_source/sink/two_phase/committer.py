@@ -139,7 +139,7 @@ class DriverEpoch:
 
     @property
     def in_message(self) -> DriverEpoch:
-        """The epoch as it returns to the driver, which finds out again what is lost."""
+        """The epoch as it returns to the driver, which looks lost transactions up again."""
         return replace(self, lost=0)
 
     def has_lost(self, task: int) -> bool:
@@ -171,7 +171,8 @@ class TwoPhaseCommit:
         self._ledger = Ledger(client, prefix)
 
     async def begin(self, deadline: Deadline, *, replays: bool = False) -> DriverEpoch:
-        """Begin a batch, before its tasks: fence other drivers, complete the last decision, abort what is undecided.
+        """Begin a batch, before its tasks: fence other drivers, complete the last decision, abort undecided
+        transactions.
 
         Args:
             deadline: Limit for the whole call.
