@@ -132,7 +132,7 @@ class CommitPolicy:
         return {}
 
     def counts(self, start: StreamOffset) -> Rule:
-        """Return the rule by which a query continues that has this offset in its checkpoint."""
+        """Return the rule by which a query with this offset in its checkpoint continues."""
         return max_offset
 
     def keep_record(self, stream: str | None, partitions: Collection[TopicPartition]) -> None:

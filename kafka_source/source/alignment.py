@@ -1,15 +1,13 @@
 """Keep the partitions of a query in step by their records' timestamps (`maxTimestampSkew`). No I/O of its own.
 
-T is the least timestamp of the next records of the partitions that are behind. A window is what the partitions may read
-until T + skew: in each up to the first later record. The window serves until a plan reaches all of its ends. While
-limits cut, T is therefore that of the trigger that has looked it up, which is never later than the present one where
-records are in order.
+T is the least timestamp of the next records of the partitions that are behind. A window ends in each partition before
+the first record later than T + skew, and serves until a plan reaches all of its ends. While limits cut plans, T stays
+that of the trigger that has looked it up, which is not later than the current one where records are in order.
 
-The next record of a partition is read at its position, because an answer to ListOffsets may be a control record, whose
-timestamp is that of the end of its transaction. The end is looked up by ListOffsets, in one request for each leader:
-the first record from the log's start that is later than T + skew. Where that is before the position, such a record was
-read already, and the answer is no end: that is then searched by reads of a few records, each at most four times
-as far as the one before. Records between two of these are taken to be in order.
+The next record of a partition is fetched at its position, because ListOffsets may return a control record, whose
+timestamp is that of the end of its transaction. ListOffsets, one request for each leader, returns the first record from
+the log's start that is later than T + skew. If that is before the position, the end is searched by fetches of a few
+records, each at most four times as far as the previous one; records between two fetches are taken to be in order.
 """
 
 from __future__ import annotations

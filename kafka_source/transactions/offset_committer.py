@@ -302,7 +302,7 @@ class TransactionalCommitter:
         return await self._initialise(deadline)
 
     async def _initialise(self, deadline: Deadline) -> OpenTransaction:
-        """Take the id's next epoch. An attempt whose transaction is unfinished takes it from no later one (KIP-360)."""
+        """Take the id's next epoch; an attempt with an open transaction takes it from no later attempt (KIP-360)."""
         try:
             await self._client.coordinator(self._transactional_id, Deadline(self._coordinator_seconds), TRANSACTION)
         except RetriableError as error:

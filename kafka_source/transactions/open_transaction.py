@@ -97,8 +97,8 @@ async def initialise(
         ended: The id's last transaction as far as the caller knows. If the id has another one by now, nothing is taken
             over and the error `is_gone` (KIP-360). If a later one is open, the coordinator aborts it nevertheless. If
             it is the next one and not open, the response has its epoch, as for a repeated request.
-        once: Do not repeat a request without an answer. A coordinator may handle it at any time later, and ends then
-            what a repeated one has begun.
+        once: Do not repeat a request without an answer. A coordinator may handle it at any later time, and then ends
+            the transaction of a repeated one.
 
     Raises:
         FencedError: `ended` is not the id's last transaction: another process uses the id.

@@ -202,7 +202,7 @@ def run_transaction(
         timeout: Seconds for all tries together.
         rewind: Called after each abort, before the work is done again, e.g. to seek a consumer back.
         repeatable: Whether the work may be committed twice without harm, as absolute offsets may. Then a commit of
-            unknown outcome, or a producer that broke down, is no reason to give up either, only a fenced one is.
+            unknown outcome and a broken producer are tried again too; only a fenced producer ends it.
 
     Returns:
         What the work returned in the try that was committed.

@@ -269,7 +269,7 @@ class _Decoder:
         """Add the writer schemas that the kernel does not know.
 
         Returns:
-            Why those cannot be used that cannot, and how many rows have no more schemas than the kernel keeps.
+            The reasons of unusable schemas, and how many rows have no more schemas than the kernel keeps.
 
         Raises:
             ApplicationRecoverableError: See `_check_newest`.
