@@ -163,6 +163,20 @@ _DOCUMENTS_OF_THEIR_OWN = {
 }
 # What they write is no listing.
 _WITHOUT_DOCUMENT = frozenset({"embedded", "export", "healthcheck", "plot", "produce", "redrive"})
+# The name of the field says as much.
+_PLAIN = {
+    "Its epoch.",
+    "Its producer epoch.",
+    "Its producer id.",
+    "Its transactional id.",
+    "Kafka's group state.",
+    "The group id.",
+    "The number of members.",
+    "The offset.",
+    "The partition number.",
+    "The topic.",
+    "`client.id`.",
+}
 # Most commands have these; the page describes them once.
 _SHARED = {
     "A topic, or some partitions of it. Can be repeated.",
@@ -282,11 +296,15 @@ def _tables(title: str, kinds: tuple[type, ...], name: str, shown: dict[type, st
             lines += [f"{head} as of {_link(shown[kind])}.", ""]
             continue
         shown[kind] = name
-        about = _attributes(kind)
+        about = {field: _one_line(text) for field, text in _attributes(kind).items()}
         lines += [f"{head} of", ""]
+        hints = columns(kind).items()
+        plain = [f"`{field}` {_type(hint)}" for field, hint in hints if about.get(field) in _PLAIN]
+        lines += [_item(", ".join(plain))] if plain else []
         lines += [
-            _item(f"`{field}` {_type(hint)}: {_one_line(about.get(field, ''))}")
-            for field, hint in columns(kind).items()
+            _item(f"`{field}` {_type(hint)}: {about.get(field, '')}")
+            for field, hint in hints
+            if about.get(field) not in _PLAIN
         ]
         lines.append("")
     return lines

@@ -60,7 +60,7 @@ Spark's own source. A setting is honoured by both engines unless its row says ot
 - A name that no Kafka client knows is ignored with a warning, as in Java; one that looks like a misspelt name is an
   error (`strict`).
 
-Values are checked by Java's rules, with Java's types. Where librdkafka's range is narrower, librdkafka gets the nearest
+Types and ranges are Java's. Where librdkafka's range is narrower, librdkafka gets the nearest
 value in its range, with a warning. Settings of librdkafka's own, such as `kafka.statistics.interval.ms`, work with
 `engine=librdkafka`.
 

@@ -54,6 +54,7 @@ def _clause(sentence: str) -> str:
         if depth == 0 and _END_OF_CLAUSE.match(text, place) and len(text[:place].split()) > 2:
             text = text[:place]
             break
+    text = re.sub("^(The|An?) ", "", text)
     return text[:1].upper() + text[1:].rstrip(".")
 
 

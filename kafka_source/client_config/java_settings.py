@@ -504,29 +504,23 @@ def is_known(name: str) -> bool:
     return name in KNOWN or name.startswith(f"{CONFIG_PROVIDERS}.")
 
 
-_ROLES = {Role.CONSUMER: "consumer", Role.PRODUCER: "producer", Role.ADMIN: "admin"}
-
-
 def as_markdown() -> str:
-    """Return the tables of docs/kafka-settings.md: a row for a setting, or for all those with the same reason."""
+    """Return the tables of docs/kafka-settings.md: a row for a setting, or for all those with the same remark."""
     lines: list[str] = []
     for heading, settings in SECTIONS.items():
-        lines += [f"## {heading}", "", "| setting | client | takes | here |", "| --- | --- | --- | --- |"]
-        rows: dict[tuple[str, ...], list[str]] = {}
+        lines += [f"## {heading}", "", "| setting | here |", "| --- | --- |"]
+        rows: dict[str, list[str]] = {}
         for one in sorted(settings, key=lambda one: one.name):
-            rows.setdefault(_row(one), []).append(f"`{one.name}`")
-        lines += ["| " + " | ".join((", ".join(names), *row)) + " |" for row, names in rows.items()]
+            rows.setdefault(_remark(one), []).append(f"`{one.name}`")
+        lines += [f"| {', '.join(names)} | {remark} |" for remark, names in rows.items()]
         lines += [""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _row(java: JavaSetting) -> tuple[str, ...]:
-    """Return the cells beside the name of a setting."""
+def _remark(java: JavaSetting) -> str:
+    """Return what the page says about a setting beside its name."""
     if java.native is java.librdkafka and java.native is not Handling.HONOURED:
-        return "", "", f"{java.native.value}: {java.does}"
+        return f"{java.native.value}: {java.does}"
     only = "librdkafka only" if java.native is _UNUSED else ""
     name = f"in librdkafka `{java.rdkafka}`" if java.librdkafka is _MAPPED else ""
-    clients = "all" if java.roles is Role.ALL else ", ".join(word for role, word in _ROLES.items() if role & java.roles)
-    least = "" if java.minimum is None else f" ≥ {java.minimum}"
-    takes = " / ".join(java.words) or java.type.name.lower() + least
-    return clients, takes, "; ".join(filter(None, (only, name, java.does)))
+    return "; ".join(filter(None, (only, name, java.does))) or "as in Java"

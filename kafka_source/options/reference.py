@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 
 from kafka_source.errors import OptionError
@@ -35,7 +36,7 @@ def as_markdown() -> str:
         shown += options
         lines += [f"## {heading}", "", *_table(options, where), ""]
     lines += ["## Combinations that are refused", ""]
-    lines += ["In a stream, if a row does not say it, and beside what any query needs: brokers, topics, a group.", ""]
+    lines += ["At `load()`, in a stream unless said, beside what any query needs: brokers, topics, a group.", ""]
     lines += _combinations()
     return "\n".join(lines) + "\n"
 
@@ -100,17 +101,26 @@ def refused_examples() -> Iterator[tuple[Example, OptionError]]:
 
 
 def _combinations() -> list[str]:
-    """Return a row for each error, with all examples that have it."""
-    rows: dict[tuple[str, str], list[str]] = {}
+    """Return an item for each error, with all examples that have it, and the remedy without its explanation."""
+    items: dict[tuple[str, str], list[str]] = {}
     for example, error in refused_examples():
         shown = {name: text for name, text in example.given.items() if name not in _GIVEN_BESIDE or name in str(error)}
         given = ", ".join(f"`{name}={text}`" for name, text in (shown or example.given).items())
-        reason = re.sub(r"Option (\S+) got '.*'; it takes", r"`\1` takes", str(error))
+        remedy = re.sub(r".*Option (\S+) got '.*'; it takes", r"`\1` takes", str(error))
+        remedy = re.sub(r".*more details\. |(?<=^Remove )the option |, (?:where|whose) .*|(?<=\)\.) .*", "", remedy)
+        remedy = re.sub(r"^((?:Remove|Keep|Set|`commit`) [^:;]+)[:;] (?!set|remove).*", r"\1", remedy)
         where = "" if example.where is Where.STREAM else f" ({_where(example.where)})"
-        rows.setdefault((reason, where), []).append(given)
-    lines = ["| options | the error |", "| --- | --- |"]
-    lines += [f"| {' or '.join(examples)}{where} | {reason} |" for (reason, where), examples in rows.items()]
-    return lines
+        items.setdefault((remedy.rstrip("."), where), []).append(given)
+    return [
+        textwrap.fill(
+            f"- {' or '.join(examples)}{where}: {remedy}.",
+            120,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for (remedy, where), examples in items.items()
+    ]
 
 
 def _where(where: Where) -> str:
