@@ -54,7 +54,9 @@ def _clause(sentence: str) -> str:
         if depth == 0 and _END_OF_CLAUSE.match(text, place) and len(text[:place].split()) > 2:
             text = text[:place]
             break
-    text = re.sub("^(The|An?) ", "", text)
+    # A heading such as "Quotas: " says no more than the name of the file.
+    text = re.sub(r"^(?:\S+ )?\S+: (?!their |what it |PLAIN)", "", text)
+    text = re.sub("^(?:the|an?) ", "", text, flags=re.IGNORECASE)
     return text[:1].upper() + text[1:].rstrip(".")
 
 
