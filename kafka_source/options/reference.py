@@ -101,7 +101,7 @@ def refused_examples() -> Iterator[tuple[Example, OptionError]]:
 
 
 def _combinations() -> list[str]:
-    """Return an item for each error, with all examples that have it, and the remedy without its explanation."""
+    """Return an item for each error, with the remedy, and the examples without which it says too little."""
     items: dict[tuple[str, str], list[str]] = {}
     for example, error in refused_examples():
         shown = {name: text for name, text in example.given.items() if name not in _GIVEN_BESIDE or name in str(error)}
@@ -112,14 +112,13 @@ def _combinations() -> list[str]:
         where = "" if example.where is Where.STREAM else f" ({_where(example.where)})"
         items.setdefault((remedy.rstrip("."), where), []).append(given)
     return [
-        textwrap.fill(
-            f"- {' or '.join(examples)}{where}: {remedy}.",
-            120,
-            subsequent_indent="  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        textwrap.fill(item, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         for (remedy, where), examples in items.items()
+        for item in [
+            f"- {remedy}{where}."
+            if re.fullmatch(r"`[^\d]+", remedy)
+            else f"- {' or '.join(examples)}{where}: {remedy}."
+        ]
     ]
 
 
