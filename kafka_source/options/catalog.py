@@ -200,8 +200,8 @@ class ReadOptions(ValueOptions):
         kinds.MILLISECONDS,
         "How long offsets that were read or planned may be missing, because the log ends before them or its topic is "
         "unknown, until that is a loss; in a task at most kafkaConsumer.pollTimeoutMs. A new leader, or a broker "
-        "that is behind, says so for a while. Other partitions are read. What leader epochs prove, and an offset "
-        "without an epoch, does not wait.",
+        "that is behind, may report this for a while. Other partitions are read. What leader epochs prove, and an "
+        "offset without an epoch, does not wait.",
         default=30_000,
         units="ms",
     )
@@ -356,9 +356,9 @@ class ReadOptions(ValueOptions):
     coordinator_timeout_ms: int = option(
         "coordinator.timeout.ms",
         kinds.COUNT,
-        "How long a query waits for the group's coordinator while its broker is away or loads the group, and for a "
-        "partition without a leader. The default outlives the restart of a broker. Until then a task of a stream "
-        "reads without checking its membership, unless it commits itself (`commit=task`).",
+        "How long a query waits for the group's coordinator while its broker is unreachable or loads the group, and "
+        "for a partition without a leader. The default outlives the restart of a broker. Until then a task of a "
+        "stream reads without checking its membership, unless it commits itself (`commit=task`).",
         default=300_000,
         units="ms",
     )

@@ -155,7 +155,7 @@ class ValueOptions(CommonOptions):
     schema_registry_timeout_ms: int = option(
         "schema.registry.timeout.ms",
         kinds.COUNT,
-        "How long `load()`, a task or the start of a write waits for a registry that is away or overloaded. Known "
+        "How long `load()`, a task or the start of a write waits for an unreachable or overloaded registry. Known "
         "schemas need none.",
         default=60_000,
         units="ms",
