@@ -226,7 +226,7 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
         client = cached_client(query.settings)
         deadline = Deadline(query.options.coordinator_timeout_ms / 1000)
         client.run(publish(client, BatchOfRun.of_task(TaskContext.get()), bundle.handoffs, deadline))
-    for part in [bundle.tasks] if query.new_policy().joins_slots else [(task,) for task in bundle.tasks]:
+    for part in _parts(bundle, joins_slots=query.new_policy().joins_slots):
         yield from _read(part, query, bundle.readers)
 
 
@@ -271,8 +271,13 @@ def _commit_existing(query: Query, read: StreamOffset, commit: CommitRead) -> No
 
 
 def reports_of(bundle: TaskBundle, *, joins_slots: bool) -> int:
-    """Return how many times an input partition reports that it is done: once, if its tasks are read together."""
-    return 1 if joins_slots and not _is_limited(bundle.tasks[0]) else len(bundle.tasks)
+    """Return how many times an input partition reports that it is done: once for tasks that are read together."""
+    return sum(len(part) if _is_limited(part[0]) else 1 for part in _parts(bundle, joins_slots=joins_slots))
+
+
+def _parts(bundle: TaskBundle, *, joins_slots: bool) -> list[tuple[ReadTask, ...]]:
+    """Return the tasks whose slots attach together; none where an input partition only publishes hand-offs."""
+    return [bundle.tasks] if joins_slots and bundle.tasks else [(task,) for task in bundle.tasks]
 
 
 def _is_limited(task: ReadTask) -> bool:
