@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -43,6 +44,7 @@ from kafka_source.source import (
     group_member_owner,
     position_tracker,
     positions,
+    read_task,
     standstill,
     topic_tracker,
 )
@@ -408,6 +410,38 @@ def _without_the_last_rows(right: Any) -> Any:
     return batches
 
 
+def _skip_one_with_a_lost_connection(right: Any) -> Any:
+    def lost(self: Any, node: int, problem: Any) -> None:
+        for part in self._parts.values():
+            if part.node == node:
+                part.asked = min(part.whole.end, part.asked + 1)
+        right(self, node, problem)
+
+    return lost
+
+
+def _a_short_log_is_the_end(right: Any) -> Any:
+    def check_end(self: Any, part: Any, fetched: Any, *, alone: bool) -> None:
+        if fetched.high_watermark < part.whole.end and part.follower:
+            part.asked = part.whole.end
+        else:
+            right(self, part, fetched, alone=alone)
+
+    return check_end
+
+
+def _next_offset(of: Callable[[Any, int], int]) -> Callable[[Any], Any]:
+    def make(right: Any) -> Any:
+        def scan(buffer: Any, begun: int, **named: Any) -> Any:
+            found = right(buffer, begun, **named)
+            fields = {name: getattr(found, name) for name in ("cut_off", "size", "batches", "offsets", "leader_epoch")}
+            return SimpleNamespace(**fields, next_offset=of(found, begun))
+
+        return scan
+
+    return make
+
+
 def _leave_the_range_after_a_loss(right: Any) -> Any:
     def out_of_range(self: Any, part: Any, problem: Any) -> None:
         before = part.asked
@@ -611,6 +645,32 @@ MUTATIONS = (
         (NativeReader, "_out_of_range"),
         _leave_the_range_after_a_loss,
         of_sink=True,
+    ),
+    Mutation(
+        "take the end of a follower's log for that of the range",
+        (NativeReader, "_check_end"),
+        _a_short_log_is_the_end,
+        of_sink=True,
+    ),
+    Mutation(
+        "skip a record when a connection is lost",
+        (NativeReader, "_lost"),
+        _skip_one_with_a_lost_connection,
+    ),
+    Mutation(
+        "count a batch for one offset",
+        (kernel, "scan"),
+        _next_offset(lambda found, begun: min(found.next_offset, begun + found.batches)),
+        of_sink=True,
+    ),
+    Mutation(
+        "fetch the last offset of a batch again",
+        (kernel, "scan"),
+        _next_offset(lambda found, _: found.next_offset - 1),
+        of_sink=True,
+    ),
+    Mutation(
+        "read the first slot of a bundle only", (read_task, "_merged"), lambda _: lambda group: group[0], of_sink=True
     ),
     Mutation("skip a batch that is corrupt", (NativeReader, "_decode"), _skip_what_is_corrupt, of_sink=True),
     Mutation("keep the last rows of a read", (NativeReader, "batches"), _without_the_last_rows, of_sink=True),
