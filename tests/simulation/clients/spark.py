@@ -268,11 +268,15 @@ class Query:
         self.longest: dict[str, float] = {}
         self.wanted = self.is_later = self.listens = False
         self._restart: Event | None = None
+        self._closes: Process | None = None
 
     def start(self) -> None:
         """Start the driver, unless it runs."""
         self.wanted = True
         if self.process is not None and self.process.alive:
+            if self._closes is self.process:
+                # It has failed, and stands still while it closes.
+                self._restart_after(3.0)
             return
         self.starts += 1
         self.process = self.world.process(f"{self.name}.{self.starts}")
@@ -358,6 +362,7 @@ class Query:
                     # As the error says.
                     self.options["failOnDataLoss"] = "false"
                 self._restart_after(3.0)
+            self._closes = process
             self._close(planner)
         except Exception:
             self.world.tell(self.name, f"BROKE: {traceback.format_exc()}")
