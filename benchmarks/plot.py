@@ -4,6 +4,7 @@
     ./run bench group --scale --save group.json && ./run bench plot group.json docs/assets/benchmark-group.svg
     ./run bench trigger --save trigger.json && ./run bench plot trigger.json docs/assets/benchmark-trigger.svg
     ./run bench skew --save skew.json && ./run bench plot skew.json docs/assets/late-rows.svg
+    ./run bench lag --save lag.json && ./run bench plot lag.json docs/assets/benchmark-lag.svg
     ./run bench plot docs/assets/benchmark-summary.json docs/assets/benchmark-summary.svg
 
 Bars are medians, whiskers the fastest and the slowest round. A number behind a bar says how many times as fast as the
@@ -180,12 +181,34 @@ def draw_skew(saved: Path, picture: Path) -> None:
     figure.savefig(picture, metadata={"Date": None})
 
 
+def draw_lag(saved: Path, picture: Path) -> None:
+    """Draw what `benchmarks.lag` saved: the lag of each way to look."""
+    figure, axes = pyplot.subplots(figsize=(9, 3.6))
+    series: dict[str, list[list[float]]] = json.loads(saved.read_text())["lag"]
+    for (name, looks), mark, colour in zip(
+        series.items(), ("-", ".", "+"), (COLOURS["native"], OTHERS[0], OTHERS[3]), strict=True
+    ):
+        minutes = [second / 60 for second, _ in looks]
+        axes.plot(minutes, [lag / 1000 for _, lag in looks], mark, color=colour, lw=1, markersize=5, label=name)
+    axes.set(xlabel="minutes", ylabel="lag in thousands of records", xlim=(0, None), ylim=(0, None))
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(picture, metadata={"Date": None})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("saved", type=Path, help="a file that a benchmark wrote with --save")
     parser.add_argument("picture", type=Path, help="the picture, in SVG")
     given = parser.parse_args()
-    drawings = {"group": draw_growth, "trigger": draw_triggers, "summary": draw_summary, "skew": draw_skew}
+    drawings = {
+        "group": draw_growth,
+        "trigger": draw_triggers,
+        "summary": draw_summary,
+        "skew": draw_skew,
+        "lag": draw_lag,
+    }
     saved = json.loads(given.saved.read_text())
     drawn = next((drawings[kind] for kind in drawings if kind in saved), draw)
     drawn(given.saved, given.picture)
