@@ -24,7 +24,7 @@ NATIVE_MODULE = "kafkagroup_native"
 #: The number of the kernel's interface that this version calls. `native/src/python/mod.rs` has the same number. Both
 #: change with every change of `native/kafkagroup_native.pyi`, so that a kernel that was built from other sources of the
 #: same version is noticed before a task calls it.
-INTERFACE = 8
+INTERFACE = 9
 
 _INSTALL = f"`pip install kafkagroup-native=={__version__}` (in a clone: `pip install ./native`)"
 
