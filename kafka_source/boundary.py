@@ -1,4 +1,4 @@
-"""Where errors leave for Spark: without the frames of this package, so that the sentence is not the last of 60 lines.
+"""Where errors leave our code: without the frames of this package, so that the sentence is not the last of 60 lines.
 
 Spark prints the traceback of an error as text, for an error of the driver twice. Our frames say nothing to a user, and
 the sentence says what happened and what to do. `log.level=debug` shows the frames.
@@ -10,11 +10,12 @@ import functools
 import logging
 from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from kafka_source.errors import KafkaGroupError
 
 _Class = TypeVar("_Class", bound=type)
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 _package = logging.getLogger("kafka_source")
 
@@ -27,11 +28,17 @@ def short_errors(spark_calls: _Class) -> _Class:
     """
     for name, method in list(vars(spark_calls).items()):
         if isinstance(method, FunctionType) and not name.startswith("_"):
-            setattr(spark_calls, name, _short(method))
+            setattr(spark_calls, name, short(method))
     return spark_calls
 
 
-def _short(method: Callable[..., Any]) -> Callable[..., Any]:
+def short(method: _Method) -> _Method:
+    """Let a method or function raise errors of kafkagroup without the frames in which they were made.
+
+    Args:
+        method: The method. It may return an iterator, whose errors are shortened too.
+    """
+
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -42,7 +49,7 @@ def _short(method: Callable[..., Any]) -> Callable[..., Any]:
             raise error.with_traceback(None) from None
         return _rows(result) if isinstance(result, Iterator) else result
 
-    return call
+    return cast("_Method", call)
 
 
 def _rows(result: Iterator[Any]) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from typing import Protocol
 from kafka_source.client_config import Settings
 from kafka_source.engine_selection import is_native
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import OptionError, RetriableError, UnknownTopicError, error_for_code
+from kafka_source.errors import BootstrapError, OptionError, RetriableError, UnknownTopicError, error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.produce import librdkafka
 from kafka_source.produce.records import Records
@@ -149,9 +149,10 @@ def check_settings(settings: Settings, engine: str) -> None:
 def check_topic(settings: Settings, topic: str) -> None:
     """Look for a topic before records are written to it. The brokers may create it here, as they do for a producer.
 
-    Where they do not answer, the delivery says so.
+    Where they do not answer any more, the delivery says so.
 
     Raises:
+        BootstrapError: No broker has ever answered this process.
         UnknownTopicError: The topic does not exist, and the brokers do not create it.
         AuthenticationError: This user may not write to it.
         InvalidConfigurationError: The brokers advertise addresses that cannot be reached.
@@ -166,6 +167,8 @@ def check_topic(settings: Settings, topic: str) -> None:
     except UnknownTopicError:
         raise
     except RetriableError as error:
+        if isinstance(error, BootstrapError) and not client.known.brokers:
+            raise
         log.info("topic=%s: its brokers do not answer: %s", topic, error)
 
 

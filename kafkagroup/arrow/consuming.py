@@ -16,6 +16,7 @@ import pyarrow as pa
 from assignors.model import TopicPartition
 from kafka_source.arrow_function import PLACE, ArrowFunction
 from kafka_source.arrow_function import Mapping as FunctionMapping
+from kafka_source.boundary import short
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.commits.choose import Caller, policy_of
 from kafka_source.error_codes import ErrorCode
@@ -67,6 +68,7 @@ _PAUSES = RetryPolicy(0.02, 0.5)
 _TRANSACTIONS = {"transaction.timeout.ms": 60_000}
 
 
+@short
 def consume(
     topics: Topics,
     settings: Mapping[str, SettingValue],

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from kafka_source.arrow_function import ArrowFunction
 from kafka_source.arrow_function import Mapping as FunctionMapping
+from kafka_source.boundary import short
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
@@ -51,6 +52,7 @@ DEFAULT_MAX_BYTES = 64 << 20
 _BATCH_BYTES = 2 << 20
 
 
+@short
 def read(
     topics: Topics,
     settings: Mapping[str, SettingValue],

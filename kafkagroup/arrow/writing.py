@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_source.boundary import short
 from kafka_source.client_config.java_settings import Role
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import AbortableError, InvalidConfigurationError, KafkaGroupError, OptionError
@@ -60,6 +61,7 @@ class ArrowStream(Protocol):
 Data: TypeAlias = "ArrowStream | pa.RecordBatch"
 
 
+@short
 def write(
     topic: str | None,
     data: Data,
