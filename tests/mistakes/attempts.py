@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
@@ -149,8 +150,10 @@ class Attempts:
 
     def _error(self, mistake: Mistake, options: dict[str, str], checkpoint: str) -> str:
         if mistake.how is How.COMMAND:
-            servers = self._connection(mistake)["kafka.bootstrap.servers"]
-            return _run(["bash", "-c", mistake.body.replace(SERVERS, servers)])
+            here = {**self._connection(mistake), **mistake.typed}
+            settings = {name.removeprefix("kafka."): text for name, text in here.items()}
+            command = ["bash", "-c", mistake.body.replace(SERVERS, settings["bootstrap.servers"])]
+            return _run(command) if mistake.at is At.NONE else _run(command, settings)
         if mistake.how is How.PYTHON:
             return _run([sys.executable, "-c", mistake.body])
         try:
@@ -186,12 +189,21 @@ class Attempts:
             query.stop()
 
 
-def _run(command: list[str]) -> str:
-    """Return what a program prints, from another folder than that of the project."""
-    environment = {**os.environ, "BIN": str(Path(sys.executable).parent)}
+def _run(command: list[str], settings: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return what a program prints, from another folder than that of the project.
+
+    Args:
+        command: The program with its arguments.
+        settings: The client's, as JSON in SETTINGS and in the file of KAFKAGROUP_COMMAND_CONFIG.
+    """
+    environment = {**os.environ, "BIN": str(Path(sys.executable).parent), "SETTINGS": json.dumps(dict(settings))}
     for name in ("PYSPARK_PYTHON", "PYTHONPATH"):
         environment.pop(name, None)
     with tempfile.TemporaryDirectory() as folder:
+        if settings:
+            file = Path(folder, "client.properties")
+            file.write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
+            environment["KAFKAGROUP_COMMAND_CONFIG"] = str(file)
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return done.stderr.strip() or done.stdout.strip()
 

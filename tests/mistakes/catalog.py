@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 
 from kafka_source.errors import KafkaGroupError
 from kafka_source.options import Where, check_load, check_read, check_sink
@@ -129,6 +130,26 @@ NAMES, VALUES, TOPICS, GROUPS, SINKS, BROKERS, LOGIN, CHECKPOINTS, ENVIRONMENT, 
     "Environments and commands",
     "Over Spark Connect",
 )
+_COMMANDS = {
+    "of `kafkagroup groups`": "$BIN/kafkagroup groups",
+    "of `arrow.read`": "$BIN/python -c 'import json, os; from kafkagroup import arrow; "
+    'list(arrow.read("orders", json.loads(os.environ["SETTINGS"])))\'',
+}
+
+
+def _in_each_way(
+    section: str, words: str, at: At, typed: Mapping[str, str] = MappingProxyType({}), user: str = ""
+) -> Iterator[Mistake]:
+    for how, base, way in (
+        (How.BATCH, _READ, "in a batch"),
+        (How.STREAM, _READ, "in a stream"),
+        (How.STREAM, _GROUP, "in a group"),
+        (How.WRITE, _SINK, "in a sink"),
+    ):
+        yield Mistake(section, typed, base, how, at=at, words=f"{words}, {way}", user=user)
+    for way, command in _COMMANDS.items():
+        yield Mistake(section, typed, how=How.COMMAND, at=at, words=f"{words}, {way}", user=user, body=command)
+
 
 MISTAKES = (
     Mistake(NAMES, {"group.id": "billing"}, connect=True),
@@ -203,31 +224,8 @@ MISTAKES = (
     ),
     Mistake(SINKS, {"kafka.transaction.timeout.ms": "99999999"}, _COPY, How.COPY, at=At.OPEN),
     Mistake(BROKERS, {"kafka.bootstrap.servers": "no.such.host.invalid:9092"}, at=At.OPEN),
-    Mistake(BROKERS, {"kafka.bootstrap.servers": "127.0.0.1:1"}, at=At.OPEN),
-    *(
-        Mistake(BROKERS, {}, base, how, at=At.ELSEWHERE, words=f"an advertised address that no client reaches, {words}")
-        for how, base, words in (
-            (How.BATCH, _READ, "in a batch"),
-            (How.STREAM, _READ, "in a stream"),
-            (How.STREAM, _GROUP, "in a group"),
-            (How.WRITE, _SINK, "in a sink"),
-        )
-    ),
-    Mistake(
-        BROKERS,
-        how=How.COMMAND,
-        at=At.ELSEWHERE,
-        words="the same, of `kafkagroup groups`",
-        body="$BIN/kafkagroup groups -b broker:9092 2>&1 | tail -n 1",
-    ),
-    Mistake(
-        BROKERS,
-        how=How.COMMAND,
-        at=At.ELSEWHERE,
-        words="the same, of `arrow.read`",
-        body="$BIN/python -c 'from kafkagroup import arrow; "
-        'list(arrow.read("orders", {"bootstrap.servers": "broker:9092"}))\' 2>&1 | tail -n 1',
-    ),
+    *_in_each_way(BROKERS, "an advertised address that no client reaches", At.ELSEWHERE),
+    *_in_each_way(BROKERS, "a port where nothing listens", At.OPEN, {"kafka.bootstrap.servers": "127.0.0.1:1"}),
     Mistake(BROKERS, {"subscribe": "nowhere"}, at=At.OPEN, connect=True),
     Mistake(BROKERS, {"subscribe": "orderss"}, at=At.OPEN),
     Mistake(
@@ -252,7 +250,7 @@ MISTAKES = (
     ),
     Mistake(LOGIN, {"kafka.security.protocol": "SASL_SSL"}, at=At.OPEN, connect=True),
     Mistake(LOGIN, at=At.RIGHTS, words="a listener with SASL, and no login"),
-    Mistake(LOGIN, at=At.RIGHTS, words="a wrong password", user="a stranger"),
+    *_in_each_way(LOGIN, "a wrong password", At.RIGHTS, user="a stranger"),
     Mistake(LOGIN, at=At.RIGHTS, words="no READ on the topic", user="nobody"),
     Mistake(LOGIN, base=_GROUP, at=At.RIGHTS, words="no READ on the group", user="reader"),
     Mistake(
