@@ -19,12 +19,14 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import NewPartitions, OffsetSpec
 from jsonschema import Draft202012Validator
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSourceStreamReader
 
 from assignors import TopicPartition
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.commands import Command
-from tests.support.records import produce
+from tests.support.records import produce, stream
 from tests.support.waiting import wait_until
 
 PARTITIONS, COUNT = 3, 30
@@ -225,6 +227,21 @@ def test_the_lag_over_topics_is_kedas(place: Place, topic: Callable[..., str]) -
     place.groups.rewind(place.group, {TopicPartition(other, number): 1 for number in range(2)})
     assert place.ours() == place.keda()
     assert place.ours("-t", other) == place.keda(topic=other)
+
+
+@pytest.mark.skipif(
+    not hasattr(DataSourceStreamReader, "getDefaultReadLimit"),
+    reason="Spark before 4.2 commits the last batch of a run in the next run",
+)
+def test_a_scaled_job_starts_with_lag_and_leaves_none(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+    for lag in (18, 7):
+        assert place.keda(topic=place.topic) == lag
+        frame = stream(spark, place.kafka, place.topic, kafka_group_id=place.group).writeStream.format("noop")
+        job = frame.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        assert job.awaitTermination(200)
+        assert sum(progress.numInputRows for progress in job.recentProgress) == lag
+        assert place.keda(topic=place.topic) == place.ours("-t", place.topic) == 0
+        produce(place.kafka.bootstrap_servers, place.topic, 7)
 
 
 def test_where_keda_differs(place: Place, group: str) -> None:

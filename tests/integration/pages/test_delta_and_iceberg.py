@@ -40,23 +40,38 @@ def spark_41(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     return {"PYTHONPATH": os.pathsep.join((str(folder), str(here))), "SPARK_HOME": str(folder / "pyspark")}
 
 
+@pytest.mark.parametrize(
+    ("library", "rows"),
+    [
+        ("deltalake==1.6.6", 'DeltaTable("/data/delta/orders").to_pyarrow_table().num_rows'),
+        ("pyiceberg[sql-sqlite]==0.12.0", 'catalog.load_table("shop.orders").scan().to_arrow().num_rows'),
+    ],
+    ids=["delta", "iceberg"],
+)
 def test_the_recipe_without_spark_appends_each_record_once(
-    kafka: EmbeddedKafka, topic: Callable[..., str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    kafka: EmbeddedKafka,
+    topic: Callable[..., str],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    library: str,
+    rows: str,
 ) -> None:
-    libraries = installed(tmp_path_factory.mktemp("libraries"), "deltalake==1.6.6")
+    libraries = installed(tmp_path_factory.mktemp("libraries"), library)
     page = (Path(__file__).parents[3] / "docs" / "guides" / "delta-and-iceberg.md").read_text()
-    (program,) = re.findall(r"```python\n(import pyarrow as pa\n.*?)```", page, re.DOTALL)
+    programs = re.findall(r"```python\n(import pyarrow as pa\n.*?)```", page, re.DOTALL)
+    (program,) = (one for one in programs if re.split("[=[]", library)[0] in one)
     name = topic("orders", partitions=3)
+    (tmp_path / "lake").mkdir()
+    count = f"print({rows})".replace("/data", str(tmp_path))
     for word, own in (
         ('"orders"', repr(name)),
         ("broker:9092", kafka.bootstrap_servers),
-        ("orders-to-delta", f"{name}-delta"),
-        ("/data/delta/orders", str(tmp_path / "table")),
+        ("orders-to-", f"{name}-to-"),
+        ("/data", str(tmp_path)),
     ):
         assert word in program
         program = program.replace(word, own)
     dies = program.replace("        stream.commit()\n", "        raise SystemExit\n")
-    count = "print(DeltaTable(PATH).to_pyarrow_table().num_rows)".replace("PATH", repr(str(tmp_path / "table")))
     path = os.pathsep.join((str(Path(__file__).parents[3]), str(libraries)))
     for number, code in enumerate((program, dies, dies, program)):
         produce(kafka.bootstrap_servers, name, 500, first=500 * number)

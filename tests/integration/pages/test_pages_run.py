@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery, StreamingQueryListener
 
@@ -85,6 +86,11 @@ def broker() -> Iterator[EmbeddedKafka]:
         ):
             kafka.create_topic(topic, partitions=2)
         produce(kafka.bootstrap_servers, 500)
+        kafka.create_topic("orders-mixed", partitions=1)
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        for value in (b'{"id": 1, "amount": 2.5}', b'{"id": "one"}'):
+            producer.produce("orders-mixed", value)
+        assert producer.flush(30) == 0
         yield kafka
 
 
