@@ -203,17 +203,6 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_exact() {
-        for codec in 1..=4 {
-            for len in [1, 70_000] {
-                let bytes = packed(codec, &text(len));
-                assert_eq!(unpack(len, codec, &bytes).unwrap().len(), len, "{codec} {len}");
-                assert_eq!(unpack(len - 1, codec, &bytes).unwrap_err().kind, Kind::TooLarge, "{codec} {len}");
-            }
-        }
-    }
-
-    #[test]
     fn no_memory_is_taken_beyond_the_limit() {
         let limit = 3 * STEP + 10;
         for codec in 1..=4 {

@@ -115,15 +115,6 @@ pub fn schema(columns: &[Column]) -> Schema {
 mod tests {
     use super::*;
 
-    #[test]
-    fn names_and_types() {
-        assert_eq!(Column::parse("key", None).unwrap(), Column::Key { text: false });
-        assert_eq!(Column::parse("value", Some("string")).unwrap().data_type(), DataType::Utf8);
-        assert!(Column::parse("value", Some("int")).unwrap_err().contains("value"));
-        assert!(Column::parse("offset", Some("string")).unwrap_err().contains("offset"));
-        assert!(Column::parse("body", None).unwrap_err().contains("body"));
-    }
-
     /// Spark refuses a batch whose schema is another one.
     #[test]
     fn columns_have_the_types_of_spark() {

@@ -278,13 +278,8 @@ impl Sealer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aborted::AbortedTransactions;
     use crate::arrays::Validity;
-    use crate::builder::{BatchBuilder, Limits};
-    use crate::columns::Column;
     use crate::header::BatchHeader;
-    use crate::record::Record;
-    use crate::record_set::RecordSet;
 
     /// A column's buffers.
     struct Buffers {
@@ -314,9 +309,8 @@ mod tests {
         Encoder::new(Settings { codec: Codec::None, batch_bytes, record_bytes: 1000, sticky: 5 }).unwrap()
     }
 
-    fn rows<'a>(rows: usize, values: &'a Buffers, keys: Option<&'a Buffers>) -> Rows<'a> {
-        let keys = keys.map(Buffers::array);
-        Rows { rows, values: values.array(), keys, chosen: None, headers: None, timestamp: 1_700_000_000_000 }
+    fn rows(rows: usize, values: &Buffers) -> Rows<'_> {
+        Rows { rows, values: values.array(), keys: None, chosen: None, headers: None, timestamp: 1_700_000_000_000 }
     }
 
     fn places(sealed: &[Sealed]) -> Vec<(i64, usize, i32)> {
@@ -328,66 +322,24 @@ mod tests {
     }
 
     #[test]
-    fn our_own_decoder_reads_what_was_encoded() {
-        let values = Buffers::of(&[Some(b"one"), None, Some(b"")]);
-        let keys = Buffers::of(&[Some(b"k"), Some(b"k"), Some(b"k")]);
-        for name in ["none", "gzip", "snappy", "lz4", "zstd"] {
-            let codec = Codec::parse(name, None).unwrap();
-            let mut encoder =
-                Encoder::new(Settings { codec, batch_bytes: 1000, record_bytes: 1000, sticky: 0 }).unwrap();
-            encoder.append(3, 4, &rows(3, &values, Some(&keys))).unwrap();
-            let batches = encoder.take(true).unwrap();
-            assert_eq!(places(&batches), [(3, partition_of(b"k", 4), 3)]);
-            let limits = Limits { batch_rows: 100, batch_bytes: 10_000, max_unpacked_bytes: 10_000 };
-            let columns = [Column::Key { text: false }, Column::Value { text: false }, Column::Offset];
-            let mut builder = BatchBuilder::new(&columns, limits).unwrap();
-            let mut records = RecordSet::new(
-                batches[0].bytes.clone(),
-                "topic".into(),
-                0,
-                0,
-                i64::MAX,
-                AbortedTransactions::new(vec![]),
-            );
-            records.append(&mut builder).unwrap();
-            let batch = builder.take().unwrap();
-            assert_eq!((batch.data.len(), records.next_offset()), (3, 3), "{name}");
-            assert_eq!(batch.data.child_data()[1].buffers()[1].as_slice(), b"one");
-            assert_eq!(batch.data.child_data()[1].null_count(), 1);
-            assert_eq!(encoder.pending(), 0);
-        }
-    }
-
-    #[test]
     fn a_full_batch_is_sealed_and_the_sticky_partition_moves_on() {
         let values = Buffers::of(&[Some(&[0; 91][..]); 8]);
         let mut encoder = encoder(300); // Three records of 100 bytes.
-        encoder.append(0, 3, &rows(8, &values, None)).unwrap();
+        encoder.append(0, 3, &rows(8, &values)).unwrap();
         assert_eq!(encoder.pending(), 3 * 61 + 800);
         assert_eq!(places(&encoder.take(false).unwrap()), [(0, 2, 3), (0, 0, 3)]);
         assert_eq!(encoder.pending(), 61 + 200);
         assert_eq!(places(&encoder.take(true).unwrap()), [(0, 1, 2)]);
-        encoder.append(0, 3, &rows(1, &values, None)).unwrap();
+        encoder.append(0, 3, &rows(1, &values)).unwrap();
         assert_eq!(places(&encoder.take(true).unwrap()), [(0, 2, 1)]);
         assert_eq!(encoder.take(true).unwrap(), []);
-    }
-
-    #[test]
-    fn one_record_may_be_larger_than_a_batch_but_not_than_its_limit() {
-        let values = Buffers::of(&[Some(&[0; 900]), Some(&[0; 900])]);
-        let mut encoder = encoder(300);
-        encoder.append(0, 1, &rows(2, &values, None)).unwrap();
-        assert_eq!(places(&encoder.take(true).unwrap()), [(0, 0, 1), (0, 0, 1)]);
-        let exact = Buffers::of(&[Some(&[0; 1000 - 61 - 9]), Some(&[0; 1000 - 61 - 8])]);
-        let refused = encoder.append(0, 1, &rows(2, &exact, None)).unwrap_err();
-        assert_eq!(refused, Refusal::RecordTooLarge { topic: 0, partition: 0, row: 1, size: 1001, limit: 1000 });
     }
 
     #[test]
     fn sequences_count_records_by_partition_and_start_again_with_a_producer() {
         let values = Buffers::of(&[Some(&[0; 93][..]); 3]);
         let chosen: Vec<_> = [1i32, 0, 1].iter().flat_map(|partition| partition.to_le_bytes()).collect();
-        let mut rows = rows(3, &values, None);
+        let mut rows = rows(3, &values);
         rows.chosen = Some(Int32::new(Validity(None), 0, &chosen));
         let mut encoder = encoder(1000);
         let sequences = |encoder: &mut Encoder| -> Vec<_> {
@@ -411,9 +363,9 @@ mod tests {
             let mut encoder = Encoder::new(settings).unwrap();
             encoder.identify(Producer { id: 7, epoch: 3, transactional: true });
             let (two, seven) = (rows_of(2), rows_of(7));
-            encoder.append(0, 1, &rows(2, &two, None)).unwrap();
+            encoder.append(0, 1, &rows(2, &two)).unwrap();
             encoder.take(true).unwrap();
-            encoder.append(0, 1, &rows(7, &seven, None)).unwrap();
+            encoder.append(0, 1, &rows(7, &seven)).unwrap();
             let whole = encoder.take(true).unwrap().remove(0);
             let halves = encoder.split(&whole.bytes).unwrap();
             let seen = halves.clone().map(|half| {
@@ -424,7 +376,7 @@ mod tests {
             });
             assert_eq!(seen, [(2, 3, 3), (5, 4, 4)], "{name}");
             // The next batch is not larger than the first half, and has the next sequence number.
-            encoder.append(0, 1, &rows(7, &seven, None)).unwrap();
+            encoder.append(0, 1, &rows(7, &seven)).unwrap();
             let next = encoder.take(true).unwrap();
             assert_eq!(next.iter().map(|batch| batch.count).collect::<Vec<_>>(), [3, 3, 1]);
             assert_eq!(base_sequence(&next[0]), 9);
@@ -432,47 +384,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_partition_that_is_not_there_is_refused() {
-        let values = Buffers::of(&[Some(b"v")]);
-        for partition in [-1i32, 2, i32::MAX] {
-            let chosen = partition.to_le_bytes();
-            let mut rows = rows(1, &values, None);
-            rows.chosen = Some(Int32::new(Validity(None), 0, &chosen));
-            let refused = encoder(100).append(4, 2, &rows).unwrap_err();
-            assert_eq!(refused, Refusal::UnknownPartition { topic: 4, partition, partitions: 2, row: 0 });
-        }
-    }
-
     fn int32(values: &[i32]) -> Vec<u8> {
         values.iter().flat_map(|value| value.to_le_bytes()).collect()
-    }
-
-    #[test]
-    fn every_row_has_its_own_headers() {
-        let values = Buffers::of(&[Some(&b"v"[..]); 3]);
-        let keys = Buffers::of(&[Some(b"a"), Some(b"bb"), None]);
-        let contents = Buffers::of(&[Some(b"1"), None, Some(b"3")]);
-        let of = |lists: &[i32], rows_of: &Rows<'_>| {
-            let lists = int32(lists);
-            let headers = Headers::new(Validity(None), 0, &lists, keys.array(), contents.array());
-            let mut encoder = encoder(1000);
-            encoder.append(0, 1, &Rows { headers: Some(headers), ..*rows_of })?;
-            Ok(encoder.take(true).unwrap().remove(0).bytes)
-        };
-        let bytes = of(&[0, 2, 2, 1], &rows(2, &values, None)).unwrap();
-        let mut rest = &bytes[HEADER_LEN..];
-        let mut next = || Record::parse(&mut rest).unwrap().headers.iter().collect::<Vec<_>>();
-        assert_eq!(next(), [(&b"a"[..], Some(&b"1"[..])), (b"bb", None)]);
-        assert_eq!(next(), []);
-        assert!(rest.is_empty());
-        let reason = |lists: &[i32]| match of(lists, &rows(3, &values, None)).unwrap_err() {
-            Refusal::Malformed(reason) => reason,
-            other => panic!("{other}"),
-        };
-        assert!(reason(&[0, 1, 3, 3]).contains("row 1: a header has no key"));
-        assert!(reason(&[0, 1, 2, 1]).contains("row 2: headers are not"));
-        assert!(reason(&[0, 1, 2, 4]).contains("row 2: a header has no key"));
     }
 
     /// Headers without bytes take no memory in Arrow, so a list may be longer than any record.
@@ -484,7 +397,7 @@ mod tests {
         let keys = Binary::new(Validity(None), 0, &ends, b"k");
         let contents = Binary::new(Validity(None), 0, &no_ends, b"");
         let headers = Headers::new(Validity(None), 0, &lists, keys, contents);
-        let refused = encoder(1000).append(0, 1, &Rows { headers: Some(headers), ..rows(1, &values, None) });
+        let refused = encoder(1000).append(0, 1, &Rows { headers: Some(headers), ..rows(1, &values) });
         let Err(Refusal::RecordTooLarge { size, .. }) = refused else { panic!("{refused:?}") };
         assert!((1001..1100).contains(&size), "{size}");
     }
@@ -495,23 +408,8 @@ mod tests {
         let mut encoder = encoder(1000);
         for (capacity, serves) in [(SPARE_MOST, true), (SPARE_MOST + 1, false)] {
             encoder.recycle(Vec::with_capacity(capacity));
-            encoder.append(0, 1, &rows(1, &values, None)).unwrap();
+            encoder.append(0, 1, &rows(1, &values)).unwrap();
             assert_eq!(encoder.take(true).unwrap()[0].bytes.capacity() >= SPARE_MOST, serves);
-        }
-    }
-
-    #[test]
-    fn arguments_out_of_range_are_refused() {
-        let values = Buffers::of(&[]);
-        for partitions in [0, MOST_PARTITIONS + 1] {
-            assert!(encoder(100).append(0, partitions, &rows(0, &values, None)).is_err());
-        }
-        assert!(encoder(100).append(0, 1, &rows(1, &values, None)).is_err());
-        assert!(encoder(100).append(0, 1, &Rows { timestamp: -1, ..rows(0, &values, None) }).is_err());
-        assert!(encoder(100).append(0, MOST_PARTITIONS, &rows(0, &values, None)).is_ok());
-        assert!(encoder(100).append(0, 1, &Rows { timestamp: 0, ..rows(0, &values, None) }).is_ok());
-        for (batch_bytes, record_bytes) in [(0, 1), (1, 0), (MOST_BYTES + 1, 1)] {
-            assert!(Encoder::new(Settings { codec: Codec::None, batch_bytes, record_bytes, sticky: 0 }).is_err());
         }
     }
 }

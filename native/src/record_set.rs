@@ -354,32 +354,21 @@ mod tests {
     use super::*;
     use crate::builder::Limits;
     use crate::columns::Column;
-    use crate::compress::{Codec, Compressor};
     use crate::error::Kind;
     use crate::header::NewBatch;
     use crate::record::Headers;
 
-    const DATA: i16 = NewBatch::TRANSACTIONAL;
     const MARKER: i16 = NewBatch::TRANSACTIONAL | 0x20;
-    const ABORT: &[u8] = &[0, 0, 0, 0];
     const COMMIT: &[u8] = &[0, 0, 0, 1];
 
-    fn batch(base_offset: i64, attributes: i16, producer_id: i64, count: i32, key: &[u8]) -> Vec<u8> {
-        packed(Codec::None, base_offset, attributes, producer_id, count, key)
-    }
-
     /// Returns a batch of `count` records with the same key.
-    fn packed(codec: Codec, base: i64, attributes: i16, producer_id: i64, count: i32, key: &[u8]) -> Vec<u8> {
-        let mut records = vec![];
+    fn batch(base: i64, attributes: i16, producer_id: i64, count: i32, key: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_LEN];
         for offset_delta in 0..count {
             let headers = Headers::default();
-            Record { timestamp_delta: 0, offset_delta, key: Some(key), value: None, headers }.write(&mut records);
+            Record { timestamp_delta: 0, offset_delta, key: Some(key), value: None, headers }.write(&mut bytes);
         }
-        let mut compressor = Compressor::new(codec);
-        let records = compressor.compress(&records).unwrap().unwrap_or(&records);
-        let mut bytes = [&[0; HEADER_LEN], records].concat();
         let (base_timestamp, max_timestamp, epoch, base_sequence) = (7, 7, 0, 0);
-        let attributes = attributes | codec.id();
         NewBatch { attributes, count, base_timestamp, max_timestamp, producer_id, epoch, base_sequence }
             .write(&mut bytes);
         // The CRC does not cover the base offset.
@@ -388,10 +377,10 @@ mod tests {
     }
 
     /// Reads at most three rows at a time; returns the offsets and where the record set stands.
-    fn read(bytes: &[u8], from: i64, to: i64, aborted: &[(i64, i64)]) -> (Vec<i64>, Option<Error>, RecordSet<Vec<u8>>) {
+    fn read(bytes: &[u8], from: i64, to: i64) -> (Vec<i64>, Option<Error>, RecordSet<Vec<u8>>) {
         let limits = Limits { batch_rows: 3, batch_bytes: 1000, max_unpacked_bytes: 1000 };
         let mut builder = BatchBuilder::new(&[Column::Offset], limits).unwrap();
-        let aborted = AbortedTransactions::new(aborted.iter().copied());
+        let aborted = AbortedTransactions::new(vec![]);
         let mut records = RecordSet::new(bytes.to_vec(), "topic".into(), 4, from, to, aborted);
         let mut offsets = vec![];
         loop {
@@ -412,7 +401,7 @@ mod tests {
         let (bytes, stored) = (batches.concat(), [2, 3, 6, 7, 8, 9, 10]);
         for from in 0..14 {
             for to in 0..14 {
-                let (offsets, error, records) = read(&bytes, from, to, &[]);
+                let (offsets, error, records) = read(&bytes, from, to);
                 let expected: Vec<_> = stored.iter().copied().filter(|offset| (from..to).contains(offset)).collect();
                 assert_eq!((error, offsets), (None, expected), "{from} to {to}");
                 assert_eq!(records.next_offset(), if from < to { from.max(12).min(to) } else { from });
@@ -429,55 +418,10 @@ mod tests {
         let one = batch(0, 0, -1, 2, b"");
         let bytes = [&one[..], &[0xff; HEADER_LEN]].concat();
         for to in [1, 2] {
-            let (offsets, error, records) = read(&bytes, 0, to, &[]);
+            let (offsets, error, records) = read(&bytes, 0, to);
             assert_eq!((error, offsets.len(), records.next_offset()), (None, to as usize, to));
         }
-        assert_eq!(read(&bytes, 0, 3, &[]).1.unwrap().offset, 2);
-    }
-
-    #[test]
-    fn a_producers_records_are_left_out_from_its_aborted_transaction_to_the_marker() {
-        for codec in [Codec::None, Codec::Lz4] {
-            let bytes = [
-                batch(0, DATA, 1, 1, b""), // Before the transaction that is aborted.
-                batch(1, DATA, 1, 1, b""),
-                batch(2, 0, 1, 1, b""),
-                batch(3, DATA, 0, 1, b""),
-                packed(codec, 4, MARKER, 0, 1, COMMIT),
-                batch(5, DATA, 1, 1, b""),
-                packed(codec, 6, MARKER, 1, 1, ABORT),
-                batch(7, DATA, 1, 1, b""),
-                batch(8, DATA, 0, 1, b""),
-            ]
-            .concat();
-            assert_eq!(read(&bytes, 0, 100, &[(1, 1)]).0, [0, 2, 3, 7, 8]);
-            assert_eq!(read(&bytes, 0, 100, &[(0, 0), (1, 1)]).0, [0, 2, 7]);
-            assert_eq!(read(&bytes, 0, 100, &[]).0, [0, 1, 2, 3, 5, 7, 8]);
-        }
-        for key in [&b"\0\0\0"[..], b""] {
-            let bytes = [batch(0, DATA, 0, 2, b""), batch(2, MARKER, 1, 1, key)].concat();
-            let (offsets, error, _) = read(&bytes, 0, 100, &[(1, 0)]);
-            assert_eq!(
-                (offsets, error.map(|error| (error.kind, error.offset))),
-                (vec![0, 1], Some((Kind::Corrupt, 2)))
-            );
-            // Markers are parsed only where a transaction is aborted.
-            assert_eq!(read(&bytes, 0, 100, &[]).1, None);
-        }
-    }
-
-    #[test]
-    fn a_set_that_is_cut_has_the_rows_of_its_whole_batches() {
-        let (one, other) = (batch(0, 0, -1, 2, b"key"), batch(2, 0, -1, 2, b"key"));
-        let bytes = [one.clone(), other.clone()].concat();
-        for end in 0..=bytes.len() {
-            let (offsets, error, records) = read(&bytes[..end], 0, 100, &[]);
-            let (whole, left) = (end / one.len(), end % one.len());
-            assert_eq!((error, offsets.len()), (None, 2 * whole), "{end}");
-            assert_eq!((records.consumed(), records.next_offset()), (whole * one.len(), 2 * whole as i64));
-            let partial = if left < LOG_OVERHEAD { 0 } else { other.len() };
-            assert_eq!(records.partial_batch_bytes(), (left > 0).then_some(partial), "{end}");
-        }
+        assert_eq!(read(&bytes, 0, 3).1.unwrap().offset, 2);
     }
 
     #[test]
@@ -485,7 +429,7 @@ mod tests {
         for size in [LOG_OVERHEAD as i32 + 14, HEADER_LEN as i32 - 1] {
             let mut bytes = batch(0, 0, -1, 1, b"");
             bytes[8..12].copy_from_slice(&(size - LOG_OVERHEAD as i32).to_be_bytes());
-            let error = read(&bytes, 0, 100, &[]).1.unwrap();
+            let error = read(&bytes, 0, 100).1.unwrap();
             assert!(error.reason.contains(&format!("{size} bytes, which is less than its header")), "{error}");
         }
     }
@@ -494,7 +438,7 @@ mod tests {
     fn a_batch_without_records_is_not_decompressed() {
         for codec in 0..=4 {
             let empty = batch(5, codec, -1, 1, b"")[..HEADER_LEN].to_vec();
-            let (offsets, error, records) = read(&whole(empty, 0), 0, 100, &[]);
+            let (offsets, error, records) = read(&whole(empty, 0), 0, 100);
             assert_eq!((offsets, error, records.next_offset()), (vec![], None, 6));
         }
     }
@@ -514,7 +458,7 @@ mod tests {
         ] {
             let mut bytes = bytes.clone();
             bytes[23..27].copy_from_slice(&i32::to_be_bytes(last_delta));
-            let (offsets, error, records) = read(&whole(bytes, 3), 0, 100, &[]);
+            let (offsets, error, records) = read(&whole(bytes, 3), 0, 100);
             assert_eq!(offsets.len(), rows, "{last_delta}");
             assert_eq!(error.map_or(Ok(records.next_offset()), |error| Err(error.offset)), next_offset.ok_or(7));
         }
@@ -534,7 +478,7 @@ mod tests {
     fn a_batch_with_more_or_fewer_records_than_it_says_is_refused_behind_its_rows() {
         let bytes = batch(5, 0, -1, 3, b"");
         for (count, read_before) in [(2, vec![5, 6]), (4, vec![5, 6, 7])] {
-            let (offsets, error, records) = read(&whole(bytes.clone(), count), 0, 100, &[]);
+            let (offsets, error, records) = read(&whole(bytes.clone(), count), 0, 100);
             let error = error.unwrap();
             assert_eq!((offsets, error.kind), (read_before.clone(), Kind::Corrupt), "{count}");
             assert_eq!((error.offset, &*error.topic, error.partition), (records.next_offset(), "topic", 4));

@@ -113,29 +113,6 @@ mod tests {
     }
 
     #[test]
-    fn complete_batches_are_counted_and_a_truncated_one_is_not() {
-        let (one, other) = (batch(10, 4, 3, 2, 40), batch(20, 0, 5, 2, 34));
-        let both = [one.clone(), other.clone()].concat();
-        let first = Scan { next_offset: 15, cut_off: 0, size: one.len(), batches: 1, offsets: 5, leader_epoch: 3 };
-        let all = Scan { next_offset: 21, cut_off: 0, size: both.len(), batches: 2, offsets: 11, leader_epoch: 5 };
-        assert_eq!(scan(&both, 12), all);
-        assert_eq!(scan(&both, 100), Scan { next_offset: 100, ..all });
-        for end in one.len()..both.len() {
-            assert_eq!(scan(&&both[..end], 10), first, "{end}");
-        }
-        for end in 0..one.len() {
-            let cut_off = if end == 0 {
-                0
-            } else if end < 12 {
-                12
-            } else {
-                one.len()
-            };
-            assert_eq!(scan(&&both[..end], 7), Scan { cut_off, ..none(7) }, "{end}");
-        }
-    }
-
-    #[test]
     fn the_scan_ends_at_a_batch_that_no_broker_stores() {
         let sound = batch(3, 1, 0, 2, 9);
         let after = Scan { next_offset: 5, cut_off: 0, size: sound.len(), batches: 1, offsets: 2, leader_epoch: 0 };

@@ -187,9 +187,3 @@ def test_wrong_arguments_name_what_they_take():
     for no_buffer in (3, None, "text", [1]):
         with pytest.raises(TypeError):
             cursor(no_buffer, "t", 0)
-
-
-def test_the_header_that_tests_build_is_the_protocols():
-    fields = HEADER.unpack_from(batch([Row(4), Row(6)], base_offset=3, last_offset=9, producer_id=8))
-    assert (fields[0], fields[3], fields[6], fields[9], fields[12]) == (3, 2, 6, 8, 2)
-    assert struct.calcsize(HEADER.format) == 61

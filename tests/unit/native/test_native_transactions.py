@@ -44,7 +44,9 @@ def test_a_marker_that_compaction_emptied_ends_nothing():
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "gzip"])
 def test_a_control_record_without_a_type_is_an_error(codec):
-    broken = batch([Row(1, key=b"\0\0")], producer_id=1, transactional=True, control=True, codec=codec)
+    broken = batch([Row(1, key=b"\0\0\0")], producer_id=1, transactional=True, control=True, codec=codec)
+    # Markers are parsed only where a transaction is aborted.
+    assert offsets(data(0, 2) + broken) == [0]
     decoded = decode(data(0, 2) + broken, aborted_transactions=[(1, 0)])
     assert isinstance(decoded.error, kafkagroup_native.CorruptRecords)
     assert decoded.error.offset == 1 and [row.offset for row in decoded.rows] == [0]
