@@ -205,15 +205,6 @@ def test_a_context_that_cannot_be_used_is_wrong_usage(
     assert re.search(says, " ".join(done.stderr.split())), done.stderr
 
 
-@pytest.mark.parametrize("text", ["bootstrap.servers = a:1\n", "[a]\nx = 1\nx = 2\n", "[a]\nwithout a value\n"])
-def test_a_malformed_file_is_wrong_usage(file: Path, text: str) -> None:
-    file.write_text(text)
-    done = CliRunner().invoke(app, ["groups", "--context", "a"])
-    assert done.exit_code == 2
-    assert "cannot be read" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -416,17 +416,6 @@ def test_the_isolation_level_decides_how_far_is_read(given, read_committed):
         assert parse({**BASE, **given}, Where.STREAM).read_committed is read_committed
 
 
-def test_membership_is_the_default_and_may_be_asked_for():
-    in_group = {**BASE, "kafka.group.id": "g"}
-    found = {text: parse({**in_group, "group.membership": text}, Where.STREAM) for text in ("true", "false")}
-    assert [parse(in_group, Where.STREAM).group_membership, found["true"].group_membership] == [None, True]
-    assert [parse(in_group, Where.STREAM).in_group, found["true"].in_group, found["false"].in_group] == [
-        True,
-        True,
-        False,
-    ]
-
-
 def test_a_setting_of_a_read_that_a_sink_has_too_is_not_said_to_be_ignored():
     checked = check_sink({**SERVERS, "kafka.metadata.max.age.ms": "5000", "kafka.group.id": "g"})
     assert checked.warnings == ()

@@ -241,16 +241,3 @@ def test_json_values_with_the_id_of_a_schema_need_a_registry_and_no_type():
     # Here it is the key that asks.
     plain = {**given, "value.schema": "id bigint", "key.format": "avro"}
     assert check_load(plain).options.of_value.framing == "none"
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"value.schema.id": "7"}, r"value\.schema and value\.schema\.id: each says"),
-        ({"schema.registry.url": "http://there"}, r"Remove schema\.registry\.url: .* need value\.framing=confluent"),
-    ],
-)
-def test_options_beside_json_that_have_no_effect_are_refused(changed, said):
-    given = {name: text for name, text in {**JSON, **changed}.items() if text is not None}
-    with pytest.raises(OptionError, match=said):
-        check_load(given)

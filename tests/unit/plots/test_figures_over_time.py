@@ -19,9 +19,7 @@ from kafkagroup.plots.figures_over_time import (
     of_one_source,
     partitions_of,
     rates_of,
-    rebalances_of,
 )
-from tests.support.incident import AWAY, PARTITIONS, START, STEP, incident
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -119,16 +117,3 @@ def test_of_several_queries_the_one_with_the_most_samples_is_drawn() -> None:
         of_one_source(samples, "third", None)
     with pytest.raises(InvalidConfigurationError, match=r"no samples of any query\."):
         of_one_source([], None, None)
-
-
-def test_an_incident_of_an_hour() -> None:
-    samples = incident()
-    assert [r.at_ms / 1000 for r in rebalances_of(samples)] == [
-        START + STEP * AWAY.start - 2,
-        START + STEP * AWAY.stop - 2,
-    ]
-    away = [tp for tp in PARTITIONS if tp.partition >= 4]
-    assert all(
-        math.isnan(row[AWAY.start]) == (tp in away) for tp, row in zip(PARTITIONS, lag_rows(samples), strict=True)
-    )
-    assert any(rates_of(samples).throttled)
