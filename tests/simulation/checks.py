@@ -170,24 +170,25 @@ class Checks(Watch):
         for tp, entry in entries.items():
             if tp[0] != TOPIC or not self._is_of_now(tp, entry):
                 continue
-            name = f"{tp[0]}-{tp[1]}"
+            name, client = f"{tp[0]}-{tp[1]}", entry.client
             self._world.tell("group", f"commits {name}@{entry.offset}")
             before, written = group.offsets.get(tp), durable.get(tp, 0)
             is_young = created_at > 0 and self._world.now < created_at + _ON_ITS_WAY
-            is_on_its_way = is_young and self._cluster.client in self._parts.plain
+            is_on_its_way = is_young and client in self._parts.plain
             breaks = entry.offset > written or (before is not None and entry.offset < before.offset)
             if is_on_its_way and breaks:
                 self._output.of_predecessor[tp] = entry.offset
             if is_on_its_way and (not breaks or self._allows(ON_ITS_WAY)):
                 continue
-            if OffsetNote.parse(entry.metadata).rewound is not None and self._cluster.client in self._parts.operators:
+            if OffsetNote.parse(entry.metadata).rewound is not None and client in self._parts.operators:
                 known = str(self._cluster.topics[tp[0]].id), tp[1]
                 end = max(
                     [
                         0 if before is None else before.offset,
                         *(r[4] for r, *_ in self._output.rewound if r[:2] == known),
-                        # A batch that is under way is read again as well.
+                        # A batch that is under way is read again as well, also if its tasks are not planned yet.
                         *(r[4] for _, r in self._output.plans if r[:2] == known),
+                        *(query.checkpoint.planned_to(tp, known[0]) for query in self._parts.queries),
                     ]
                 )
                 since = self._world.now, len(self._output.plans)
@@ -206,8 +207,8 @@ class Checks(Watch):
             # clients of Kafka. The epoch of a transaction refuses it. A query looks, and commits there again; other
             # clients do so when there are new records. The same holds for an attempt of a task that has outlived its
             # job: it is a member of the generation in which later batches are committed.
-            is_late = (self._cluster.handles_late or self._outlives_its_job(self._cluster.client)) and (
-                not self._scenario.transactional or self._cluster.client in self._parts.plain
+            is_late = (self._cluster.handles_late or self._outlives_its_job(client)) and (
+                not self._scenario.transactional or client in self._parts.plain
             )
             if before is not None and not self._is_of_now(tp, before):
                 before = None
@@ -216,12 +217,12 @@ class Checks(Watch):
                 continue
             if self._allows(LATE_COMMIT, if_=is_late):
                 self._set_back_at.append(self._world.now)
-                if self._cluster.client in self._parts.plain:
+                if client in self._parts.plain:
                     self._set_back[tp] = reached
             elif self._allows(BEGINS_AGAIN, if_=self._begins_again(tp, before, entry.offset)):
                 self._set_back_at.append(self._world.now)
             elif written >= before.offset and not self._allows(
-                STEPS_BACK, if_=self._steps_back(str(self._cluster.client), tp, entry.offset, "commit")
+                STEPS_BACK, if_=self._steps_back(str(client), tp, entry.offset, "commit")
             ):
                 # Else the group follows a query that has found records lost.
                 self._note(f"the offset of {name} goes back from {before.offset} to {entry.offset}")

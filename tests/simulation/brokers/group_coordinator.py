@@ -36,7 +36,7 @@ from kafka_source.kafka_client.messages.group import (
 from kafka_source.kafka_client.messages.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from kafka_source.model.commits import OffsetNote
 from tests.simulation.brokers.cluster import Broker, Cluster, Reply
-from tests.simulation.world import Event
+from tests.simulation.world import Event, Process
 
 EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
 # group.initial.rebalance.delay.ms of the simulated brokers, in seconds.
@@ -85,6 +85,7 @@ class Committed:
         at: When it was committed.
         keep: For how many seconds its request wants it to be kept; infinite: as long as the group has members, and for
             the brokers' time after that.
+        client: Which process has committed it: a marker makes it the group's when other requests are handled.
     """
 
     offset: int
@@ -93,6 +94,7 @@ class Committed:
     place: int
     at: float = 0.0
     keep: float = math.inf
+    client: Process | None = None
 
     def is_of(self, topic_id: uuid.UUID) -> bool:
         """Return whether it is about this topic: its note names it, or none."""
@@ -497,6 +499,7 @@ class Group:
                 next(self._places),
                 self._world.now,
                 keep,
+                self._cluster.client,
             )
             for topic in request.topics
             for one in topic.partitions

@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from assignors.model import TopicPartition
 from kafka_source.errors import DataLossError, KafkaGroupError
 from kafka_source.group.siblings import Siblings
 from kafka_source.kafka_client import topic_id_of
@@ -52,6 +53,12 @@ class Checkpoint:
     def in_flight(self) -> bool:
         """Whether a batch is planned and not finished."""
         return len(self.offsets) > self.finished
+
+    def planned_to(self, tp: tuple[str, int], topic_id: str) -> int:
+        """Return where a batch ends that is planned and not finished; 0: there is none of this topic."""
+        if not self.in_flight or str(topic_id_of(self.newest.topics.get(tp[0]))) != topic_id:
+            return 0
+        return self.newest.ends.get(TopicPartition(*tp), 0)
 
 
 class Output:
