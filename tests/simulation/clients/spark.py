@@ -7,6 +7,7 @@ batch that is replayed replaces what it has written before, as Delta does. Then 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import traceback
@@ -15,13 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from assignors.model import TopicPartition
-from kafka_source.errors import DataLossError, KafkaGroupError
+from kafka_source.client_config import Settings
+from kafka_source.errors import DataLossError, KafkaGroupError, LostTransactionsError
 from kafka_source.group.siblings import Siblings
-from kafka_source.kafka_client import topic_id_of
+from kafka_source.kafka_client import Deadline, KafkaClient, topic_id_of
 from kafka_source.model.halt import HaltKind
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
+from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query as ReadQuery
 from kafka_source.source.read_task import ReadTask
@@ -35,6 +38,8 @@ _T = TypeVar("_T")
 
 # After how many seconds a supervisor starts a query again that its listener has ended.
 _STARTS_AGAIN = 3.0
+# The limit of each step of the command that accepts a loss, as in `kafkagroup transactions`.
+_STEP_SECONDS = 60.0
 
 
 @dataclass
@@ -371,9 +376,31 @@ class Query:
                 self._restart_after(3.0)
             self._closes = process
             self._close(planner)
+            lost = isinstance(error, LostTransactionsError) and error.decided
+            if lost and process is self.process and self._rows_are_gone():
+                self._accept_loss()
         except Exception:
             self.world.tell(self.name, f"BROKE: {traceback.format_exc()}")
         self._end(process, jobs)
+
+    def _rows_are_gone(self) -> bool:
+        """Return whether a topic of the newest batch was created again: then no replay writes its records."""
+        topics = self.output.cluster.topics
+        return any(topic_id_of(known) != topics[name].id for name, known in self.checkpoint.newest.topics.items())
+
+    def _accept_loss(self) -> None:
+        """Go on without lost transactions, as the error says: `kafkagroup transactions commit --accept-loss`."""
+        assert self.sink is not None
+        settings = Settings({"bootstrap.servers": self.output.cluster.bootstrap_servers})
+        try:
+            with contextlib.closing(KafkaClient(settings)) as client:
+                phases = TwoPhaseCommit(client, self.sink["transactional.id.prefix"])
+                epoch = client.run(phases.begin(Deadline(_STEP_SECONDS), replays=True))
+                client.run(phases.accept_loss(epoch, Deadline(_STEP_SECONDS)))
+                client.run(phases.abort_undecided(Deadline(_STEP_SECONDS), epoch))
+            self.world.tell(self.name, "goes on without lost transactions")
+        except KafkaGroupError as error:
+            self.world.tell(self.name, f"cannot accept the loss: {error}")
 
     def _close(self, planner: MicroBatches | None) -> None:
         if planner is not None:
