@@ -134,7 +134,7 @@ def test_to_ask_for_rights_changes_nothing(kafka: EmbeddedKafka, topic: Callable
 def test_a_new_cluster_is_asked_as_any_other(encrypted: EmbeddedKafka) -> None:
     found = by_name(examine(encrypted.java_client_config(ALL), group="g", transactional_id="sink"))
     rights = [finding for name, finding in found.items() if name.startswith("rights: ")]
-    assert len(rights) == 7
+    assert len(rights) == 9
     assert {finding.state for finding in rights} == {"ok"}, rights
 
 
