@@ -74,3 +74,19 @@ def test_a_forked_child_gets_a_loop_of_its_own():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert EventLoop.shared() is ours
     assert ours.run(answer()) == 42
+
+
+def test_a_task_that_another_one_starts_at_its_end_is_cancelled_too():
+    loop, started = EventLoop("test-loop"), []
+
+    async def first():
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            started.append(asyncio.ensure_future(asyncio.sleep(3600)))
+
+    loop.spawn(first())
+    loop.run(answer())
+    loop.close()
+    (second,) = started
+    assert second.cancelled()
