@@ -149,7 +149,7 @@ def check_settings(settings: Settings, engine: str) -> None:
 def check_topic(settings: Settings, topic: str) -> None:
     """Look for a topic before records are written to it. The brokers may create it here, as they do for a producer.
 
-    Where they do not answer any more, the delivery says so.
+    Where brokers that have answered before do not answer, the delivery says so.
 
     Raises:
         BootstrapError: No broker has ever answered this process.
