@@ -102,7 +102,8 @@ def next_records(
 class _Window:
     """What may be read until the next look-up.
 
-    Attributes: ends: The position of each partition that is behind, and the end up to which it may be read.
+    Attributes:
+        ends: The position of each partition that is behind, and the end up to which it may be read.
         time: T; None: no partition holds the others back.
         holder: The partition whose next record has this timestamp.
         known: What is known of the records at the positions.

@@ -28,7 +28,8 @@ from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
 class WriterSchema:
     """The schema of a column that a sink writes.
 
-    Attributes: format: The format of the values.
+    Attributes:
+        format: The format of the values.
         text: The Avro or JSON Schema as JSON, or the text of a `.proto` file; empty: JSON values without a schema.
         id: Its id in the registry, which precedes each value; None: nothing does.
         protobuf: The message of the schema, if the values are Protobuf.

@@ -46,7 +46,8 @@ _LONG_BYTES = 8
 class Payload:
     """A key, a value, or a header's value.
 
-    Attributes: format: The form of the bytes; behind the frame, if they have one.
+    Attributes:
+        format: The form of the bytes; behind the frame, if they have one.
         text: The text; base64 of binary; None if there is nothing.
         size: The number of bytes, with the frame; None if there is nothing.
         schema_id: The id of the schema in the schema registry, if the bytes begin with Confluent's frame: a byte 0 and

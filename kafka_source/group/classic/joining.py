@@ -68,7 +68,8 @@ _HANDOVER_SECONDS = 2.0
 class JoinedGroup:
     """The end of a join.
 
-    Attributes: assignment: The assignment of the slots in the last round.
+    Attributes:
+        assignment: The assignment of the slots in the last round.
         cause: Why the slots have joined: the reason of the call, or what a later round has found.
     """
 

@@ -116,7 +116,7 @@ def test_the_requests_of_a_restart_are_bounded(
         sink.begin()
         restarts.append(sent.total())
     assert sink.open() == []
-    assert 2 * tasks < restarts[0] < 2 * tasks + 50, sent
+    assert 2 * tasks < restarts[0] < 2 * tasks + 20, sent
     assert restarts[1] < 20, sent
 
 
