@@ -87,9 +87,9 @@ leader with none. Results go to standard output; notes, warnings and errors go t
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
-| 1 | the brokers refuse or do not answer, or what you name does not exist: one line on standard error says why |
+| 1 | failed: the brokers refuse or do not answer, or a thing that you name does not exist; one line on standard error says why |
 | 2 | wrong usage |
-| 3 | done, and a bound such as `--fail-above-lag` is exceeded, or `healthcheck` found a group that is stalled |
+| 3 | `--fail-above-lag` is exceeded; `healthcheck` found a stalled group; after `stop` or `pause` the queries did not reach their boundaries within `--timeout`, or had passed one |
 
 ```shell
 kafkagroup group billing --fail-above-lag 100000 --summary || page-operator
