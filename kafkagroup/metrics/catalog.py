@@ -92,7 +92,7 @@ LAG_SECONDS = Metric(
     Kind.GAUGE,
     "s",
     _PARTITION,
-    "Age of the oldest record that is not read yet, from when the partition's end passed it. 0: nothing is left.",
+    "Age of the oldest unread record, counted from the time at which the partition's end passed it; 0: none is unread.",
 )
 POSITION = Metric(
     "kafkagroup_consumer_position",
@@ -116,7 +116,7 @@ LAG_TIME = Metric(
     Kind.GAUGE,
     "s",
     _SOURCE,
-    "When the ends were looked up with which the lag was counted, in seconds since 1970; of several the earliest.",
+    "Time of the lookup of the ends of which the lag is counted, in seconds since 1970; of several the earliest.",
 )
 RECORDS = Metric(
     "kafkagroup_consumer_records_total",
@@ -141,8 +141,8 @@ CORES_NEEDED = Metric(
     Kind.GAUGE,
     "{core}",
     _SOURCE,
-    "Seconds in which the reading tasks of the micro-batch before were busy, over `targetTriggerDuration`; absent "
-    "without this option.",
+    "Busy seconds of the previous micro-batch's reading tasks, divided by `targetTriggerDuration`; absent without "
+    "this option.",
 )
 BYTES = Metric(
     "kafkagroup_consumer_bytes_total",
@@ -150,7 +150,7 @@ BYTES = Metric(
     Kind.COUNTER,
     "By",
     _SLOT,
-    "Bytes of fetch responses, of a query with a quota, which measures them.",
+    "Bytes of fetch responses; only of a query with a quota, which measures them.",
 )
 THROTTLE = Metric(
     "kafkagroup_consumer_throttle_seconds_total",
@@ -158,7 +158,7 @@ THROTTLE = Metric(
     Kind.COUNTER,
     "s",
     (*_SLOT, BY),
-    "Time for which tasks waited before a fetch, of a query with a quota, which measures it.",
+    "Time that tasks waited before fetches; only of a query with a quota, which measures it.",
 )
 COMMIT_LATENCY = Metric(
     "kafkagroup_consumer_commit_latency_seconds",
@@ -262,7 +262,7 @@ PHASES = Metric(
     Kind.COUNTER,
     "s",
     (QUERY, PHASE),
-    "Time that triggers spent in each of their parts, of Spark's `durationMs`.",
+    "Time of the parts of triggers, from Spark's `durationMs`.",
 )
 INPUT_ROWS = Metric(
     "kafkagroup_query_input_rows_total",
