@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from html import escape, unescape
 from itertools import cycle
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -51,8 +52,12 @@ _LANGUAGES = {".py": "python", ".pyi": "python", ".toml": "toml", ".yml": "yaml"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Leave pages out of the navigation that do not exist, so that a page can come with another change."""
-    config.nav = [_existing(part) for part in config.nav or []]
+    """Leave pages out of the navigation that do not exist, add the notebooks, and name the version in the header."""
+    notebooks = [_page_of(f"notebooks/{path.name}") for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+    start, guides, *others = (_existing(part) for part in config.nav or [])
+    config.nav = [start, guides, {"Notebooks": ["notebooks.md", *notebooks]}, *others]
+    if not config.extra["version"]["provider"]:  # The selector of versions shows it else.
+        config.site_name += f" {run_path(str(ROOT / 'kafka_source/version.py'))['__version__']}"
     if not config.repo_url:
         config.edit_uri = None
     return config
@@ -204,6 +209,6 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
     """Yield what a cell has printed and drawn."""
     for output in cell["outputs"]:
         if output["output_type"] == "stream":
-            yield f"````text\n{''.join(output['text'])}\n````"
+            yield f'````text title="Output"\n{"".join(output["text"])}\n````'
         elif "image/png" in output["data"]:
             yield f'<img alt="What this cell draws" src="data:image/png;base64,{output["data"]["image/png"].strip()}">'
