@@ -10,7 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("kafkagroup", "kafka_source", "assignors")
 FIRST_LINE_OF_MAP = "**`kafkagroup/`**"
-_END_OF_CLAUSE = re.compile("[:;.] |, (?:which|where|and what|and how|and refuse|as|until|so that|with which) ")
+#: A colon, a comma that separates no items, or a parenthesis.
+_END_OF_CLAUSE = re.compile(r"[:;.] |, (?!(?:an? )?[\w`]+(?:,| and | or ))| \(")
 FIRST_LINE_OF_INDEX = "| page | what it explains |"
 
 
