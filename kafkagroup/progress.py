@@ -152,12 +152,12 @@ def sources_of(progress: StreamingQueryProgress) -> list[SourceOffsets]:
 
 
 def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None = None) -> list[SourceLag]:
-    """Return how far each Kafka source of a query is behind: of kafkagroup, and of Spark's own source.
+    """Return the lag of each Kafka source of a query, of kafkagroup and of Spark's own source.
 
     Args:
         progress: The progress of a query, from a listener or `query.lastProgress`.
-        bytes_per_offset: About how many bytes an offset has, for sources that do not know it. A query with a quota
-            measures it.
+        bytes_per_offset: The approximate size of an offset in bytes, for sources that do not report it. A query with a
+            quota measures it.
     """
     found = []
     for source in sources_of(progress):
@@ -176,7 +176,7 @@ def name_of(progress: StreamingQueryProgress) -> str:
 
 
 class LagListener(StreamingQueryListener):
-    """Reports after each micro-batch how far each Kafka source is behind: `spark.streams.addListener(LagListener())`.
+    """Reports the lag of each Kafka source after each micro-batch: `spark.streams.addListener(LagListener())`.
 
     Args:
         report: Called with each source's lag, in a thread of Spark; None: log a line at INFO.
@@ -222,7 +222,7 @@ class StopListener(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """End the query if this micro-batch says that its last group has stopped."""
+        """End the query if this micro-batch reports that its last group has stopped."""
         sources = [one for one in sources_of(event.progress) if one.driver is not None and one.driver.group is not None]
         halts = [one.driver.halt for one in sources if one.driver is not None]
         if not any(one.has_read for one in sources) or any(
@@ -251,7 +251,7 @@ def _log(lag: SourceLag) -> None:
 
 
 def _json(text: str | None) -> Any:
-    """Parse an offset of a progress; through Spark Connect, pyspark before 4.2 gives it as the repr of a dict."""
+    """Parse an offset of a progress; through Spark Connect, pyspark before 4.2 returns the repr of a dict."""
     for parse in (json.loads, ast.literal_eval):
         with contextlib.suppress(ValueError, SyntaxError):
             return parse(text or "null")
@@ -270,7 +270,7 @@ def _figures(end: Mapping[str, Any]) -> DriverFigures | None:
     try:
         return DriverFigures.from_json(end[driver_figures.KEY])
     except (KeyError, TypeError, ValueError):
-        # Of Spark's own source, or of a version of kafkagroup that wrote no figures or others.
+        # An offset of Spark's own source, or of a version of kafkagroup with no or other figures.
         return None
 
 

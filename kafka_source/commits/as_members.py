@@ -1,7 +1,8 @@
-"""The offsets of a group whose members a query's slots are: the driver commits as they, in transactions if it may.
+"""The offsets of a group whose members are a query's slots: the driver commits with their credentials, in transactions
+if allowed.
 
-Before its first commit in a generation it compares: others may have read on, or rewound the group. A commit without a
-transaction may be handled late, and is repaired (`late_commits`).
+Before its first commit in a generation it compares offsets: other members may have read on, or rewound the group. A
+commit without a transaction may be handled late, and is repaired (`late_commits`).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class AsMembers(KeptOffsets):
         policy: Its commit policy.
         known: The positions of its partitions.
         members: Its members.
-        owned: Returns what they own in the present generation.
+        owned: Returns their partitions in the current generation.
     """
 
     def __init__(
@@ -77,8 +78,8 @@ class AsMembers(KeptOffsets):
         self._stops = options.group_on_lost == "stop"
         self._settings = options.settings
         self._patience = options.coordinator_timeout_ms / 1000
-        # Also where tasks or the sink commit: a commit of where reading starts, handled after one of theirs, would set
-        # the group back.
+        # Even where tasks or the sink commit: a commit of starting offsets that is handled after one of theirs would
+        # set the group back.
         self._transactional = policy.driver_id is not None and options.commit_transactional is not False
         self._commit_transactional = options.commit_transactional
         self._coordinator_seconds = coordinator_seconds(options)
@@ -90,7 +91,7 @@ class AsMembers(KeptOffsets):
 
     def begin_generation(self) -> None:
         """Commit in a new generation from now on."""
-        # Again in each generation: another member may have owned the id in between. The id is taken in the background.
+        # Again in each generation: another member may have owned the id since. The id is taken in the background.
         commits = [tp for tp in (*self._owned().slots, *self._members.assignment.held) if self._commits_of(tp)]
         self.close()
         self._committer = (
@@ -102,11 +103,10 @@ class AsMembers(KeptOffsets):
         )
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> bool:
-        """Commit what the group does not have yet; return False if another try may commit it.
+        """Commit the offsets that the group does not have; return False if another attempt may commit them.
 
         All partitions are in one transaction with `commit.transactional`. Members that the group has removed commit
-        nothing. Other members own their partitions then, and read again what was read since the last commit (at least
-        once).
+        nothing. Other members own their partitions then, and read again from the last commit on (at least once).
 
         Raises:
             FencedError: The members are no longer the group's.
@@ -136,7 +136,7 @@ class AsMembers(KeptOffsets):
 
         Raises:
             FencedError: The members are no longer the group's.
-            UnknownTopicError: A topic was deleted, or the caller has not looked; nothing is committed.
+            UnknownTopicError: A topic was deleted, or the caller has not compared the topics; nothing is committed.
             KafkaGroupError: Any other category.
         """
         lost = self._members.lost()
@@ -164,7 +164,7 @@ class AsMembers(KeptOffsets):
                     raise
 
     def expect_late(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Note which commits of finished batches may be handled late, after later ones."""
+        """Record the commits of finished batches that may be handled late, after later ones."""
         if not self._transactional and finished != self._finished and (late := self._policy.may_come_late(finished)):
             self._late.add(self._known.with_notes(late), time.monotonic())
         self._finished = finished
@@ -203,12 +203,12 @@ class AsMembers(KeptOffsets):
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit starting offsets; see `Offsets`."""
-        # Where all copies of a partition emit rows, a committed offset would be that of one copy only.
+        # Where all copies of a partition emit rows, a committed offset would describe one copy only.
         if not self._all_copies:
             super().remember(starts)
 
     def close(self) -> None:
-        """Take the transactional id no more."""
+        """Stop taking the transactional id."""
         if self._committer is not None:
             self._committer.close()
 

@@ -26,14 +26,14 @@ _ATTACH_SECONDS = 10.0
 
 
 class CommitRead(Protocol):
-    """Commits the records that were read; raises UnknownTopicError if the topics may be others than the plan's."""
+    """Commits the records that were read; raises UnknownTopicError if the topics may differ from the plan's."""
 
     def __call__(self, read: StreamOffset, *, has_looked: bool) -> None:
-        """Commit; `has_looked` is whether the topics were compared with those of the plan."""
+        """Commit; `has_looked`: the topics were compared with those of the plan."""
 
 
 class AttachedTask:
-    """A task that reads, as far as its policy is concerned; this one commits nothing.
+    """A reading task for its commit policy; this class commits nothing.
 
     Args:
         sessions: Waits for the sessions of its slots.
@@ -56,7 +56,7 @@ class AttachedTask:
         """Commit the ranges that the task has read to their ends, if tasks commit.
 
         Args:
-            existing: Calls what it is given for the topics that are still those of the plan.
+            existing: Calls its argument for the topics that are still those of the plan.
         """
 
 
@@ -76,14 +76,14 @@ def attached(
         slots: The credentials of the slots.
         is_output: See `CommitPolicy`.
         commits: Whether the task commits as these slots.
-        renewal: How it gets new credentials if they are lost.
+        renewal: The way to new credentials after a loss.
 
     Raises:
-        FencedError: When the sessions are waited for: the task must not read as one of the slots.
+        FencedError: When the sessions are waited for: the task has lost one of its slots.
         RetriableError: In the same case: the coordinator does not answer, and the task commits.
     """
     if not slots or options.group_protocol == "consumer":
-        # A heartbeat of a member of the consumer protocol is its driver's alone, whose answer has the partitions to
+        # Only the driver sends heartbeats of members of the consumer protocol, because a response has the partitions to
         # release. So the driver learns too that a slot is lost, and does not commit the batch.
         yield tuple
         return
@@ -118,10 +118,10 @@ def check_dispensable(problem: KafkaGroupError, options: ReadOptions, *, is_outp
         log.warning("reading without a check of the membership, because the coordinator does not answer: %s", problem)
     elif problem.code == ErrorCode.ILLEGAL_GENERATION:
         # The driver's slots have rejoined since the batch was planned, because another read of the driver waited for
-        # them. The driver knows what of the batch it may commit.
+        # them. The driver knows which offsets of the batch it may commit.
         log.info("the group has a new generation since the batch was planned; the batch is read to its end")
     elif options.group_on_lost == "stop" or (problem.code == ErrorCode.FENCED_INSTANCE_ID and not is_output):
-        # Where the sink decides, the slot may have been lost and joined again; its decision notices another process.
+        # Where the sink commits, the slot may have been lost and have rejoined; the decision detects another process.
         raise problem
     else:
         # The micro-batch is in Spark's offset log, so Spark would run it again after a restart. The task reads it to

@@ -1,4 +1,5 @@
-"""A program without Spark commits: `kafkagroup.arrow.consume`. It says when, and no checkpoint knows it."""
+"""A program without Spark commits: `kafkagroup.arrow.consume`. The program chooses the time, and no checkpoint records
+it."""
 
 from __future__ import annotations
 

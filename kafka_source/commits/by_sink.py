@@ -1,9 +1,9 @@
 """The sink commits, in the transaction of its decision (`commit=sink`).
 
-A micro-batch that was planned but not decided has left nothing behind, neither in the output nor in the group. While
-the query was down, other members may have read further, so a replay reads only what the group still leaves to this
-query. A decision records its ranges, and a replay of its batch reads exactly these, because operators between source
-and sink need the rows again; the sink drops them.
+A micro-batch that was planned but not decided has changed neither the output nor the group. While the query was down,
+other members may have read further, so a replay reads only from the group's offsets on, in the partitions that the
+query owns. A decision records its ranges, and a replay of its batch reads exactly these, because operators between
+source and sink need the rows again; the sink drops them.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class BySink(CommitPolicy):
         self._record.renew()
 
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
-        """Say that the sink has committed nothing, and refuse to plan a second micro-batch for it.
+        """Warn that the sink has committed nothing, and refuse to plan a second micro-batch for it.
 
-        The source cannot see its sink. Only a micro-batch planned by this process is a proof: as long as it runs, no
-        other tool can set the group's offsets to where that one began.
+        The source cannot see its sink. Only a micro-batch planned by this process is a proof: while the process runs,
+        no other tool can set the group's offsets back to its start.
         """
         if self._has_committed:
             return
@@ -91,7 +91,7 @@ class BySink(CommitPolicy):
 
     @property
     def may_plan_empty(self) -> bool:
-        """Whether the sink is known to commit: another batch is for such a sink."""
+        """Whether the sink is known to commit; only then a second batch is planned."""
         return self._has_committed
 
     def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
@@ -118,7 +118,7 @@ class BySink(CommitPolicy):
         """Return the ranges of the whole batch, and the members that read them.
 
         Raises:
-            ValueError: The tasks have no credentials of a group, whose offsets the sink could commit.
+            ValueError: The tasks have no credentials of a group for the sink's commit.
         """
         if not members:
             raise ValueError("commit=sink needs tasks of a group's members")
@@ -139,8 +139,7 @@ def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, Commi
     """Return whether the sink has committed a batch that is done, or whether the group's offsets do not show that.
 
     Without a sink that commits them the group has the offsets with which the batch began. A group that was set back
-    since, by a rewind or by this query itself where a log was truncated, may have them again; that of a topic that was
-    created again has none.
+    since, by a rewind or after a truncated log, may have them again; a topic that was created again has none.
     """
 
     def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:
@@ -162,7 +161,7 @@ def _describe_idle_sink(group: str | None) -> str:
 
 
 def plan_id(end: StreamOffset) -> str:
-    """Return an id of the batch that ends at an offset, by which a decision about it is known after a restart."""
+    """Return an id of the batch that ends at an offset, under which its decision is found after a restart."""
     spans = [
         (tp.topic, tp.partition, span.start, span.end, end.rewinds.get(tp))
         for tp, span in sorted(end.partitions.items())
@@ -173,7 +172,7 @@ def plan_id(end: StreamOffset) -> str:
 def only_decided(
     planned: Iterable[PlannedInput], decided: Mapping[TopicPartition, tuple[int, int]]
 ) -> list[PlannedInput]:
-    """Return the ranges of a decided batch's replay: those of the decision, as the batch was planned."""
+    """Return the ranges of a decided batch's replay: the decision's."""
     found = []
     for one in planned:
         cut = (
@@ -236,8 +235,8 @@ def remaining(
 ) -> list[PlannedInput]:
     """Return the ranges of an undecided batch's replay.
 
-    Each slot reads what it owns now: the offsets are committed as that slot, and the group would not notice if another
-    one had lost them.
+    Each slot reads its current partitions: offsets are committed with that slot's credentials, and the group would not
+    detect that another slot had lost them.
 
     Args:
         planned: The batch as its end offset plans it.

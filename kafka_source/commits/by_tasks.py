@@ -1,4 +1,4 @@
-"""Each task commits what it has read, as its slot, behind its last record (`commit=task`)."""
+"""Each task commits its ranges as its slot, after its last record (`commit=task`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ByTasks(CommitPolicy):
 
     @cached_property
     def right_id(self) -> str:
-        """The id by which a batch's keeper knows its commits, also if the right is not renewed."""
+        """The id by which a batch's keeper recognises its commits, even if the right is not renewed."""
         return uuid4().hex
 
     @cached_property
@@ -54,15 +54,15 @@ class ByTasks(CommitPolicy):
         return self._options.group_on_lost != "stop"
 
     def may_come_late(self, finished: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Return all of it: an attempt of a task may outlive its job."""
+        """Return the whole batch: an attempt of a task may outlive its job."""
         return finished
 
     def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
         """Return the ranges of a replay, and the partitions in which its tasks must not commit.
 
-        Partitions were rewound since the batch was planned; or others have read on there, or own them now and may do so
-        before the tasks commit. The coordinator would take the tasks' commits nevertheless: it asks for a member of
-        this generation, and not for the owner of the partition.
+        Partitions were rewound since the batch was planned; or other members have read on there, or own them now and
+        may read on before the tasks commit. The coordinator would accept the tasks' commits nevertheless: it checks for
+        a member of this generation, not for the owner of the partition.
         """
         owned = group.rejoined()
         planned = by_present_slots(planned, owned.slots, owned.count)
@@ -92,7 +92,7 @@ def renewal_of(task: Task) -> Renewal | None:
 
 
 class _Commit(Protocol):
-    """Commits offsets; raises UnknownTopicError if the topics may be others than those of the plan."""
+    """Commits offsets; raises UnknownTopicError if the topics may differ from the plan's."""
 
     def __call__(self, ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None: ...
 
@@ -141,8 +141,8 @@ class _CommittingTask(AttachedTask):
 
         if transactional is False or (transactional is None and was_without_transactions(session.credentials.group)):
             return commit_plainly
-        # The same for all attempts, and for all batches of a generation, so that a later one fences what is left of an
-        # earlier one. In a replay the slot may own other partitions than those that it reads.
+        # The same for all attempts, and for all batches of a generation, so that a later one fences an open transaction
+        # of an earlier one. In a replay the slot may own other partitions than those that it reads.
         owned = session.credentials.partitions or [r.topic_partition for r in self._task.ranges]
         name = transactional_id_of(session.credentials.group, owned)
         committer = TransactionalCommitter(
@@ -185,7 +185,7 @@ def by_present_slots(
     Args:
         planned: The batch as its end offset plans it.
         owned: The partitions that the query owns now, with their slots.
-        slots: How many slots it has now.
+        slots: The current number of slots.
     """
     found: dict[int, dict[tuple[TopicPartition, int], Range]] = {}
     for slot, ranges in planned:

@@ -1,7 +1,7 @@
 """Read and write the halts of groups: `pause`, `stop`, `resume`. Each is the newest entry of a group's side group.
 
-A halt never ends by itself: its entries say how long the broker keeps them. So no query has to renew it, which could
-bring a halt back that was resumed since.
+A halt never ends by itself: its entries have their own retention time. So no query has to renew it; a renewal could
+restore a halt that was resumed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IDLE_MS = round(3 * IDLE_SECONDS * 1000)
 
 
 async def fetch_halt(client: KafkaClient, group: str, deadline: Deadline) -> Halt | None:
-    """Return what pauses or stops a group; None: its queries read.
+    """Return the halt of a group; None: its queries read.
 
     Raises:
         AuthenticationError: This user may not describe the side group.
@@ -86,7 +86,7 @@ async def write_halt(
 async def write_idle(
     client: KafkaClient, group: str, ends: Mapping[TopicPartition, int], now_ms: int, deadline: Deadline
 ) -> None:
-    """Say that a query of a stopped group has left it, and that its process still runs.
+    """Report that a query of a stopped group has left it, and that its process still runs.
 
     Args:
         client: The cluster's client.
@@ -103,7 +103,7 @@ async def write_idle(
 
 
 async def fetch_idle(client: KafkaClient, group: str, now_ms: int, deadline: Deadline) -> tuple[str, ...]:
-    """Return the processes of a stopped group's queries that have said in the last minutes that they still run.
+    """Return the processes of a stopped group's queries that have reported in the last minutes that they still run.
 
     Raises:
         KafkaGroupError: As of `fetch_halt`.

@@ -4,16 +4,16 @@ Spark connects a source and a sink of a query by rows alone: their drivers are d
 has the source's offset when the sink writes it. But the tasks of both know the query, its run and the batch. So the
 first task of the source publishes the ranges of the whole batch, and the member that reads them, as committed offsets
 of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the batch. The sink's
-driver collects the offsets of exactly its run and batch. It commits a mark in the place of all that it has found, in
-the transaction of its decision. So what a later batch finds without the mark, and of another batch, was published late:
-by a task that was replaced, or by a request that was on its way for long. It may be in the place of the batch's own.
+driver collects the offsets of exactly its run and batch. It replaces all ranges that it has found by a mark, in the
+transaction of its decision. So unmarked ranges of another batch that a later batch finds were published late: by a
+replaced task, or by a slow request. It may replace the batch's own ranges.
 
-A decision records, in the same transaction, the ranges that it is about, as offsets of `{group}-read-by-{stream}`: a
-source knows its stream, but not its query. A replay reads exactly these, whatever the group's offsets have become. The
-source writes a first record when the query starts, and renews it, so that a record that is absent was lost.
+A decision records its ranges, in the same transaction, as offsets of `{group}-read-by-{stream}`: a source knows its
+stream, but not its query. A replay reads exactly these, whatever the group's offsets are. The source writes a first
+record when the query starts, and renews it, so that a record that is absent was lost.
 
-A topic may be deleted, or created again, while the batch runs. Its offsets mean nothing in the new topic, so the
-metadata holds the topic's id too, and neither side hands over or commits anything for another topic of the same name.
+A topic may be deleted, or created again, while the batch runs. Its offsets are invalid in the new topic, so the
+metadata has the topic's id too, and neither side publishes or commits offsets of another topic of the same name.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _DELETED_SECONDS = 5.0
 
 
 class SparkTask(Protocol):
-    """Spark's TaskContext, as far as it is used here."""
+    """The used part of Spark's TaskContext."""
 
     def getLocalProperty(self, key: str, /) -> str | None:  # noqa: N802 - Spark's name
         """Return a property that Spark has set for the task's job."""
@@ -97,7 +97,7 @@ class Handoff:
         stream: The stream's id, from its checkpoint.
         plan: The id of the batch in the checkpoint, see `by_sink.plan_id`.
         topic_ids: The ids of the topics, by name; without topics whose id the brokers do not return (before 2.8).
-        epochs: The leader epoch of each end, as far as it is known (KIP-320). It is published as that of the offset.
+        epochs: The known leader epochs of the ends (KIP-320). It is published with the offset.
     """
 
     member: SlotCredentials
@@ -143,12 +143,12 @@ _T = TypeVar("_T", "Record", "Entry")
 
 
 def _parse(kind: type[_T], metadata: str) -> _T:
-    """Return a record or an entry; what a later version has appended is ignored."""
+    """Return a record or an entry; fields that a later version has appended are ignored."""
     return kind(*islice(json.loads(metadata), len(kind._fields)))
 
 
 class Record(NamedTuple):
-    """The metadata of one partition's entry in a record, which is `beyond` the end of a range.
+    """The metadata of one partition's entry in a record, whose offset is `beyond` the end of a range.
 
     Attributes:
         plan: See `Handoff`; empty before the first decision.
@@ -162,7 +162,7 @@ class Record(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """The metadata of one published offset, which is `beyond` the end of a range.
+    """The metadata of one published offset, whose offset is `beyond` the end of a range.
 
     Attributes:
         start: The start of the range.
@@ -232,7 +232,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
                 )
             return
         except UnknownTopicError:
-            # It was deleted, or was created a moment ago and the coordinator has not heard of it yet.
+            # It was deleted, or was created a moment ago and is unknown to the coordinator yet.
             if deadline.over:
                 raise
             if lost is not None:
@@ -334,14 +334,14 @@ class DecisionRecord:
                 self._kept_at = self._clock()
 
     def renew(self) -> None:
-        """Let the next `keep` write again."""
+        """Make the next `keep` write again."""
         self._kept_at = None
 
     async def _renew(self, stream: str, partitions: Collection[TopicPartition], deadline: Deadline) -> bool:
         no_member = SlotCredentials.without_membership(self.name(stream))
         entries = await fetch_all_committed(self._client, no_member.group, deadline)
         first = CommitOffset(beyond(0), metadata=json.dumps(Record("", 0, 0)))
-        # A deleted topic takes its entry along.
+        # With a topic its entry is deleted.
         entries = entries or {
             min(tp for tp in partitions if tp.topic == name): first for name in {*map(_topic, partitions)}
         }
@@ -437,7 +437,7 @@ async def _committed(
 ) -> tuple[dict[TopicPartition, CommitOffset], list[str]]:
     """Return a group's committed offsets of these topics, and the topics that were deleted or created again.
 
-    A coordinator that compares the ids of topics says both. Else metadata are asked for, too.
+    A coordinator that compares topic ids refuses both cases. Otherwise metadata are requested, too.
     """
     found, lost = await _committed_by_name(client, group, entries, deadline)
     cluster = client.cluster_id

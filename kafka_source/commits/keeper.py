@@ -1,15 +1,15 @@
 """The process that keeps the slots of a batch in their group until the batch is committed or Spark's driver has ended.
 
-A batch without `commit=task` needs no slots while it reads: its planner leaves (`source/batch.py`). A batch with it has
-no process of its own: the planner's ends before the tasks begin, which may be hours later, and a task knows nothing of
-the others. So the planner starts this process with the credentials of the slots. It is to the batch what the driver is
-to a stream: it sends the heartbeats, rejoins if another read of the driver waits in a join or if the slots were lost,
-and publishes the new credentials to the tasks (see `rights`). The tasks attach to the slots as in a stream.
+A batch without `commit=task` needs no slots while it reads: its planner leaves (`source/batch.py`). A batch has no
+other process: the planner's ends before the tasks begin, which may be hours later, and a task does not know the other
+tasks. So the planner starts this process with the credentials of the slots. It is to the batch what the driver is to a
+stream: it sends the heartbeats, rejoins if another read of the driver waits in a join or if the slots were lost, and
+publishes the new credentials to the tasks (see `rights`). The tasks attach to the slots as in a stream.
 
 The slots leave when the group's committed offsets have reached the end of the batch, and when the Spark driver has
-ended. They also leave when no task has committed for longer than `max.poll.interval.ms`: the batch may have failed, or
-was planned only to look at it, and a group with members can be neither rewound nor deleted. A task that
-commits later asks the keeper to join again; it does, unless others have been assigned the partitions.
+ended. They also leave when no task has committed for longer than `max.poll.interval.ms`: the batch may have failed or
+may never run, and a group with members can be neither rewound nor deleted. A task that commits later requests a rejoin
+of the keeper, which rejoins unless other members own the partitions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def start_keeper(
 
     Args:
         config: Kafka client settings.
-        settings: Those with which the slots have joined.
+        settings: The options with which the slots have joined.
         subscription: The topics to which they subscribe.
         slots: The credentials that the tasks have.
         right: Their right to commit the batch.
@@ -85,7 +85,7 @@ class SlotKeeper:
         right: The tasks' right to commit the batch.
         ends: The next offset after the batch, by partition.
         driver_runs: Whether the Spark driver still runs.
-        patience: After how many seconds without a commit the slots leave until a task asks for them.
+        patience: The seconds without a commit after which the slots leave until a task requests them.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Commits without a transaction that may be handled late, after the next one: they set the group back.
 
-OffsetCommit names the member and its generation, and not the offset that it expects to replace. So a coordinator takes
-a request of a closed connection, or of an attempt of a task that its job has not waited for, as long as the
+OffsetCommit names the member and its generation, and not the offset that it expects to replace. So a coordinator
+accepts a request of a closed connection, or of an attempt of a task that has outlived its job, as long as the
 generation lasts. A transaction refuses it by its epoch.
 """
 
@@ -17,7 +17,7 @@ _PAUSE_SECONDS = 1.0
 
 
 class LateCommits:
-    """The entries that may still come to the group.
+    """The entries that may still reach the group.
 
     Args:
         patience: For how many seconds a request may be on its way: `request.timeout.ms`.
@@ -57,6 +57,6 @@ class LateCommits:
         }
 
     def _has(self, tp: TopicPartition, entry: CommitOffset) -> bool:
-        """Return whether an entry is one of these; without a note it may be another client's."""
+        """Return whether an entry is one of these; an entry without a note may be another client's."""
         own = (one[tp] for _, one in self._commits if tp in one)
         return bool(entry.metadata) and any((e.offset, e.metadata) == (entry.offset, entry.metadata) for e in own)

@@ -17,24 +17,24 @@ from kafka_source.commits.policy import CommitPolicy
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.driver_figures import Commit
 
-# A query without new records commits nothing, so this is more than a micro-batch ever has.
+# A query without new records commits nothing, so the limit exceeds the duration of a micro-batch.
 _MAX_COMMITS = 32
 
 
 class ReadPositions(Protocol):
-    """The partitions of a read, as far as its commits are concerned; see `source.positions`."""
+    """The view of a read's partitions for its commits; see `source.positions`."""
 
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
-        """Note the ids of the topics that are read now, and of their cluster; None: unknown."""
+        """Record the ids of the topics that are read now, and of their cluster; None: unknown."""
 
     def of_these_topics(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
-        """Return the offsets of the group that count, and note where it has one of another topic of this name."""
+        """Return the offsets of the group that count, and record those of another topic of the same name."""
 
     def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions where the group's offset, as last looked up, is of another topic of this name."""
 
     def missing(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the offsets of `finished` that the group does not have, as far as known."""
+        """Return the offsets of `finished` that the group is not known to have."""
 
     def has_compared(self, tp: TopicPartition) -> bool:
         """Return whether the group's offset is known."""
@@ -42,13 +42,13 @@ class ReadPositions(Protocol):
     def not_behind(
         self, missing: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
     ) -> dict[TopicPartition, int]:
-        """Return the offsets to commit of `missing`, without those that would set the group back."""
+        """Return the offsets of `missing` that do not set the group back."""
 
     def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
         """Return offsets as they are committed."""
 
     def as_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Note the group's offsets, or those that count as such."""
+        """Record the group's offsets, or those that count as such."""
 
     def old(self) -> dict[TopicPartition, int]:
         """Return the offsets that were committed long ago."""
@@ -65,16 +65,16 @@ class Offsets:
 
         Args:
             offsets: The next offset to read, by partition.
-            has_looked: Whether the topics were compared with those that were read. Else the caller gets
-                UnknownTopicError where no coordinator compares them; nothing is committed, and it compares.
+            has_looked: Whether the caller has compared the topics with those that were read. Otherwise, where no
+                coordinator compares them, UnknownTopicError is raised before a commit, and the caller compares.
         """
         raise NotImplementedError("this query is no member of a group")
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Commit starting offsets, so that others of the group which get the partitions start there too."""
+        """Commit starting offsets, so that later owners of the partitions start there too."""
 
     def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Set the group's offsets back to these, unless they are lower, if the group's offsets are kept.
+        """Set the group's offsets back to these, unless they are lower, if the policy keeps the group's offsets.
 
         The records in between were lost, or are read again. An offset that is the same gets the rewind's mark.
         """
@@ -87,7 +87,7 @@ class Offsets:
         return {}
 
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
-        """Note the ids of the topics that are read, and of their cluster, before `committed` is asked."""
+        """Record the ids of the topics that are read, and of their cluster, before `committed` is called."""
 
     def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions where `committed` has last found an offset of another topic of the same name."""
@@ -164,5 +164,5 @@ class KeptOffsets(Offsets, ABC):
 def not_below(
     starts: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
 ) -> dict[TopicPartition, int]:
-    """Return the starts to which the group's offsets can be set back: those that it has not, or has reached."""
+    """Return the starts to which the group's offsets can be set back: its offset is unknown, or not lower."""
     return {tp: start for tp, start in starts.items() if tp not in committed or committed[tp].offset >= start}

@@ -1,4 +1,4 @@
-"""Commit policies: which process commits what a read has read, and what follows from that.
+"""Commit policies: which process commits the offsets of a read, and the consequences for plans, replays and tasks.
 
 A read has one policy, from `choose`. Its callers ask it, and know neither the option `commit` nor the other policies.
 The base class is the policy of a read that commits nothing: without a group, or a batch without commits.
@@ -47,10 +47,10 @@ class Task:
         ranges: The ranges to read, at most one for each partition and replica.
         credentials: The slot's credentials from the driver or planner; None without a group.
         cluster: The id of the cluster in which the offsets are valid; None: unknown.
-        topics: The ids of the ranges' topics, as far as they are known.
+        topics: The known ids of the ranges' topics.
         rewinds: The rewind of the group that each partition follows.
         stream: The id of the stream; None in a batch.
-        uncommitted: The partitions in which the task commits nothing: others of the group have committed further.
+        uncommitted: The partitions in which the task commits nothing, because other members have committed further.
     """
 
     ranges: tuple[Range, ...]
@@ -63,13 +63,13 @@ class Task:
 
 
 class StreamGroup(Protocol):
-    """The group of a stream, as far as its policy asks it."""
+    """The group of a stream, as its policy uses it."""
 
     def rejoined(self) -> OwnedPartitions:
         """Rejoin if a rebalance is due, and return the partitions that the stream owns of the current topics."""
 
     def committed(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, CommitOffset]:
-        """Return what the group has committed."""
+        """Return the group's committed offsets."""
 
     def rewound(self, committed: Mapping[TopicPartition, CommitOffset]) -> Collection[TopicPartition]:
         """Return the partitions that were rewound since the stream's last batch."""
@@ -88,7 +88,7 @@ class Replay(NamedTuple):
 
 
 class CommitPolicy:
-    """The policy of a read that commits nothing, from which the others differ.
+    """The policy of a read that commits nothing; the base of the others.
 
     Args:
         options: Of the read.
@@ -97,8 +97,8 @@ class CommitPolicy:
         keeps: Whether the read keeps the group's offsets up to date. Then its driver commits where reading starts, too,
             and rewinds them.
         signs: Whether commits carry the stream's id, so that a stream knows its own.
-        is_output: Whether the group's offsets say what the output has, from the policy's first batch on.
-        driver_id: What follows the driver's transactional id; None: it commits without transactions.
+        is_output: Whether the group's offsets match the output, from the policy's first batch on.
+        driver_id: The suffix of the driver's transactional id; None: it commits without transactions.
         joins_slots: Whether one task may read for several slots.
     """
 
@@ -139,18 +139,18 @@ class CommitPolicy:
         """Keep the record for a replay of the stream's next batch, which reads these partitions."""
 
     def renew_record(self) -> None:
-        """Let the next `keep_record` write again: a topic was deleted, and has taken its part of the record along."""
+        """Make the next `keep_record` write again: a topic was deleted, and with it its part of the record."""
 
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """Check that a finished batch of this process was committed.
 
         Args:
             batch: The batch's end offset; it has records.
-            committed: Returns what the group has committed.
+            committed: Returns the group's committed offsets.
             has_new: Whether another batch is to be planned.
 
         Raises:
-            InvalidConfigurationError: It was not, and another batch is to be planned.
+            InvalidConfigurationError: It was not committed, and another batch is to be planned.
         """
 
     @property
@@ -191,7 +191,7 @@ class CommitPolicy:
     def in_task(self, tasks: Sequence[Task]) -> Iterator[AttachedTask]:
         """Act as the slots of tasks that one Spark task reads; the block ends before the slots' sessions.
 
-        Where one slot does not vouch for all, the slots attach at the same time.
+        Where the verification of one slot does not suffice for all, the slots attach at the same time.
 
         Raises:
             KafkaGroupError: See `attached`.

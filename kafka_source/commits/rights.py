@@ -1,4 +1,4 @@
-"""The right to commit a batch: as which member, what ends it, how it is renewed.
+"""The right to commit a batch: its member, its end, its renewal.
 
 Tasks and a sink commit with the credentials of slots that their driver, or a keeper (`keeper`), holds.
 
@@ -6,12 +6,12 @@ Tasks and a sink commit with the credentials of slots that their driver, or a ke
 commits. With `commit.transactional` a task fences its earlier attempts when it begins: all attempts use the
 transactional id of the slot. Without, each attempt commits the same offsets.
 
-**Renewal**: the credentials are those of the batch's plan. If the slots join again in the middle of the batch, because
-the group has removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So
-the holder of the slots publishes for each partition of the batch which slot owns it now (`Right`), as committed offsets
-of a separate group. A committer that is refused looks there (`Renewal`). A partition that another member may have is
-published as lost. The keeper of a batch has left if no task has committed for long: a task that comes then asks it to
-join again, in the same way.
+**Renewal**: the credentials are those of the batch's plan. If the slots rejoin during the batch, because the group has
+removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the holder of
+the slots publishes for each partition of the batch which slot owns it now (`Right`), as committed offsets of a separate
+group. A committer whose commit is refused fetches these (`Renewal`). A partition that another member may have is
+published as lost. The keeper of a batch has left if no task has committed for long: a later task requests its rejoin in
+the same way.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Right:
             client: The cluster's client.
             group: The group in which the slots have joined again.
             ends: The next offset after the batch, by partition.
-            owners: The credentials of the slot that owns each partition; without those that another member has.
+            owners: The credentials of the slot that owns each partition, without partitions of other members.
             deadline: The time limit.
         """
         entries = {}
@@ -93,8 +93,7 @@ class Right:
             client: The cluster's client.
             group: The group id.
             partitions: The partitions of the batch.
-            since: The generation of the credentials that are refused now; a task that asked for later ones has got
-                them.
+            since: The generation of the refused credentials; requests for later ones are answered already.
             deadline: The time limit.
         """
         asked = await fetch_entries(client, ASKED.of(group, self.id), partitions, deadline)
@@ -103,7 +102,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """The way to new credentials for a committer of a batch whose own were refused.
+    """The way to new credentials for a committer of a batch whose credentials were refused.
 
     Attributes:
         group: The group whose offsets are committed.
@@ -148,7 +147,7 @@ class Renewal:
                 )
             if read := await self._read_by_others(client, deadline):
                 raise _lost(error, f"another member has read records of {format_partitions(read)}")
-            # Where the brokers assign, one slot has a new epoch and another one keeps its own.
+            # In the consumer protocol one slot may get a new epoch while another keeps its epoch.
             if owners.keys() == self.ranges.keys() and not refused >= {(o[0], o[1]) for o in owners.values()}:
                 return {tp: SlotCredentials(self.group, *owner) for tp, owner in owners.items()}
             if not has_asked:
@@ -159,7 +158,7 @@ class Renewal:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     async def _ask(self, client: KafkaClient, generation: int, deadline: Deadline) -> None:
-        """Ask the keeper of the batch to join again: it has left if no task had committed for long."""
+        """Request a rejoin of the batch's keeper, which has left if no task had committed for long."""
         entries = {tp: CommitOffset(beyond(generation)) for tp in self.ranges}
         without_membership = SlotCredentials.without_membership(ASKED.of(self.group, self.right))
         await commit_offsets(client, without_membership, entries, deadline)
@@ -167,7 +166,7 @@ class Renewal:
     async def check_not_committed(self, client: KafkaClient, deadline: Deadline) -> None:
         """Raise FencedError if a task of a batch has been committed already; a stream may read a batch again.
 
-        Nothing else stops a second action that runs while the slots of the first one are still in their group.
+        Only this check stops a second action that runs while the slots of the first action are still in their group.
         """
         if self.stream is not None:
             return
@@ -203,7 +202,7 @@ def _lost(error: FencedError, why: str) -> FencedError:
 def group_by_owner(
     owners: Mapping[TopicPartition, SlotCredentials],
 ) -> list[tuple[SlotCredentials, list[TopicPartition]]]:
-    """Return the offsets that each owner has to commit; where the brokers assign, no member commits for another one."""
+    """Return the offsets that each owner has to commit; in the consumer protocol no member commits for another."""
     found: dict[str, tuple[SlotCredentials, list[TopicPartition]]] = {}
     for tp, owner in sorted(owners.items()):
         found.setdefault(owner.member_id, (owner, []))[1].append(tp)
@@ -215,7 +214,7 @@ Parts = list[tuple[SlotCredentials, Mapping[TopicPartition, int | CommitOffset]]
 
 # How long a task tries to act as its slot, and to commit.
 _TASK_SECONDS = 30.0
-# Seconds that one heartbeat of a task may take. A frozen coordinator never answers, another one takes its place.
+# Seconds that one heartbeat of a task may take. A frozen coordinator never answers, and another one replaces it.
 _HEARTBEAT_SECONDS = 5.0
 
 
@@ -224,8 +223,8 @@ class SlotSession:
 
     Args:
         client: The cluster's client.
-        credentials: Those of the input partition.
-        renewal: How to get new credentials if the slot has joined again since; None: the task ends then.
+        credentials: The credentials of the input partition.
+        renewal: The way to new credentials if the slot has rejoined since; None: the task ends then.
     """
 
     def __init__(self, client: KafkaClient, credentials: SlotCredentials, renewal: Renewal | None = None) -> None:
@@ -251,7 +250,7 @@ class SlotSession:
             config: Kafka client settings.
             slots: The credentials of the slots.
             timeout_s: The time limit for the heartbeats.
-            renewal: How the sessions get new credentials if their slots have joined again; None: they do not.
+            renewal: The way to new credentials if the slots have rejoined; None: they do not.
 
         Returns:
             The future of each slot's session, or of its error. FencedError: the coordinator rejects the credentials,
@@ -294,7 +293,7 @@ class SlotSession:
 
         Raises:
             FencedError: This task has lost the slot; nothing is committed.
-            UnknownTopicError: The caller has not looked, and the coordinator does not say that the topics are the same.
+            UnknownTopicError: The caller has not compared the topics, and neither does the coordinator.
             UnknownOutcomeError: The coordinator has not answered in time.
         """
         deadline = Deadline(timeout_s)

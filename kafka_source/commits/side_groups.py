@@ -1,7 +1,7 @@
 """Side groups: groups without members that keep state as committed offsets. One table of their names and contents.
 
-All of them are private: their lag means nothing, and `kafkagroup groups` leaves them out. So their offsets lie beyond
-the end of any log, and lag monitors see no lag. Each name begins with that of its owner, for rights by prefix.
+All of them are private: their lag is meaningless, and `kafkagroup groups` omits them. So their offsets lie beyond the
+end of any log, and lag monitors see no lag. Each name begins with that of its owner, for rights by prefix.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class SideGroup:
     """A kind of side group.
 
     Attributes:
-        suffix: What follows the owner's name; {} stands for an id.
+        suffix: The suffix of the owner's name; {} stands for an id.
         id: The regular expression of the id; empty: there is none.
-        offset: What an offset is, behind `BEYOND_ALL_LOGS`.
-        codec: What writes and reads the offsets and their metadata, below `kafka_source`.
+        offset: The meaning of an offset, counted from `BEYOND_ALL_LOGS`.
+        codec: The modules that write and read the offsets and their metadata, below `kafka_source`.
     """
 
     suffix: str

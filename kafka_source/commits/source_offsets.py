@@ -26,7 +26,7 @@ class SourceOffsets:
         offsets: Offsets of groups, to commit together with the decision; none for the replay of a decided batch.
         taken: Marks of the sources' hand-offs, to commit in any case.
         record: The ranges of the decision, for replays of the batch, to commit with it.
-        refusal: Why nothing must be decided; None: the batch may be.
+        refusal: The reason not to decide; None: the batch may be.
     """
 
     offsets: tuple[GroupOffsets, ...] = ()
@@ -49,8 +49,8 @@ async def offsets_of_sources(
         decided: Whether the ledger has a decision about the batch.
 
     Raises:
-        InvalidConfigurationError: The batch has rows, but no source has published what it read, and the group has no
-            members. Or the batch is decided with other records than those that its source has read now.
+        InvalidConfigurationError: The batch has rows, but no source has published its ranges, and the group has no
+            members. Or the batch is decided with other records than its source has read now.
         FencedError: Another member of the group has committed offsets inside the batch's ranges, so it has read the
             same records.
     """
@@ -90,7 +90,7 @@ async def renewed_offsets(
     error: FencedError,
     refused: Set[tuple[int, str]],
 ) -> tuple[GroupOffsets, ...]:
-    """Return the source's offsets again after the group has refused them, with the credentials that it has now.
+    """Return the source's offsets again after the group has refused them, with its current credentials.
 
     The group removes a source's members if its driver was suspended for too long. The source joins again, unless its
     `group.on.lost` is `stop`, and publishes the current owners of the batch's partitions. In the consumer protocol a
@@ -102,7 +102,7 @@ async def renewed_offsets(
         batch: The batch.
         deadline: Limit for the whole call.
         error: The refusal.
-        refused: The generations and member ids that the group has refused, now and before.
+        refused: All generations and member ids that the group has refused.
 
     Raises:
         FencedError: Another member has partitions of the batch, or has read some of it, or the source does not join

@@ -1,6 +1,6 @@
 """The offsets of a group without members (`assign`): the driver commits by an admin's request, as Java's `assign` does.
 
-The coordinator takes such commits only while the group has no members.
+The coordinator accepts such commits only while the group has no members.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class WithoutMembers(KeptOffsets):
         self._has_checked = False
 
     def check_has_no_members(self) -> None:
-        """Check once that the coordinator takes commits; raises InvalidConfigurationError."""
+        """Check once that the coordinator accepts commits; raises InvalidConfigurationError."""
         if self._has_checked or not self.keeps:
             return
         found = self._client.run(describe(self._client, self._group, Deadline(self._patience)))
@@ -56,12 +56,12 @@ class WithoutMembers(KeptOffsets):
         self._has_checked = True
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit what the group does not have yet; raises FencedError if it has got members."""
+        """Commit the offsets that the group does not have; raises FencedError if it has members now."""
         missing = self._known.missing(self._policy.before_plan(finished))
         if not missing:
             return
         try:
-            # A rewind counts, or a commit that this driver does not know.
+            # A rewind, or a commit that this driver does not know, counts.
             missing = self._known.not_behind(missing, self._unknown_entries(missing))
             if not missing:
                 return

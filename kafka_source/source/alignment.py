@@ -7,7 +7,7 @@ that of the trigger that has looked it up, which is not later than the current o
 The next record of a partition is fetched at its position, because ListOffsets may return a control record, whose
 timestamp is that of the end of its transaction. ListOffsets, one request for each leader, returns the first record from
 the log's start that is later than T + skew. If that is before the position, the end is searched by fetches of a few
-records, each at most four times as far as the previous one; records between two fetches are taken to be in order.
+records, each at most four times as far as the previous one; records between two fetches are assumed to be in order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 FUTURE_MS = 3_600_000
 """A record whose timestamp is so much later than the driver's clock is read where it stands, and does not count."""
 
-# How many offsets are read in one request, where nothing is known of their records.
+# The number of offsets of a request for unknown records.
 _FEW = 16
 _WIDER = 16
 _SEARCH_STEPS = 8
@@ -58,7 +58,7 @@ class LogTimes(Protocol):
 
 
 class Stretch(NamedTuple):
-    """Offsets of a partition all of whose records are known, without those that do not count."""
+    """Offsets of a partition whose records are all known; records that do not count are omitted."""
 
     start: int
     end: int
@@ -77,11 +77,11 @@ def next_records(
     available: Mapping[TopicPartition, int],
     counted: Callable[[TopicPartition, Sequence[Record]], tuple[Record, ...]] = lambda _, records: tuple(records),
 ) -> dict[TopicPartition, Stretch]:
-    """Return stretches with the next record of each partition, but where none is left.
+    """Return stretches with the next record of each partition that has one.
 
     Args:
         times: Looks up the rest.
-        known: What is known, from each partition's position on.
+        known: The known stretches, from each partition's position on.
         available: The end of each partition.
         counted: Returns the records that count.
     """
@@ -100,14 +100,14 @@ def next_records(
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """What may be read until the next look-up.
+    """The ends up to which partitions may be read until the next lookup.
 
     Attributes:
         ends: The position of each partition that is behind, and the end up to which it may be read.
         time: T; None: no partition holds the others back.
         holder: The partition whose next record has this timestamp.
-        known: What is known of the records at the positions.
-        later: The first record at the end of a partition, as far as it is known.
+        known: The known records at the positions.
+        later: The first record at the end of a partition, if known.
     """
 
     ends: Mapping[TopicPartition, tuple[int, int]]
@@ -128,11 +128,11 @@ class _Window:
 
 
 class Alignment:
-    """Where the micro-batches of one query end, so that no partition is ahead of another by more than a skew.
+    """The ends of one query's micro-batches, so that no partition is ahead of another by more than the skew.
 
     Args:
         skew_ms: `maxTimestampSkew`.
-        times: Looks up what is not known.
+        times: Looks up unknown stretches.
         clock: The time in milliseconds since 1970.
     """
 
@@ -142,11 +142,11 @@ class Alignment:
         self._figures: TimeAlignment | None = None
         # The timestamp of the next record as last known, for partitions that lose their leader.
         self._bounds: dict[TopicPartition, int] = {}
-        # What the last micro-batch has read to the end, and when it was planned.
+        # The partitions that the last micro-batch has read to the end, and the time of its plan.
         self._read_to_end: Collection[TopicPartition] = ()
         self._planned_at = 0
         self._steps: dict[TopicPartition, int] = {}
-        # The position at which a partition holds the others back, and in how many triggers it did not move.
+        # The position at which a partition holds the others back, and the number of triggers in which it did not move.
         self._stalled: tuple[TopicPartition, int, int] | None = None
         self._left_out: dict[TopicPartition, int] = {}
         self._named: set[TopicPartition] = set()
@@ -159,7 +159,7 @@ class Alignment:
 
     @property
     def left_out(self) -> Collection[TopicPartition]:
-        """The partitions that hold no other back, because they were not read though they held the others."""
+        """The partitions that no longer hold others back, because they did not move while they did."""
         return self._left_out.keys()
 
     def ends(
@@ -200,7 +200,7 @@ class Alignment:
         admitted: int,
         now: int,
     ) -> dict[TopicPartition, int]:
-        """Return the ends within a window; `admitted`: the sum of those that the limits alone admit."""
+        """Return the ends within a window; `admitted`: the number of offsets that the limits alone admit."""
         window, ends = self._window, None
         if window is not None and window.has(behind):
             bounds = window.bounds(behind, available)
@@ -273,7 +273,7 @@ class Alignment:
         return next_records(self._times, before, available, lambda tp, records: self._counted(tp, records, latest_ms))
 
     def _counted(self, tp: TopicPartition, records: Sequence[Record], latest_ms: int) -> tuple[Record, ...]:
-        """Return the records without those from the future, and those that have no timestamp."""
+        """Return the records without those from the future and those without a timestamp."""
         counted = tuple(one for one in records if 0 <= one.timestamp <= latest_ms)
         if len(counted) < len(records) and tp not in self._named:
             self._named.add(tp)
@@ -294,7 +294,7 @@ class Alignment:
         until: int,
         latest_ms: int,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Record]]:
-        """Return ends before which no record was seen that is later, as if records were in order."""
+        """Return ends before which no later record is known, as if records were in order."""
         found, later = dict(lows), {}
         highs = {tp: available[tp] for tp in lows}
         steps = {tp: self._steps.get(tp, _FIRST_STEP) for tp in lows}
@@ -330,7 +330,7 @@ class Alignment:
         behind: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
     ) -> None:
-        """Leave out a partition that holds the others back and is not read, though it has a leader."""
+        """Leave out a partition that holds the others back without being read, although it has a leader."""
         if holder is None or holder not in behind or ends[holder] > behind[holder]:
             self._stalled = None
             return

@@ -1,4 +1,4 @@
-"""The attempts of a trigger: why one has to be made again, and for how long."""
+"""The attempts of a trigger: the reason for another one, and their time limit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Again:
     """An attempt of a trigger that has to be made again.
 
     Attributes:
-        error: Why, and what the query ends with when the patience is over.
+        error: The reason, with which the query ends when the patience is over.
         patience: For how long.
     """
 
@@ -54,12 +54,12 @@ class Again:
 def unfinished(
     *, leaderless: Collection[TopicPartition], unassigned: Collection[TopicPartition], short_logs: bool
 ) -> Again | None:
-    """Return why a run that must read everything may not end yet, though nothing is to be read; None: it may.
+    """Return the reason why a run that must read everything may not end yet, although its plan is empty; None: it may.
 
     Args:
         leaderless: The partitions of the query that have no leader.
         unassigned: Those of topics that were created again, which the group has not assigned yet.
-        short_logs: Whether logs end before what was read of them.
+        short_logs: Whether logs end before the read positions.
     """
     if leaderless:
         return Again(NoLeaderError(leaderless), Patience.LEADERS)
@@ -80,17 +80,17 @@ def removed(message: str) -> Again:
 def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeader, topics: TopicTracker) -> _T:
     """Make attempts until one succeeds, or the patience with the failure is over.
 
-    The next attempt leaves out partitions without a leader, or, where it cannot, looks for one again.
+    The next attempt leaves out partitions without a leader, or, where it cannot, looks their leaders up again.
 
     Args:
         attempt: One attempt.
-        leaderless: Learns which partitions have no leader, and says when they have had none for too long.
+        leaderless: Records the partitions without a leader, and reports when they have had none for too long.
         topics: Describes the topics again before the next attempt.
 
     Raises:
         RefreshRetriableError: That of the last attempt.
     """
-    # Counted from the first failure: a trigger may wait long for its group before it looks at the partitions.
+    # Counted from the first failure: a trigger may wait long for its group before it looks the partitions up.
     deadline: Deadline | None = None
     for pause in _PAUSES.pauses():
         try:

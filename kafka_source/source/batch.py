@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How long a planner joins again that the planner of another scan has fenced.
+# The time for which a planner that another scan's planner has fenced rejoins.
 _FENCED_SECONDS = 30.0
 _FENCED_PAUSES = RetryPolicy(0.2, 1.0)
 
@@ -75,7 +75,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return an input partition for each slot that has records to read; without a group, one for each range.
 
-        Without a group the words `earliest` and `latest` stay in the plan, and each action looks their offsets up.
+        Without a group the words `earliest` and `latest` stay in the plan, and each action looks up their offsets.
         """
         options, policy = self._query.options, self._query.new_policy()
         check_engine(options.engine, options.settings)
@@ -114,10 +114,10 @@ class BatchReader(DataSourceReader):
     def _plan_as_members(
         self, cluster: Cluster, policy: CommitPolicy, group: GroupSettings, subscribed: list[TopicPartition]
     ) -> list[ReadTask]:
-        """Join, plan, and leave the slots of a batch that commits to their keeper; else leave the group.
+        """Join, plan, and pass the slots of a batch that commits to their keeper; otherwise leave the group.
 
-        A read that commits nothing takes nothing from the group, so its slots have no purpose once the plan is made.
-        Slots that stay would hold up every other read of the group until their sessions end.
+        A read that commits nothing needs no slots once the plan is made. Slots that stay would delay every other read
+        of the group until their sessions end.
 
         An action may scan its DataFrame several times, for example in a self-join. Each scan is planned by a process of
         its own, with the same instance ids, so that all scans read the same. They fence each other if they join at the
@@ -132,7 +132,7 @@ class BatchReader(DataSourceReader):
             with _one_planner(group), closing(members), members.rebalance_paused():
                 planned = self._plan(cluster, policy, members, subscribed)
                 if policy.right is not None:
-                    # A slot without a task would stay until its session ends, and hold up every other read.
+                    # A slot without a task would stay until its session ends, and delay every other read.
                     members.detach({task.credentials.slot for task in planned if task.credentials is not None})
                     return planned
                 members.leave()

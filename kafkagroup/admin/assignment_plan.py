@@ -25,7 +25,7 @@ from kafkagroup.admin.rows import Group, Rows
 
 # The generation in which the members have what they own. Assignors only compare it with that of other members.
 _GENERATION = 1
-# A cooperative strategy moves a partition in two rebalances. In a third one nothing moves.
+# A cooperative strategy moves a partition in two rebalances. A third rebalance moves nothing.
 _MAX_ROUNDS = 3
 
 
@@ -75,12 +75,12 @@ def plan(assignor: str, cluster: ClusterMetadata, members: Iterable[PlanMember])
     """Return the partitions that each member would get, by member.
 
     Args:
-        assignor: A name that `assignors.load` takes.
+        assignor: A name that `assignors.load` accepts.
         cluster: The topics' partitions and the racks of their replicas.
         members: The members; the first one's options are those of the leader.
 
     Raises:
-        OptionError: There is no such assignor, or it does not take the options of a member.
+        OptionError: The assignor does not exist, or refuses the options of a member.
         AssignmentFailed: The assignor refuses to assign the partitions.
     """
     given = {member.name: member for member in members}

@@ -56,7 +56,7 @@ class Position:
     pending: Mapping[TopicPartition, int] | None = None
 
     def starting_offsets(self) -> str:
-        """Return the offsets as the JSON that the option `startingOffsets` takes."""
+        """Return the offsets as JSON for the option `startingOffsets`."""
         by_topic: dict[str, dict[str, int]] = {}
         for tp, offset in sorted(self.offsets.items()):
             by_topic.setdefault(tp.topic, {})[str(tp.partition)] = offset
@@ -64,7 +64,8 @@ class Position:
 
 
 def min_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
-    """Return the least offset of each partition over some sources: a group in their place skips nothing there."""
+    """Return the lowest offset of each partition over some sources, so that a group that replaces them skips no
+    record."""
     found: dict[TopicPartition, int] = {}
     for position in positions:
         for tp, offset in position.offsets.items():
@@ -139,8 +140,8 @@ class Checkpoint:
         a finished batch continues as it is; then, and for a checkpoint of kafkagroup, return None.
 
         Args:
-            conf: Settings of Spark that a query without a batch shall keep, such as
-                `spark.sql.streaming.multipleWatermarkPolicy`; the defaults for others that a query cannot change later.
+            conf: Settings of Spark for a query without a batch, such as `spark.sql.streaming.multipleWatermarkPolicy`;
+                the defaults for others that a query cannot change later.
 
         Raises:
             InvalidConfigurationError: The checkpoint cannot be read.
@@ -166,7 +167,7 @@ class Checkpoint:
             version, kept = _NAMED, {**kept, **_CONF_OF_NAMED_SOURCES}
         about = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": {**kept, **conf}}
         if version == _NUMBERED:
-            # A line for each number, also for a source that notes nothing.
+            # A line for each number, even for a source without a note.
             lines = {str(n): lines.get(str(n), _NO_OFFSET) for n in range(max(map(int, lines)) + 1)}
         else:
             lines = {name: line for name, line in lines.items() if line != _NO_OFFSET}
@@ -182,7 +183,7 @@ class Checkpoint:
         name = f"{base}/offsets/{change.batch}"
         try:
             system.create_dir(f"{base}/offsets")
-            # The checksum that Hadoop keeps beside a local file is that of the old text.
+            # Hadoop's checksum file beside a local file belongs to the old text.
             for other in (f"{base}/offsets/.{change.batch}.crc", f"{base}/offsets/.{change.batch}.new"):
                 if system.get_file_info(other).type is not fs.FileType.NotFound:
                     system.delete_file(other)

@@ -1,8 +1,8 @@
 """Put dead letters back, each once by its record's place, in transactions that commit the progress too.
 
 The progress is the committed offsets of a group, `{topic}-redrive`. Dead letters are written at least once, so those of
-one record differ in the topic, partition and offset in their headers. The places of the letters that were put
-back are held in memory, about 100 bytes a letter; a later run reads those of earlier ones from the topic.
+one record differ in the topic, partition and offset in their headers. The places of redriven letters are kept in
+memory, about 100 bytes a letter; a later run reads the places of earlier runs from the topic.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Redriven:
     """The result of a run.
 
     Attributes:
-        letters: How many records it has written.
-        doubles: How many letters it has left out, because another one is of the same record.
-        others: How many records it has left out, because they are no dead letters: their headers do not say where a
-            record was.
+        letters: The number of records written.
+        doubles: The number of letters left out because another letter has the same record.
+        others: The number of records left out because they are no dead letters: their headers do not name a record's
+            place.
     """
 
     letters: int = 0
@@ -84,12 +84,12 @@ def redrive(
     """Write dead letters again, each once, from the end of the previous run to the current end of their topic.
 
     A record is written with its key, its value and its headers but those of the dead letter, and with the header
-    `kafkagroup.redrive.attempt`. A later run for the same topic fences an earlier one that still runs.
+    `kafkagroup.redrive.attempt`. A later run for the same topic fences a run that is still active.
 
     Args:
         settings: Settings of Kafka's clients, such as `bootstrap.servers`.
         topic: The topic of the dead letters.
-        to: The topic to write to; None: each to the topic where its record was, whose groups all see it again.
+        to: The topic to write to; None: each letter goes to the topic of its record, where all groups read it again.
         since: Where the first run begins: a time (ISO 8601, or ms since 1970), or -1h for one hour ago.
         max_bytes: About how much memory the records take.
 
@@ -98,7 +98,7 @@ def redrive(
         UnknownTopicError: A topic does not exist.
         FencedError: A later run has begun.
         UnknownOutcomeError: A coordinator has not said whether a transaction is committed. Run it again: it continues
-            behind what is committed.
+            after the committed letters.
         KafkaGroupError: The brokers do not answer, or refuse.
     """
     if to == topic:
@@ -108,7 +108,7 @@ def redrive(
     committed = {tp.partition: offset for tp, offset in Groups(settings).committed(group).items()}
     ends = {row.partition: row.end or 0 for row in Topics(settings).describe(topic)}
     left = {partition for partition, end in ends.items() if end > committed.get(partition, 0)}
-    # A static member: a run that was killed does not keep the next one waiting for the end of its session.
+    # A static member: after a kill the next run does not wait for the end of the session.
     member = {**config, "group.id": group, "group.instance.id": group}
     written = Redriven()
     if not left:

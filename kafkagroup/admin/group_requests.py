@@ -122,7 +122,7 @@ async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> N
     def read(answer: DeleteGroupsResponse) -> None:
         (result,) = answer.results
         if unanswered and result.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            # The try whose response was lost has deleted it.
+            # The attempt whose response was lost has deleted it.
             return
         check_coordinator(client, GROUP, group, result.error_code, f"Deleting group {group} failed")
 
@@ -167,7 +167,8 @@ def _member(described: DescribedMember, assignor: str | None) -> MemberDescripti
 
     Args:
         described: The member as the coordinator describes it.
-        assignor: The assignor of a consumer group; None in a group of another protocol, which has bytes of its own.
+        assignor: The assignor of a consumer group; None in a group of another protocol, whose bytes have another
+            format.
     """
     said, given = Subscription(()), Assignment(())
     if assignor is not None:

@@ -1,4 +1,4 @@
-"""`Groups`: list, describe, rewind, create, clone, export, import and delete groups, and what each refuses."""
+"""`Groups`: list, describe, rewind, create, clone, export, import and delete groups, and the refusals of each call."""
 
 from __future__ import annotations
 
@@ -192,14 +192,14 @@ class Groups:
         *,
         topics: Collection[str] = (),
     ) -> Rows[Move]:
-        """Return the offsets that a target means for a group; nothing is changed.
+        """Return the offsets of a rewind's target for a group; change nothing.
 
         Args:
             group: The group id; it need not exist.
-            target: Where the group shall continue, see `kafka_source.model.rewind_target`.
+            target: Where the group continues, see `kafka_source.model.rewind_target`.
             partitions: The partitions to move.
-            topics: Topics of which to move all partitions. Without both, the partitions for which the target names an
-                offset, or else those for which the group has committed one.
+            topics: Topics of which to move all partitions. Without both, the partitions that the target names, or else
+                those with a committed offset.
 
         Raises:
             OptionError: A partition has no committed offset that could be shifted.
@@ -229,7 +229,7 @@ class Groups:
             group: The group id.
             offsets: The new offset of each partition.
             checkpoints_follow: Whether queries with a checkpoint continue at these offsets when they start again. If
-                false, they continue at the higher one of the checkpoint's offset and the group's, as after a commit of
+                false, they continue at the higher of the checkpoint's and the group's offset, as after a commit of
                 another client.
 
         Raises:
@@ -240,7 +240,7 @@ class Groups:
         self._commit(group, self._with_topics(offsets, rewinds))
 
     def create(self, group: str, offsets: Mapping[TopicPartition, int], *, dry_run: bool = False) -> None:
-        """Create a group by committing where it starts. Its members, when they come, begin there.
+        """Create a group by committing where it starts. Members that join later begin there.
 
         Args:
             group: The group id.
@@ -256,7 +256,7 @@ class Groups:
             self._commit(group, self._with_topics(offsets, {}))
 
     def clone(self, source: str, group: str, *, topics: Collection[str] = (), dry_run: bool = False) -> Rows[Move]:
-        """Create a group with the committed offsets of another one, with their metadata; return what was committed.
+        """Create a group with the committed offsets and metadata of another group; return the offsets.
 
         Args:
             source: The group to copy; it may have members.
@@ -273,7 +273,7 @@ class Groups:
         return self.import_offsets(self.export_offsets(source, topics=topics), group, dry_run=dry_run)
 
     def export_offsets(self, group: str, *, topics: Collection[str] = ()) -> OffsetsDocument:
-        """Return the committed offsets of a group as a document, which `import_offsets` takes.
+        """Return the committed offsets of a group as a document for `import_offsets`.
 
         Offsets in transactions that are still open are waited for (KIP-447).
 
@@ -325,7 +325,7 @@ class Groups:
             self._check_place(client, document)
             before = client.run(fetch_committed(client, name, None, Deadline(_CALL_SECONDS), stable=False))
         if not dry_run:
-            # The import says that they are offsets of the current topics.
+            # The document has offsets of the current topics.
             self._commit(name, {tp: without_topic(one) for tp, one in document.offsets.items()})
         return Rows(
             Move,
@@ -405,8 +405,8 @@ class Groups:
                 return one
             rows = lags[one.group]
             if not rows:
-                # It has committed nothing, and its members own nothing, for example in a rebalance. It is unknown which
-                # partitions count, so its lag is not known; it is not 0.
+                # It has no committed offset, and its members own no partition, for example in a rebalance. Its
+                # partitions are unknown, so its lag is unknown and not 0.
                 return replace(one, members=len(group.members))
             uncommitted = sum(row.committed is None for row in rows)
             return replace(

@@ -1,4 +1,5 @@
-"""Pause, stop and resume the queries of a group from outside: which boundaries are refused, and when a group stands."""
+"""Pause, stop and resume the queries of a group from outside: the boundaries that are refused, and the state of a
+halt."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ Where it is, at the present end of the logs, before the first record of a time, 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Where one partition of a halted group stands.
+    """The state of one partition of a halted group.
 
     Attributes:
         topic: The topic.
@@ -58,13 +59,13 @@ class Stand:
 
     @property
     def is_there(self) -> bool:
-        """Return whether the group has committed the boundary, and nothing beyond it."""
+        """Return whether the group has committed exactly the boundary."""
         return self.boundary is None or self.committed == self.boundary
 
 
 @dataclass(frozen=True, slots=True)
 class Halted:
-    """A halt of a group, and where the group stands.
+    """A halt of a group, and the state of the group.
 
     Attributes:
         group: The group id.
@@ -88,7 +89,7 @@ class Halted:
 
 
 def halt_of_group(settings: Settings, group: str) -> Halt | None:
-    """Return what pauses or stops a group; None: it was resumed or never halted, or the user has no right to see it."""
+    """Return the halt of a group; None: it was resumed or never halted, or the user has no right to see it."""
     with closing(KafkaClient(settings)) as client:
         try:
             return client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
@@ -98,7 +99,8 @@ def halt_of_group(settings: Settings, group: str) -> Halt | None:
 
 
 def idle_queries(settings: Settings, group: str) -> tuple[str, ...]:
-    """Return the processes whose queries a stopped group has left idle, as they have said in the last three minutes."""
+    """Return the processes that have reported in the last three minutes that a stopped group leaves their query
+    idle."""
     with closing(KafkaClient(settings)) as client:
         return client.run(fetch_idle(client, group, round(time.time() * 1000), Deadline(_CALL_SECONDS)))
 
@@ -106,9 +108,9 @@ def idle_queries(settings: Settings, group: str) -> tuple[str, ...]:
 def pause(
     settings: Settings, group: str, at: At = "now", *, others_go_on: bool = False, dry_run: bool = False
 ) -> Halted:
-    """Let the queries of a group read up to boundaries, keep their places, and read nothing more, until `resume`.
+    """Let the queries of a group read up to boundaries, stay members, and read nothing more until `resume`.
 
-    It holds over restarts of queries, and never ends by itself.
+    It survives restarts of queries, and ends with `resume` only.
 
     Args:
         settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group
@@ -143,15 +145,15 @@ def stop(
 
 
 def wait_until_halted(settings: Settings, group: str, halt: Halt, *, timeout: float = 330.0) -> Halted:
-    """Wait until a group is at its boundaries, and its queries have left it if it is stopped; return where it stands.
+    """Wait until a group is at its boundaries, and if it is stopped until its queries have left it; return its state.
 
-    Each query looks at its next trigger, so with triggers of an hour that may take two: one to read what is left, and
-    one to see that it is committed.
+    Each query checks at its next trigger, so with triggers of an hour this may take two hours: one trigger to read the
+    rest, and one to commit it.
 
     Args:
         settings: As of `pause`.
         group: The group id.
-        halt: What `pause` or `stop` has returned.
+        halt: The result of `pause` or `stop`.
         timeout: After how many seconds to return, halted or not.
     """
     deadline = Deadline(timeout)

@@ -1,4 +1,4 @@
-"""When `healthcheck` calls a group stuck: its committed offsets have not moved where it has a lag. Pure."""
+"""The rule by which `healthcheck` calls a group stuck: a committed offset with lag has not moved. Pure."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Seen = Mapping[TopicPartition, PartitionSeen]
 
 
 def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[TopicPartition, PartitionSeen]:
-    """Return the samples after another one.
+    """Return the samples after a new sample.
 
     Args:
-        before: The previous samples; empty for the first one, which counts as if each partition had just moved.
+        before: The previous samples; empty for the first sample, at which each partition counts as just moved.
         now: The group's lag. A partition without a leader has none, and is forgotten: it cannot be read.
         at: The time of the sample, in seconds of a clock shared by all samples. If it went back, the partition has just
             moved.

@@ -1,4 +1,4 @@
-"""Look up the lag of groups and the rates of members, and the offsets that the target of a rewind means."""
+"""Look up the lag of groups and the rates of members, and the offsets of a rewind's target."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def lag_of(
     leader, its lag is unknown, and a warning names it.
 
     Args:
-        cluster: The cluster; it is asked once for all groups.
+        cluster: The cluster; one lookup serves all groups.
         positions: The groups' positions.
         partitions: Further partitions to include for each group.
 
@@ -86,7 +86,7 @@ def lag_of(
     }
     every = {tp for tp in every if tp.partition < counts[tp.topic]}
     if missing := sorted(set(partitions) - every):
-        # A group may have offsets of what was deleted. What a caller names is missed, or has another name.
+        # A group may have offsets of deleted topics. A topic that the caller names is missing, or has another name.
         if not counts[missing[0].topic]:
             raise cluster.unknown_topic(missing[0].topic)
         names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in missing)
@@ -123,8 +123,8 @@ def rates_of(
 ) -> dict[str, float | None]:
     """Return the offsets a second that each member has committed, by member id.
 
-    Only partitions that the member has in both samples count, and of these only the ones with a committed offset in the
-    first. A partition that went back, because the group was rewound, counts as 0.
+    Only partitions count that the member has in both samples, with a committed offset in the first one. A partition
+    whose offset decreased, because the group was rewound, counts as 0.
 
     Args:
         before: The members in the first sample.
@@ -157,7 +157,7 @@ def moves_now(
 
     Args:
         cluster: The cluster, which is asked for the bounds of the logs, and for the offsets of a time.
-        target: Where the group shall continue.
+        target: Where the group continues.
         partitions: The partitions to move.
         committed: The committed offsets of the group.
         other: The committed offsets of the target's `other_group`; empty if it has none.

@@ -31,8 +31,8 @@ class OffsetsDocument:
     Attributes:
         group: The group id.
         cluster: The id of the cluster in which the offsets are valid; None: unknown.
-        offsets: The committed offsets with what Kafka stores beside them, by partition.
-        topics: The ids of the topics, as far as they have one.
+        offsets: The committed offsets with their leader epochs and metadata, by partition.
+        topics: The ids of the topics that have one.
     """
 
     group: str
@@ -62,7 +62,7 @@ class OffsetsDocument:
         """Parse a document.
 
         Raises:
-            InvalidConfigurationError: The text is no such document, or one of a later version.
+            InvalidConfigurationError: The text is no such document, or its version is later.
         """
         try:
             return _parsed(json.loads(text))
@@ -78,11 +78,11 @@ class OffsetsDocument:
 
     @staticmethod
     def from_csv(text: str, group: str | None) -> OffsetsDocument:
-        """Parse what `kafka-consumer-groups.sh --export` writes: TOPIC,PARTITION,OFFSET, for several groups GROUP,….
+        """Parse the output of `kafka-consumer-groups.sh --export`: TOPIC,PARTITION,OFFSET, for several groups GROUP,….
 
         Args:
             text: The text. It names neither the cluster nor ids of topics, so these are not checked.
-            group: Whose offsets to take; None: those of the one group that it names.
+            group: Whose offsets to take; None: those of its only group.
 
         Raises:
             InvalidConfigurationError: The text has another form, no offset of this group, or several groups.

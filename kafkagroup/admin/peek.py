@@ -1,4 +1,5 @@
-"""Which records `peek` shows (the first, or the last by time), and what their bytes are: text, JSON, a schema's id."""
+"""Choose the records that `peek` shows (the first, or the last by time), and recognise their bytes: text, JSON, a
+schema's id."""
 
 from __future__ import annotations
 
@@ -47,12 +48,12 @@ class Payload:
     """A key, a value, or a header's value.
 
     Attributes:
-        format: The form of the bytes; behind the frame, if they have one.
+        format: The form of the bytes, after the frame if they have one.
         text: The text; base64 of binary; None if there is nothing.
         size: The number of bytes, with the frame; None if there is nothing.
         schema_id: The id of the schema in the schema registry, if the bytes begin with Confluent's frame: a byte 0 and
-            four bytes with the id. Avro and Protobuf follow as JSON if a schema registry is asked, else as binary,
-            JSON Schema as JSON.
+            four bytes with the id. With a schema registry Avro and Protobuf follow as JSON, otherwise as binary; JSON
+            Schema follows as JSON.
         message: The full name of the Protobuf message, if a schema registry is asked.
     """
 
@@ -205,8 +206,8 @@ _BATCH_BYTES = 4 * 1024 * 1024
 _TIMEOUT_MS = 30_000
 _APPEND_TIME = 1
 _EPOCH = datetime(1970, 1, 1)
-# How much longer the part of the log is in which the last records are looked for, if it has too few. Offsets without a
-# record are those of markers, of aborted transactions and of what compaction has removed.
+# The factor by which the searched end of the log grows while it has too few records. Offsets without a record belong to
+# markers, aborted transactions and compacted records.
 _WIDER = 8
 
 
@@ -246,7 +247,7 @@ class Peek:
         """Return at most `limit` records, sorted by their timestamps.
 
         Args:
-            start: From there on those with the lowest timestamps; None: the newest ones, over all partitions.
+            start: From there on the records with the lowest timestamps; None: the newest ones, over all partitions.
             limit: The maximum number of records.
 
         Raises:

@@ -100,7 +100,7 @@ _JSON_TYPES: Mapping[Hint, str] = {str: "string", bool: "boolean", int: "integer
 
 
 def json_schema(kind: type) -> dict[str, Any]:
-    """Return the JSON schema of a row type (draft 2020-12): all columns are there, and no others."""
+    """Return the JSON schema of a row type (draft 2020-12), which requires all columns and allows no others."""
     return _json(kind)
 
 
@@ -168,9 +168,9 @@ class GroupSummary:
         protocol: The protocol type of a classic group: consumer, connect or an application's own; empty for a group
             that never had members.
         state: Kafka's group state, such as Stable or Empty.
-        members: The number of members; None: not asked for, or of a group that is no consumer group.
-        lag: The sum of the lag of its partitions. None: not asked for, or of a group that is no consumer group, or that
-            rebalances and has committed nothing.
+        members: The number of members; None: not requested, or no consumer group.
+        lag: The sum of the lag of its partitions. None: not requested, no consumer group, or a rebalancing group
+            without commits.
         uncommitted: How many of its partitions have no committed offset; None as `lag`.
         halt: The author and the time of a pause or stop of its queries; None: they read.
     """
@@ -227,9 +227,9 @@ class MemberDescription:
         epoch: The member epoch (KIP-848); None in a classic group, whose brokers do not return the generation.
         revoking: Partitions that the brokers have revoked and the member has still to release (KIP-848); brokers
             before 4.3 do not return them (KAFKA-20431).
-        awaiting: Partitions that the brokers mean for the member and that it does not have yet (KIP-848): another
-            member has to give them up, or the next heartbeat brings them.
-        rate: Offsets a second that it commits, between two samples; None: not asked for, or not known.
+        awaiting: Partitions that the brokers assign to the member and that it does not have yet (KIP-848), because
+            another member has to give them up or the member has not sent its next heartbeat.
+        rate: Offsets a second that it commits, between two samples; None: not requested, or unknown.
     """
 
     member_id: str

@@ -39,7 +39,7 @@ from kafkagroup.admin.rows import Group, MemberDescription
 
 log = logging.getLogger(__name__)
 
-# How long all members may take for their micro-batches: the queries' rebalance timeout, and a margin.
+# Time for all members to finish their micro-batches: the queries' rebalance timeout, and a margin.
 _REWIND_SECONDS = 330.0
 # If this program dies, the queries wait this long for it, and continue where they were, or at the new offsets.
 _SESSION_TIMEOUT_MS = 10_000
@@ -60,11 +60,11 @@ class RunningRewind:
 
     Attributes:
         group: The group id.
-        rewind_id: The id that the offsets' metadata has from now on.
+        rewind_id: The id in the metadata of the new offsets.
         generation: The generation in which no member read and the offsets were set.
         before: The committed offset of each partition right before it; without partitions that had none.
         offsets: The new offset of each partition.
-        moves: The same as rows, with the offsets that the target meant before the nearest ones of the log were taken.
+        moves: The same as rows, with the target's offsets before they were limited to the log.
     """
 
     group: str
@@ -98,7 +98,7 @@ def rewind_running_group(
         offsets: The new offset of each partition, between the earliest and the latest one. Or a target, as
             `Groups.moves` takes it: it is turned into offsets when the members have committed their last micro-batch,
             so `Shift` counts from there, and `latest` is the end of the log at that moment.
-        partitions: The partitions to move to a target; nothing else uses it.
+        partitions: The partitions to move to a target.
         timeout: Seconds to wait until all members have finished their micro-batches. The group itself does not wait
             longer than `kafka.max.poll.interval.ms`.
 
@@ -109,7 +109,7 @@ def rewind_running_group(
         RetriableError: The members have not finished their micro-batches in time. Nothing was changed.
         ApplicationRecoverableError: The coordinator has refused the commit. Nothing was changed.
         UnknownOutcomeError: The coordinator did not answer, and the group's committed offsets could not be compared, or
-            are not all set. Look at them before you rewind again.
+            are not all set. Check them before you rewind again.
     """
     named = offsets if isinstance(offsets, Mapping) else partitions
     if not named:
@@ -141,7 +141,7 @@ def _entries(
 async def _describe_topics(
     client: KafkaClient, partitions: Collection[TopicPartition]
 ) -> tuple[Mapping[str, str], str | None]:
-    """Return the ids of the topics, as far as brokers have ids, and of their cluster."""
+    """Return the ids of the topics, if brokers have ids, and of their cluster."""
     names, deadline = frozenset(tp.topic for tp in partitions), Deadline(_LOOK_UP_SECONDS)
     snapshot = await client.retrying(lambda: client.metadata(names, deadline), deadline)
     ids = {name: topic.id_text for name, topic in snapshot.topics.items() if topic.id_text is not None}
@@ -175,7 +175,7 @@ def _to_target(settings: Settings, target: Target, partitions: Collection[TopicP
 def cannot_be_rewound(group: Group) -> str | None:
     """Return why a group cannot be rewound while its members run, by its description; None: perhaps it can.
 
-    Whether all members support it, only the coordinator knows; it answers when the group is rewound. Client ids are
+    Only the coordinator knows whether all members support it; it answers when the group is rewound. Client ids are
     names that users may change.
 
     Args:
@@ -225,7 +225,7 @@ def _rewind(
 ) -> RunningRewind:
     described = client.run(_describe(client, group))
     topics = client.run(_describe_topics(client, partitions))
-    # While it waits in JoinGroup it is asked for nothing. Its own rebalance timeout must not end the wait.
+    # While it waits in JoinGroup the coordinator expects no request. Its own rebalance timeout must not end the wait.
     settings = MemberSettings(
         group, session_timeout_ms=_SESSION_TIMEOUT_MS, rebalance_timeout_ms=max(1, int(deadline.seconds * 1000))
     )
@@ -240,7 +240,7 @@ def _rewind(
                 f"Group {group} was not rewound: one of the topics {', '.join(sorted(topics[0]))} was created again "
                 "while the members finished their micro-batches. Nothing was changed. Rewind it again."
             )
-        # The members have committed while this one waited, so what a target means is known only now.
+        # The members have committed while this one waited, so the target's offsets are known only now.
         moves = aim(client, before)
         offsets = {one.topic_partition: one.offset for one in moves}
         client.run(_commit(client, member, _entries(offsets, rewind_id, *topics)))

@@ -1,4 +1,4 @@
-"""What `kafkagroup watch` computes from samples of a group: rates, the time to catch up, rebalances. Pure."""
+"""Compute the figures of `kafkagroup watch` from samples of a group: rates, the time to catch up, rebalances. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GroupSample:
     """A group at one moment.
 
     Attributes:
-        at: Seconds of a clock that only goes forward.
+        at: Seconds of a monotonic clock.
         group: The group id.
         state: Kafka's group state.
         members: The names of the members.
@@ -77,7 +77,7 @@ class WatchRow:
         rate_in: Offsets a second that are written to its partitions; None: not known yet.
         rate_out: Offsets a second that it commits; None: not known yet.
         seconds_to_zero: How long it takes to catch up at these rates; None: it does not catch up, or not known yet.
-        rebalances: How often partitions were assigned since the first sample, as far as samples show it.
+        rebalances: The number of assignments since the first sample that samples show.
     """
 
     group: str
@@ -116,7 +116,7 @@ class WatchMember:
 
 @dataclass(frozen=True, slots=True)
 class WatchPartition:
-    """How far a partition with lag is in time.
+    """The position in time of a partition with lag.
 
     Attributes:
         group: The group id.
@@ -124,7 +124,7 @@ class WatchPartition:
         partition: The number of the partition.
         lag: Its lag.
         next_timestamp: The timestamp of the next record, in milliseconds since 1970.
-        ahead_seconds: By how much it is later than the least one of the group; 0: this partition is the last one.
+        ahead_seconds: The difference to the lowest time of the group; 0: this partition is furthest behind.
     """
 
     group: str
@@ -227,7 +227,7 @@ def spark_line(values: list[int]) -> str:
 
 
 def duration_text(seconds: float | None) -> str:
-    """Return a duration in at most two units: `2h 5m`; `-` if it is not known."""
+    """Return a duration in at most two units: `2h 5m`; `-` if unknown."""
     if seconds is None:
         return "-"
     whole = round(seconds)
@@ -245,7 +245,7 @@ def _offsets_in(
 
 
 def _rate(before: Mapping[TopicPartition, int], now: Mapping[TopicPartition, int], seconds: float) -> float | None:
-    """Return offsets a second; a partition that went back, because the group was rewound, counts as 0."""
+    """Return offsets a second; a partition whose offset decreased, because the group was rewound, counts as 0."""
     if seconds <= 0:
         return None
     return sum(max(0, offset - before[tp]) for tp, offset in now.items() if tp in before) / seconds

@@ -15,9 +15,10 @@ from kafka_source.errors import InvalidConfigurationError
 
 @contextmanager
 def complete_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
-    """Yield a file beside `path`, which takes its place when the block ends without an error; else it is removed.
+    """Yield a file beside `path`, which is renamed to `path` when the block ends without an error, and otherwise
+    removed.
 
-    A process that is killed leaves the file `.NAME.partial`, which the next one with this path begins again.
+    After a kill the file `.NAME.partial` remains, until the next writer of this path overwrites it.
 
     Args:
         path: The file to write.
@@ -34,7 +35,7 @@ def complete_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            # It may have come in between.
+            # Another process may have created it.
             check_absent(path, overwrite=overwrite)
             beside.replace(path)
         except BaseException:
@@ -52,7 +53,7 @@ def check_absent(path: Path, *, overwrite: bool) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file to read and write, and keep other processes from it until the block ends, or this process.
+    """Open a file to read and write, and lock it until the block or this process ends.
 
     Raises:
         InvalidConfigurationError: The file cannot be opened, or another process has it.

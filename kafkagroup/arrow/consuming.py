@@ -1,4 +1,4 @@
-"""`arrow.consume`: read as a member of a group; what is handed out, committed, and handed out again after a failure."""
+"""`arrow.consume`: read as a member of a group, and commit; after a failure batches are returned again."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 _Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 
-# Between two lookups of new records: soon after the last ones, later more seldom.
+# Seconds between two lookups of new records, which grow while there are none.
 _PAUSES = RetryPolicy(0.02, 0.5)
 # Java's default. If this process dies, the next owner of its partitions waits until the coordinator aborts it.
 _TRANSACTIONS = {"transaction.timeout.ms": 60_000}
@@ -86,19 +86,19 @@ def consume(
     """Return the records of topics from a group's committed offsets on, as a member of this group.
 
     The member joins when you begin to iterate. Use the stream in a `with` block: its end leaves the group, so that
-    other members get the partitions immediately. Use it from one thread at a time, and each member from a thread of
-    its own: a rebalance waits until every member asks for its next batch. Where `kafkagroup stop` has stopped the
-    group, the iteration ends: commit what you were handed, and close the stream.
+    other members get the partitions immediately. Use it from one thread at a time, and each member from a thread of its
+    own: a rebalance waits until every member asks for its next batch. Where `kafkagroup stop` has stopped the group,
+    the iteration ends: commit your last batches, and close the stream.
 
     Args:
         topics: A topic, several topics, or a pattern made by `re.compile`.
         settings: Settings of Kafka's consumers: `bootstrap.servers`, `group.id`, and others such as
             `partition.assignment.strategy`, `session.timeout.ms` and `isolation.level`.
-        start: Where partitions begin for which the group has no committed offset: `earliest`, `latest`, a time, `-1h`
-            for one hour ago, or offsets by partition.
+        start: Where partitions without a committed offset begin: `earliest`, `latest`, a time, `-1h` for one hour ago,
+            or offsets by partition.
         columns: As in `read`.
-        function: As in `read`. It begins again for each batch of records, whose rows are handed out as one batch: so
-            `commit` and `transaction` mean the records of the rows that were handed out.
+        function: As in `read`. It begins again for each batch of records, whose rows are returned as one batch, so
+            `commit` and `transaction` apply to the records of the returned rows.
         schema: As in `read`.
         max_bytes: About how much memory the stream takes.
         max_wait: After how many seconds without a new record the iteration ends; None: never. The member stays in the
@@ -125,13 +125,13 @@ def consume(
             **position_options("starting", start, topics),
             "failOnDataLoss": str(fail_on_data_loss).lower(),
             "engine": engine,
-            # A caller of this means to share, from the group's offsets on: no warning says so.
+            # The caller of `consume` intends to share from the group's offsets on, so no warning is logged.
             "group.membership": "true",
             "group.members": "1",
         }
         options = read_options(given, Where.STREAM)
         if options.group_protocol == "consumer":
-            # Its members give partitions up between two calls, also while the caller still holds records of them.
+            # Its members give partitions up between two calls, even if the caller has not committed their records.
             raise OptionError("group.protocol", "consumer", "classic; other members of the group may use consumer")
         mapping = mapping_of(function, schema, wanted, options)
         trigger = Trigger(options, policy_of(options, Caller.PROGRAM), static=False)
@@ -139,10 +139,10 @@ def consume(
 
 
 class GroupStream(Stream):
-    """The records that a member of a group reads. Each batch is handed out once, until `commit` fails.
+    """The records that a member of a group reads. Each batch is returned once, until `commit` fails.
 
-    If the caller does not ask for the next batch within `max.poll.interval.ms` and others want the partitions, the
-    member leaves the group. It joins again at the next batch.
+    If the caller does not request the next batch within `max.poll.interval.ms` and the group rebalances, the member
+    leaves the group. It joins again at the next batch.
 
     Args:
         options: Of the read.
@@ -173,16 +173,18 @@ class GroupStream(Stream):
         self._names = [column.name for column in columns]
         self._columns = with_place(columns)
         self._reading: _Batches | None = None
-        # Up to where records were handed out, in the partitions that the member owns, and up to where they count as
-        # done: what is in between is not committed.
+        # The ends of the returned records in the member's partitions, and the ends of those that are done: the records
+        # between both are not committed.
         self._handed = StreamOffset()
         self._done: dict[TopicPartition, int] = {}
         self._followed_join = 0
-        # A commit has failed: the next lookup of records begins with what is not done, unless the caller commits it.
+        # A commit has failed: the next lookup begins with the records that are not done, unless the caller commits
+        # them.
         self._goes_back = False
-        # Records were handed out that are not committed, and others may be handed them, or this caller again.
+        # Some returned records are not committed; another member, or this caller, may get them again.
         self._is_interrupted = False
-        # What was handed out is to be handed out again, and no batch has come since: a repeated block has no offsets.
+        # The returned records have to be returned again, and the caller has no batch since: a repeated block has no
+        # offsets.
         self._is_taken_back = False
         self._transaction: Transaction | None = None
 
@@ -199,24 +201,24 @@ class GroupStream(Stream):
         """
         self._check_open()
         if self._reading is not None:
-            # There is one position; the records of a batch that was not handed out are read again.
+            # There is one position; records of a batch that was not returned are read again.
             self._reading.close()
         else:
-            # A program that ends closes what it has left open only after Python has stopped all threads.
+            # At the end of a program Python closes open objects only after it has stopped all threads.
             atexit.register(self.close)
         self._reading = self._read()
         return self._reading
 
     def commit(self) -> None:
-        """Commit the records of all batches that were handed out.
+        """Commit the records of all returned batches.
 
-        Partitions that a rebalance has given to another member are left out: their new owner reads what was
-        not committed again (at least once).
+        Partitions that a rebalance has given to another member are left out: their new owner reads the uncommitted
+        records again (at least once).
 
         Raises:
             FencedError: The group has removed this member: it was silent for `session.timeout.ms`, or asked for no
-                batch for `max.poll.interval.ms`. Nothing is committed. If you continue, the member joins again, and is
-                handed out what was not committed in the partitions that it gets.
+                batch for `max.poll.interval.ms`. Nothing is committed. If you continue, the member joins again, and
+                gets the uncommitted records of its new partitions.
             UnknownOutcomeError: No answer came, so the commit may be done. Call `commit` again.
             DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
                 Nothing is committed.
@@ -236,20 +238,21 @@ class GroupStream(Stream):
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Commit what was handed out together with what is written in the block: all of it, or nothing (exactly once).
+        """Commit the returned batches and the records written in the block together, or neither (exactly once).
 
-        After an error nothing of the block is visible and no offset has moved. Repeat the block with the batches that
-        you hold; or continue, and they are handed out again. The transactional id is that of the group and the member's
-        first partition, so the next owner fences what is left of this one. The block may take `transaction.timeout.ms`,
-        a minute if you do not say otherwise: if this process dies in it, the next owners wait for so long. The producer
-        has the settings of the stream; the native engine is needed. Read with `isolation.level=read_committed` what
-        other transactions have written.
+        After an error nothing of the block is visible and no offset has moved. Repeat the block with its batches, or
+        continue, and they are returned again. The transactional id follows from the group and the member's first
+        partition, so the next owner fences this one's open transaction. The block may take `transaction.timeout.ms`
+        (default one minute); if this process dies in it, the next owners wait for that time. The producer has the
+        settings of the stream; the native engine is needed. Read the records of other transactions with
+        `isolation.level=read_committed`.
 
         Raises:
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was
-                handed out, or you went on after an error. Continue: a repeated block has the same error.
+                returned, or you continued after an error. Continue: a repeated block has the same error.
             UnknownOutcomeError: The coordinator has not said whether the transaction is committed. The group's offsets
-                do: if you repeat the block and it is committed, that is a `FencedError`, and nothing is there twice.
+                do: if you repeat the block and it is committed, that is a `FencedError`, and no record is written
+                twice.
             DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
             AbortableError: A write has failed, and the block has caught its error.
             KafkaGroupError: As `write`.
@@ -279,7 +282,7 @@ class GroupStream(Stream):
         if not handed.partitions:
             return ()
         if self._goes_back and self._committed_ahead(self._handed.partitions):
-            # The outcome of the block before was not known, and now it is.
+            # The unknown outcome of the previous block is known now.
             raise self._refusal("the group has committed further")
         return (self._trigger.offsets_of_member(handed),)
 
@@ -292,12 +295,12 @@ class GroupStream(Stream):
         )
 
     def _committed(self) -> None:
-        """Note that the caller has committed what was handed out."""
+        """Record that the caller has committed the returned batches."""
         self._done |= self._uncommitted().ends
         self._goes_back = self._is_interrupted = False
 
     def _uncommitted(self) -> StreamOffset:
-        """Return the ends of the partitions in which records were handed out that are not committed."""
+        """Return the ends of the partitions with returned records that are not committed."""
         spans = {tp: span for tp, span in self._handed.partitions.items() if span.end != self._done.get(tp)}
         return replace(self._handed, partitions=spans)
 
@@ -342,7 +345,7 @@ class GroupStream(Stream):
         return Deadline(float("inf") if self._max_wait is None else self._max_wait)
 
     def _plan(self) -> StreamOffset | None:
-        """Rejoin if a rebalance is due, and return what to read next; None if there is nothing new."""
+        """Rejoin if a rebalance is due, and return the next ranges; None if there is nothing new."""
         if self._goes_back:
             self._find_way_back()
         start = self._handed
@@ -362,7 +365,7 @@ class GroupStream(Stream):
     def _follow_rebalance(self) -> None:
         """Discard revoked partitions, and count records that other members have committed as done.
 
-        The trigger may have rejoined the group and failed afterwards, so a commit looks for this, too.
+        The trigger may have rejoined the group and failed afterwards, so a commit checks this, too.
         """
         owned = self._trigger.owned
         if owned.joins == self._followed_join:
@@ -384,27 +387,28 @@ class GroupStream(Stream):
         self._followed_join = owned.joins
 
     def _find_way_back(self) -> None:
-        """Hand out again the records that are not done, from the group's offsets on where those are ahead."""
+        """Return to the records that are not done, or to the group's offsets where those are higher."""
         self._done |= self._committed_ahead(self._handed.partitions)
         self._is_taken_back |= self._is_interrupted or bool(self._uncommitted().partitions)
         self._move(self._done)
-        # Records that the open block has written of these batches would be there twice.
+        # The open block has written records of these batches, which would be written twice.
         self._is_interrupted = self._transaction is not None and self._transaction.has_written
         self._goes_back = False
 
     def _committed_ahead(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the group's offsets beyond the done ones: a commit of unknown outcome, or of another member."""
+        """Return the group's offsets beyond the done records: those of a commit of unknown outcome, or of another
+        member."""
         committed = self._trigger.committed_after_failure(partitions) if partitions else {}
         return {tp: offset for tp, offset in committed.items() if offset > self._done.get(tp, offset)}
 
     def _batches(self, planned: StreamOffset) -> _Batches:
-        """Yield the planned records, and note the ones handed out."""
+        """Yield the planned records, and record their ends."""
         ranges = tuple(r for one in plan(planned) for r in one.ranges)
         topics = ids_of_ranges(ranges, planned.topics)
         request = FetchRequest.of(self._options, ranges, self._columns, cluster=planned.cluster, topics=topics)
         left = sum(r.size for r in ranges)
         for batch in engine_for(self._options.engine, self._options.settings).read(request):
-            # A function that fails hands nothing out, so these records are no part of a commit.
+            # A function that fails returns no rows, so its records are not committed.
             rows = self._rows(batch)
             self._move(_ends(batch))
             self._is_taken_back = False
@@ -422,8 +426,8 @@ class GroupStream(Stream):
     def _pass_without_records(self, ends: Mapping[TopicPartition, int]) -> None:
         """Move to these offsets, before which only markers of transactions are left.
 
-        Where the caller has committed everything before, no batch will come with which to commit them, so they are
-        committed here: else a lag would stay.
+        Where the caller has committed all earlier records, no later batch would commit them, so they are committed
+        here; otherwise a lag would remain.
         """
         waiting = self._uncommitted().partitions
         self._move(ends)

@@ -30,11 +30,11 @@ def decode_values(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches with `value` as a column of the schema's type: Avro, Protobuf or JSON, as the registry says.
 
-    A batch that is large when it is decoded comes in parts.
+    A batch that is large after decoding is returned in parts.
 
     Args:
         batches: Records of Kafka with `value` as binary, and `topic`, `partition` and `offset` for errors. If they have
-            `headers` too, schemas may be named there, as Confluent's newer serializers do it.
+            `headers` too, schemas may be named there, as by Confluent's newer serializers.
         registry: The settings of the schema registry's client, such as `url` and `basic.auth.user.info`.
         schema_id: The id of the schema that the column has. Avro values of other schemas are resolved to it, Protobuf
             has its fields by number, JSON by name.

@@ -1,4 +1,5 @@
-"""Export a topic to a file or into a folder (`export_folder`), and refuse what is no continuation of an export."""
+"""Export a topic to a file or into a folder (`export_folder`), and refuse an export that does not continue the
+folder's."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ class Export:
         topic: The topic.
         settings: Settings of Kafka's clients.
         form: The form of files; None: into a folder, that of the folder, or Parquet.
-        start: Where it begins, see `read`; None: where the folder says, or at `earliest`.
+        start: Where the export begins, see `read`; None: after the folder's parts, or at `earliest`.
         end: See `read`.
         columns: See `read`; None: those of the folder, or the default.
         part_bytes: The size in Arrow at which a part of a folder ends.
@@ -95,7 +96,7 @@ class Export:
     is_interrupted: Callable[[], bool] = field(default=lambda: False, repr=False)
 
     def to_file(self, path: Path, *, overwrite: bool = False) -> Exported:
-        """Write a file, which is complete or not there.
+        """Write a file, which is complete or does not exist.
 
         Raises:
             InvalidConfigurationError: The file exists and must not be overwritten, or cannot be written.
@@ -106,7 +107,7 @@ class Export:
             return self._copy(stream, file)
 
     def to_pipe(self, file: IO[bytes]) -> Exported:
-        """Write what another program reads; raises as `read` and `FetchEngine.read`."""
+        """Write to a pipe of another program; raise as `read` and `FetchEngine.read`."""
         with self._stream() as stream:
             return self._copy(stream, file, pipe=True)
 
@@ -210,7 +211,7 @@ class Export:
             wanted = pinned_ranges(self._options("earliest", self.end), end=self.end)
         for r in pinned.ranges:
             if r.start < positions[r.partition]:
-                # Accepted or not: what is written there now would be left out.
+                # Accepted or not: records that are written there now would be left out.
                 raise DataLossError(
                     topic=r.topic,
                     partition=r.partition,

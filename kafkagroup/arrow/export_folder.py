@@ -1,13 +1,12 @@
-"""The folder of an export: parts whose names have their offsets, each record once; where the next export continues.
+"""The folder of an export: parts whose names have their offsets, each record once, and the start of the next export.
 
     _export.json
     00000-00000000000000000000-00000000000000012345.parquet
     00001-00000000000000000000-00000000000000011987.parquet
 
-The name of a part has its partition, its first offset, and the offset after its last one, so the rename that puts a
-part into its place also commits its offsets. The next export begins at the highest offset of each partition. The
-document says of which topic the folder is and where each partition starts; it is written before the first part and
-never changed.
+The name of a part has its partition, its first offset and the offset after its last one, so the rename of a finished
+part also commits its offsets. The next export begins at the highest offset of each partition. The document names the
+folder's topic and the start of each partition; it is written before the first part and never changed.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Begun:
         form: The form of the parts.
         columns: The columns of the records.
         start: The start of the first export.
-        starts: The offsets that this meant, by partition. Partitions that came later start at 0.
+        starts: The offsets of the start, by partition. Partitions that came later start at 0.
     """
 
     topic: str
@@ -59,7 +58,7 @@ class Begun:
 
     @property
     def ids(self) -> dict[str, str]:
-        """Return the topic's id by its name, if it is known."""
+        """Return the topic's id by its name, if known."""
         return {} if self.id is None else {self.topic: self.id}
 
     def to_json(self) -> bytes:
@@ -86,7 +85,7 @@ class Begun:
 
 
 class Parts:
-    """Writes the parts of one partition, each of which begins where the one before it ends.
+    """Writes the parts of one partition, each of which begins at the end of the previous one.
 
     Args:
         folder: Their folder.

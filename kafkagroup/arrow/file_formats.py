@@ -55,7 +55,7 @@ def batch_writer(form: FileFormat, schema: pa.Schema, file: IO[bytes], *, pipe: 
         form: The form.
         schema: The columns of the batches.
         file: Where the bytes go; `finish` does not close it.
-        pipe: Whether Arrow shall have its form for pipes, which is read while it is written, and not that for files.
+        pipe: Whether to write Arrow's format for streams, which a pipe needs, and not that for files.
     """
     if form is FileFormat.PARQUET:
         return _Parquet(schema, file)
@@ -85,7 +85,7 @@ class _Parquet(BatchWriter):
         self._writer.close()
 
     def give_up(self) -> None:
-        # Else it would write the end of the file when it is collected, and complain that the file is closed.
+        # Otherwise it would write the end of the file when it is collected, and raise because the file is closed.
         self._writer.is_open = False
 
     def _write_row_group(self) -> None:

@@ -19,10 +19,10 @@ class Progress:
     """The progress of a stream.
 
     Attributes:
-        records: The records that were handed out.
+        records: The returned records.
         bytes: Their size in Arrow.
         lag: The offsets that are left to the end of what is read. It counts offsets without a record too: those of
-            transactions' markers, of aborted transactions, and of what compaction has removed.
+            markers, aborted transactions and compacted records.
     """
 
     records: int = 0
@@ -38,7 +38,7 @@ class Bar:
         shown: True: always; False: never; None: on a terminal and in a notebook, if tqdm is installed.
 
     Raises:
-        InvalidConfigurationError: It shall be shown, and tqdm is not installed.
+        InvalidConfigurationError: `bar` is true, and tqdm is not installed.
     """
 
     def __init__(self, name: str, shown: bool | None) -> None:

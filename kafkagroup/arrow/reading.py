@@ -1,4 +1,4 @@
-"""`arrow.read`: read topics from a start to an end, which are looked up once; how much memory that may take."""
+"""`arrow.read`: read topics from a start to an end, which are looked up once, within a bound of memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from kafkagroup.arrow.stream import Stream
 _Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 
 DEFAULT_MAX_BYTES = 64 << 20
-# A record batch of this size fits a processor's cache, and a DataFrame of its chunks is as quick as one of larger ones.
+# A record batch of this size fits a processor's cache; a DataFrame with larger chunks is not faster.
 _BATCH_BYTES = 2 << 20
 
 
@@ -77,7 +77,8 @@ def read(
         end: As `start`, exclusive, or `latest`.
         columns: Names of: key, value, topic, partition, offset, timestamp, timestampType, headers. `value string`
             decodes UTF-8.
-        function: Makes the rows: it takes and gives iterators of record batches, as for `kafkagroup.map_in_arrow`.
+        function: A function from an iterator of record batches to an iterator of rows, as for
+            `kafkagroup.map_in_arrow`.
         schema: The columns of its rows.
         max_bytes: About how much memory the stream takes: for one response of a broker, and for record batches.
         fail_on_data_loss: Whether records that retention deletes during the read are an error; else they are left out.
@@ -142,12 +143,12 @@ def memory_options(settings: Mapping[str, SettingValue], max_bytes: int) -> dict
 
 @dataclass(frozen=True, slots=True)
 class PinnedRanges:
-    """Ranges of partitions, with what their offsets are valid for.
+    """Ranges of partitions, with the cluster and topic ids in which their offsets are valid.
 
     Attributes:
         ranges: The range of each partition, which may be empty.
         cluster: The id of the cluster.
-        topics: The ids of the topics, as far as they are known.
+        topics: The known ids of the topics.
     """
 
     ranges: tuple[Range, ...]

@@ -38,7 +38,7 @@ SettingValue: TypeAlias = "str | int | float | bool"
 DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
 _NOT_READ = "replica"
-# Those that can change what a pattern finds. Names of topics are ASCII.
+# The flags that change the matches of a pattern. Names of topics are ASCII.
 _FLAGS = {re.ASCII: "a", re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 # Not in a name with a domain before it, such as org.apache.kafka.
 _PREFIX = re.compile(r"(?<![\w.])kafka\.(?=[a-z])")
@@ -54,7 +54,7 @@ def settings_of(given: Mapping[str, SettingValue]) -> dict[str, str]:
     """Return settings of Kafka's clients as options of the connector, which have the prefix `kafka.`.
 
     Raises:
-        OptionError: A name has the prefix already, or there is no value.
+        OptionError: A name has the prefix already, or a value is missing.
     """
     options = {}
     for name, value in given.items():
@@ -87,7 +87,7 @@ def without_prefix() -> Iterator[None]:
         plain = [_in_words_of_caller(_PREFIX.sub("", text)) for text in texts]
         raise OptionError(plain[0], error.got, plain[1], problem=plain[2]) from None
     except DataLossError as error:
-        # All else of the error is as it was.
+        # The error's class, code and category stay.
         error.args = (_in_words_of_caller(str(error)),)
         raise
 
@@ -103,7 +103,7 @@ def topics_of(topics: Topics) -> dict[str, str]:
     """Return the option that selects these topics.
 
     Raises:
-        OptionError: There are none, or the pattern is of bytes or verbose.
+        OptionError: There are no topics, or the pattern is of bytes or verbose.
     """
     if isinstance(topics, re.Pattern):
         return {"subscribePattern": _with_flags(topics)}
@@ -123,10 +123,10 @@ def _with_flags(pattern: re.Pattern[str]) -> str:
 
 
 def columns_named(columns: Columns) -> tuple[Column, ...]:
-    """Return the columns that these names mean, in their order.
+    """Return the columns of these names, in their order.
 
     Raises:
-        OptionError: A record has no such column, it has another type, or there are none.
+        OptionError: A record has no such column, it has another type, or the list is empty.
     """
     named = columns.split(",") if isinstance(columns, str) else list(columns)
     wanted = [one.split() for one in named]
@@ -167,7 +167,7 @@ def mapping_of(
 
 
 def with_place(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns, and those that say where a record is."""
+    """Return the columns, and those with a record's place."""
     names = {column.name for column in columns}
     return (*columns, *(Column(name) for name in PLACE if name not in names))
 
@@ -184,7 +184,7 @@ def offset_everywhere(position: Position) -> int | None:
 def position_options(
     name: str, position: Position, topics: Topics, now: Callable[[], float] = time.time
 ) -> dict[str, str]:
-    """Return the options of the connector that mean a position.
+    """Return the connector's options for a position.
 
     Args:
         name: `starting` or `ending`.

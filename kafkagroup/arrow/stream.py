@@ -23,7 +23,7 @@ class Stream(ABC):
     Args:
         schema: The columns of the batches.
         bar: Shows the progress.
-        lag: The offsets that are left to read, as far as they are known.
+        lag: The offsets that are left to read, if known.
     """
 
     def __init__(self, schema: pa.Schema, bar: Bar, lag: int = 0) -> None:
@@ -38,7 +38,7 @@ class Stream(ABC):
 
     @property
     def progress(self) -> Progress:
-        """The stream's progress: the number of records that were handed out, and of offsets that are left."""
+        """The stream's progress: the numbers of returned records and of offsets that are left."""
         return self._progress
 
     def _show(self, progress: Progress) -> None:

@@ -40,7 +40,7 @@ _COMMIT_SECONDS = 60.0
 _VISIBLE_SECONDS = 10.0
 _PAUSES = RetryPolicy(0.002, 0.1)
 _TRANSACTIONAL_ID = "transactional.id"
-# What a column of nothing but nulls stands for, as polars and pandas make it of a table of tombstones.
+# The type of a column of nulls only, which polars and pandas make of a table of tombstones.
 _OF_NULLS = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -71,8 +71,8 @@ def write(
 ) -> int:
     """Write records, and return how many the brokers have acknowledged: all of them.
 
-    The producer is idempotent: no record is there twice, unless an error ends the call and you write again. With the
-    setting `transactional.id` all records become visible together at the end, or none do.
+    The producer is idempotent: no record is written twice, unless you repeat a call that failed. With the setting
+    `transactional.id` all records become visible together at the end, or none do.
 
     Args:
         topic: The topic; None: each record has one, in the column `topic`.
@@ -86,7 +86,7 @@ def write(
         OptionError: A setting or an argument is wrong.
         InvalidConfigurationError: A column is missing, has a wrong type, or a value that no record can have.
         UnknownTopicError: The topic does not exist, and the brokers do not create it.
-        DeliveryError: A record was not acknowledged. Without a transaction others may be in the topic.
+        DeliveryError: A record was not acknowledged. Without a transaction, other records may be in the topic.
         FencedError: Another producer has taken the transactional id; nothing is visible.
         UnknownOutcomeError: The coordinator has not said whether the transaction is committed.
         KafkaGroupError: The brokers do not answer, or refuse.
@@ -196,7 +196,7 @@ class Transaction:
         opened = delivery.transaction
         if opened is None:
             raise InvalidConfigurationError("Only the native engine can commit a transaction.")
-        # From here on the outcome is the coordinator's: it is ended below, or unknown.
+        # From here on the coordinator decides the outcome: the transaction is ended below, or its outcome is unknown.
         self._delivery = None
         delivery.release()
         client = cached_client(self._options.settings)
@@ -205,7 +205,7 @@ class Transaction:
 
 
 async def _visible(client: KafkaClient, transactional_id: str) -> None:
-    """Wait until the coordinator has notified the brokers of a commit, so that the next read sees the records."""
+    """Wait until the commit's markers are written, so that the next read returns the records."""
     deadline = Deadline(_VISIBLE_SECONDS)
     # Committed they are in any case.
     with contextlib.suppress(KafkaGroupError):

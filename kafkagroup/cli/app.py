@@ -1,4 +1,4 @@
-"""The command `kafkagroup`: its commands, in the order of its help, and what is understood of other tools' words."""
+"""The command `kafkagroup`: its commands in the order of its help, and the words of other tools that it understands."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ app.command("options", short_help="List the options of the format.")(list_option
 _GROUP_VERBS = ("describe", "show", "lag", "ls", "list")
 _LISTS = ("list", "ls", "--list")
 
-# A command of another tool, and what it is here.
+# A command of another tool, and its counterpart here.
 _COMMANDS: Mapping[str, tuple[str, ...]] = {
     "version": ("--version",),
     "describe": ("group",),
@@ -89,7 +89,7 @@ _COMMANDS: Mapping[str, tuple[str, ...]] = {
     "context": ("contexts",),
     "option": ("options",),
 }
-# Flags of kafka-consumer-groups.sh that choose what it does, and the command that does it here.
+# Flags of kafka-consumer-groups.sh that choose an action, and the command for it here.
 _ACTIONS = {"--list": "groups", "--describe": "group", "--reset-offsets": "rewind", "--delete": "delete"}
 _NOUNS = ("topic", "topics", "group", "groups", "broker", "brokers")
 # kcat's modes, as the first word.
@@ -187,7 +187,7 @@ def _same(arguments: list[str]) -> list[str]:
 
 
 def _group(arguments: list[str]) -> list[str]:
-    # `group describe` alone is a group of this name, and `group describe billing` is no command of ours.
+    # `group describe` alone means a group of this name; `group describe billing` is no command of ours.
     if len(arguments) > 1 and arguments[0] in _GROUP_VERBS and _names_one(arguments[1:]):
         arguments = arguments[1:]
     return [word for word in arguments if word not in ("--describe", "--offsets", "--verbose")]
@@ -209,7 +209,7 @@ def _rewind(arguments: list[str]) -> list[str]:
 
 def _changes(arguments: list[str]) -> list[str]:
     line = ["--yes" if word == "--execute" else word for word in arguments]
-    # Without --yes nothing is changed, so that is what a dry run is here.
+    # A command without --yes changes nothing, so it is the dry run.
     return [word for word in line if word not in ("--dry-run", "--yes")] if "--dry-run" in line else line
 
 
@@ -246,7 +246,7 @@ def _of_kcat(option: str, value: str, partitions: list[str]) -> tuple[str, ...]:
 
 
 def _topic_in(line: Sequence[str]) -> int | None:
-    """Return where the topic is: after -t, or the first word that is no option and no value of one."""
+    """Return the index of the topic: after -t, or the first word that is neither an option nor its value."""
     for at, word in enumerate(line):
         before = line[at - 1] if at else ""
         if before in ("-t", "--topic") or (

@@ -1,6 +1,6 @@
 """Shared by all commands: `--yes`, `--output`, `--topic`, exit codes, JSON and CSV, errors printed as one line.
 
-A command imports what it works with when it runs: `--help` and the completion of a shell load typer and nothing else.
+A command imports its modules when it runs: `--help` and the completion of a shell load typer and nothing else.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def exit_on_error(words: Mapping[str, str] = MappingProxyType({})) -> Iterator[N
     """Print a `KafkaGroupError` in one line, without a traceback, and exit with code 1.
 
     Args:
-        words: What the command calls things that the error names by options of the connector.
+        words: The command's names for options of the connector that the error names.
     """
     try:
         yield
@@ -115,7 +115,7 @@ def note(text: str) -> None:
 
 
 def note_outcome(done: bool) -> None:
-    """Say whether the change that was shown was made (`--yes`)."""
+    """Print whether the change was made (`--yes`)."""
     note("Done." if done else DRY_RUN)
 
 
@@ -145,7 +145,7 @@ class Selection:
         return frozenset(self.topics) | {tp.topic for tp in self.partitions}
 
     def has(self, topic: str, partition: int) -> bool:
-        """Return whether a partition is selected; every one is, if nothing was given."""
+        """Return whether a partition is selected; without options each one is."""
         if not self.topics and not self.partitions:
             return True
         return topic in self.topics or (topic, partition) in self.partitions

@@ -249,7 +249,7 @@ def _lag(rows: Rows[PartitionLag], by: By, total: int | None) -> Listing:
 
 
 def _exit_above(bound: int, lags: dict[str, int | None]) -> None:
-    """Exit with its code if the lag of a group is above the bound, and name the groups whose lag is not known."""
+    """Exit with the bound's code if the lag of a group is above it, and name the groups whose lag is unknown."""
     if unknown := [name for name, lag in lags.items() if lag is None]:
         note("The lag is not known of groups that have committed no offsets: " + ", ".join(unknown))
     above = {name: lag for name, lag in lags.items() if lag is not None and lag > bound}

@@ -1,4 +1,4 @@
-"""The commands `kafkagroup stop | pause | resume`: what the queries of a group do, from outside of their processes."""
+"""The commands `kafkagroup stop | pause | resume`, which act on the queries of a group from outside."""
 
 from __future__ import annotations
 
@@ -165,14 +165,14 @@ def _at(text: str | None, group: str | None) -> At:
 
 
 def _finish(settings: Settings, found: Halted, output: Output, timeout: float | None, *, may_pass: bool) -> None:
-    """Wait until a halt is done, and show where the group stands.
+    """Wait until a halt is done, and show the group's state.
 
     Args:
         settings: The client settings.
         found: The halt.
         output: How to show it.
         timeout: How long to wait, in seconds; None: nothing was changed.
-        may_pass: Whether it is no failure that a boundary is passed.
+        may_pass: Whether a passed boundary is no failure.
 
     Raises:
         typer.Exit: It is not done in time, or a boundary is passed.

@@ -88,7 +88,7 @@ def _show(findings: list[Finding]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    # Soft wrap: the terminal wraps the lines, and what is copied or searched with grep stays in one line.
+    # Soft wrap: the terminal wraps the lines, so copied text and results of grep stay in one line.
     console = Console(soft_wrap=True)
     for finding in findings:
         line = Text(f"{finding.state:8}", style=_COLOURS[finding.state])

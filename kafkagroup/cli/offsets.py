@@ -135,7 +135,7 @@ def rewind(
 
 
 def _read_again(moves: Rows[Move]) -> str:
-    """Say how many offsets are read again, and how many are left out, counted from the committed ones."""
+    """Print how many offsets are read again and how many are skipped, counted from the committed ones."""
     known = [one.offset - one.committed for one in moves if one.committed is not None]
     again, left_out = -sum(min(0, moved) for moved in known), sum(max(0, moved) for moved in known)
     unknown = len(moves) - len(known)
@@ -159,7 +159,7 @@ def _rewind_running(
 
 
 def _tell_of_members(group: Group) -> None:
-    """Say what `--yes` would do in a group that has members.
+    """Print the effect of `--yes` in a group that has members.
 
     Raises:
         InvalidConfigurationError: It has members of other clients, so `--yes` would be refused.
@@ -268,7 +268,7 @@ def clone(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create a group with the committed offsets of another one, which may have members."""
+    """Create a group with the committed offsets of another group, which may have members."""
     with exit_on_error():
         from kafkagroup.admin import Groups
 

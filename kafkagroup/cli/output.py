@@ -1,4 +1,4 @@
-"""What a command prints: rows, and each value as a short text for tables and CSV. Pure."""
+"""Output of a command: rows, and each value as a short text for tables and CSV. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Listing:
         rows: The rows.
         title: The title of the table.
         hidden: Columns that the table leaves out; JSON and CSV have all.
-        total: What the last row of the table has in some columns.
-        empty: What is printed instead of a table without rows.
-        headings: What the table calls columns, if not by their names.
+        total: The values of the last row of the table in some columns.
+        empty: The text that replaces a table without rows.
+        headings: The headings of columns that differ from their names.
         first: The column with which the table begins; empty: the first one.
     """
 

@@ -66,7 +66,7 @@ class ContextRow:
 
     Attributes:
         context: The name of the context.
-        current: Whether it is used where nothing else names a cluster.
+        current: Whether commands without another cluster use it.
         bootstrap_servers: Its bootstrap brokers; None: it has none, or they are in its `command.config`.
         command_config: The file of settings that it names; None: it names none.
         settings: The names of its other settings. Their values are not shown: they may be secrets.
@@ -112,8 +112,7 @@ class GroupOverview:
         topics: The number of topics with a committed offset or an owner.
         partitions: The number of partitions with a committed offset or an owner.
         uncommitted: How many of them have no committed offset.
-        lag: The sum of their lag. None: not known,
-            because the group has committed nothing and owns nothing.
+        lag: The sum of their lag. None: unknown, because the group has no commits and owns no partitions.
         greatest: The greatest lag of a partition.
         halt: The author and the time of a pause or stop of its queries; None: they read.
     """
@@ -213,7 +212,7 @@ class OptionRow:
 
     Attributes:
         option: Its name.
-        takes: The values that it takes.
+        takes: The allowed values.
         default: Its default.
         does: What it does.
     """
@@ -356,7 +355,7 @@ class TransactionRow:
         batch: The micro-batch that it is part of; None: undecided.
         open_seconds: For how long it has been open; None: decided.
         timeout_seconds: After which time the brokers abort it; None: decided.
-        partitions: The partitions that it has written to, as far as they are known.
+        partitions: The known partitions that it has written to.
     """
 
     transactional_id: str
@@ -431,7 +430,7 @@ def marker_rows(missing: Iterable[LostMarker]) -> Rows[MarkerRow]:
 
 
 def tables(rows: Rows[TransactionRow]) -> list[Listing]:
-    """Return a table of the decided transactions and one of the others, without tables that have no rows."""
+    """Return a table of the decided transactions and a table of the others, each only if it has rows."""
     decided = Rows(TransactionRow, (row for row in rows if row.state == "decided"))
     others = Rows(TransactionRow, (row for row in rows if row.state == "undecided"))
     found = []

@@ -1,4 +1,4 @@
-"""Where a command gets client settings: context or file, environment, command line; warnings about secrets there.
+"""The client settings of a command, from context or file, environment and command line; warnings about secrets there.
 
 What comes later wins. A password belongs into the file or the environment: other users of a machine see command lines.
 """
@@ -129,7 +129,7 @@ def with_providers(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def exposed(values: Mapping[str, str], file: Path) -> str | None:
-    """Return a secret of a context that others can read in a file, or None.
+    """Return a secret of a context that other users can read in its file, or None.
 
     Args:
         values: The context's settings that are in the file.
@@ -143,7 +143,7 @@ def exposed(values: Mapping[str, str], file: Path) -> str | None:
 
 
 def _syntax(problem: configparser.Error) -> str:
-    """Return what is wrong with the file and in which lines, without their text: it may hold a secret."""
+    """Return the faults of the file with their lines, without the text, which may be a secret."""
     kinds = {
         "MissingSectionHeaderError": "a setting before the first [context]",
         "DuplicateSectionError": "a context that is there already",
@@ -172,7 +172,7 @@ FILE_VARIABLE = "KAFKAGROUP_COMMAND_CONFIG"
 """The environment variable in place of `--command-config`."""
 
 _SERVERS = "bootstrap.servers"
-# Of the settings of a schema registry's client, which stand beside those of Kafka's.
+# Settings of a schema registry's client, which are in the same file as Kafka's.
 _REGISTRY_PREFIX = "schema.registry."
 
 _Servers = Annotated[
@@ -317,10 +317,9 @@ def with_connection(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _implied(servers: str | None, file: Path | None, context: str | None) -> tuple[dict[str, str], Context | None]:
-    """Return the settings of files and of the environment, and the context that is one of them.
+    """Return the settings of files and of the environment, and the context if it is one of the files.
 
-    With `--context` the environment does not count: a variable that is left from another cluster must not change where
-    a command goes.
+    With `--context` the environment does not count, because a variable for another cluster must not redirect a command.
     """
     from_variables = {} if context else from_environment(os.environ)
     if file is None and not context and os.environ.get(FILE_VARIABLE):

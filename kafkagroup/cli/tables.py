@@ -24,7 +24,7 @@ from kafkagroup.cli.output import Listing, cell
 _WIDE = 100_000
 # Between two columns.
 _GAP = 2
-# The least width of a column of words, and of one that is a single word, such as an id.
+# The least width of a column of several words, and of a column with a single word, such as an id.
 _MIN_TEXT_WIDTH = 12
 _MIN_WIDTH = 8
 
@@ -81,8 +81,8 @@ def table(listing: Listing, width: int) -> Table:
 def widths(cells: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) -> list[int]:
     """Return the width of each column, so that the table fits where it can.
 
-    Rich would rather fold all columns a little, or leave one out. Here texts of several words give way first, then
-    everything else but numbers, always the widest one.
+    Rich would rather fold all columns a little, or leave one out. Columns of several words shrink first, then all
+    others but numbers, always the widest column.
 
     Args:
         cells: The cells of each column, with its heading.
@@ -170,7 +170,7 @@ def _time(milliseconds: int) -> str:
 
 
 def _width(rows: Iterable[WatchRow | WatchMember | WatchPartition]) -> int:
-    """Return how wide the columns are whose width depends on the groups."""
+    """Return the widths of the columns that depend on the groups."""
     groups = [row for row in rows if isinstance(row, WatchRow)]
     columns = (
         ["group", *(visible(row.group) for row in groups)],

@@ -55,7 +55,7 @@ def topics(
 
 
 class Isolation(str, Enum):
-    """Which records of transactions are read, with Kafka's words."""
+    """The isolation level, in Kafka's words."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
@@ -168,7 +168,7 @@ def peek(
 
 
 def _show_rows(function: str, look: Peek, records: Rows[Record]) -> None:
-    """Print the rows that a function makes; what it prints itself goes to standard error."""
+    """Print the rows of a function; the function's own output goes to standard error."""
     import json
     import sys
     from contextlib import redirect_stdout
@@ -191,7 +191,7 @@ _FOLLOW_SECONDS = 0.5
 
 
 def _follow(look: Peek, records: Rows[Record], output: Output) -> None:
-    """Print records, one a line, and those that come, until Ctrl-C."""
+    """Print records, one a line, and new ones, until Ctrl-C."""
     import json
 
     if output is Output.CSV:

@@ -174,7 +174,7 @@ def _run(
 
 
 def _chosen(groups: Groups, names: Sequence[str], pattern: str | None) -> list[str]:
-    """Return the named groups, and those that match now."""
+    """Return the named groups, and the groups that match now."""
     if pattern is None:
         return list(names)
     from kafkagroup.admin.group_requests import is_consumer_group
@@ -317,7 +317,7 @@ def _keep_looking(group: str, look: Callable[[], list[PartitionLag]], within: fl
 
     began = time.monotonic()
     seen = health.look_again({}, look(), began)
-    # They have a lag, and were not seen to move yet.
+    # They have a lag, and have not moved yet.
     waiting = {tp for tp, one in seen.items() if one.lag > 0}
     at = began
     while waiting and at - began < within:

@@ -1,4 +1,4 @@
-"""`examine`: all checks of the doctor, in the order in which one depends on another, and how long each may take."""
+"""`examine`: all checks of the doctor, in the order of their dependencies, each within a time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The doctor's checks from Spark's executors: other packages than the driver's, brokers out of reach from there."""
+"""The doctor's checks from Spark's executors: packages that differ from the driver's, brokers that they cannot
+reach."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ class Probe:
         protocol: `security.protocol`.
         passed: The steps that succeeded, in order.
         failed: The step that failed; None if all succeeded.
-        problem: Why it failed, as a sentence.
-        listener: After a failure, what kind of server answers there.
+        problem: The reason of the failure, as a sentence.
+        listener: After a failure, the kind of server that answers there.
         certificate: The broker's certificate; None without TLS, or if it was not verified.
         cluster_id: The cluster's id.
         brokers: The brokers that the cluster advertises, by the broker's answer.
@@ -132,7 +132,7 @@ def probe(endpoint: Endpoint, settings: Settings, seconds: float) -> Probe:
         return Probe(
             str(endpoint),
             protocol,
-            # The settings come first, and are no step of a connection.
+            # The settings are checked first; that is no step of a connection.
             tuple(trace.passed[1:]),
             trace.step,
             str(shown),
@@ -152,7 +152,7 @@ def probe(endpoint: Endpoint, settings: Settings, seconds: float) -> Probe:
 
 
 def listener_at(endpoint: Endpoint, seconds: float) -> Listener:
-    """Return what kind of server answers at an endpoint, without a login."""
+    """Return the kind of server at an endpoint, without a login."""
     within = min(seconds, _MAX_GUESS_SECONDS)
     hello = encode_request(ApiVersionsRequest(), 1, _CLIENT, 0)
     head = _first_bytes(endpoint, hello, within)
@@ -180,7 +180,7 @@ def _first_bytes(endpoint: Endpoint, data: bytes, seconds: float) -> bytes:
 
 
 def _speaks_tls(endpoint: Endpoint, seconds: float) -> bool:
-    # Only to learn whether the server speaks TLS: nothing is sent over this connection.
+    # This connection only shows whether the server speaks TLS; nothing is sent over it.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:

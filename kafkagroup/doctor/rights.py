@@ -1,4 +1,4 @@
-"""The rights (ACLs) that a reader, a group member and a transactional sink need, asked for without changing anything.
+"""The rights (ACLs) that readers, group members and transactional sinks need, checked without a change.
 
 Brokers list the operations that a user may do on topics and groups (KIP-430). For transactional ids no request does
 that. DESCRIBE is asked for by DescribeTransactions. WRITE is asked for by an EndTxn with a producer id that no producer
@@ -30,7 +30,7 @@ READ, WRITE, DESCRIBE = "READ", "WRITE", "DESCRIBE"
 
 # Kafka's codes of `AclOperation`.
 _CODES = {READ: 3, WRITE: 4, DESCRIBE: 8}
-# The answer of a broker that was not asked for operations.
+# The response without a request for operations.
 _UNTOLD = -(2**31)
 _DENIED = frozenset(
     {
@@ -43,7 +43,7 @@ _DENIED = frozenset(
 _DESCRIBE_GROUPS_VERSION = 5
 _END_VERSION = 3
 _NO_PRODUCER_ID = 2**63 - 1
-# Brokers of a new cluster create a topic when they are first asked for a coordinator.
+# Brokers of a new cluster create a topic at the first request for a coordinator.
 _COORDINATOR_SECONDS = 10.0
 
 
@@ -53,8 +53,8 @@ class Allowed:
 
     Attributes:
         resource: The resource, for example `topic orders`.
-        operations: The allowed ones of those that were asked for; None: the broker does not return them.
-        problem: Why it does not return them, or what else is wrong with the resource; empty if nothing is.
+        operations: The allowed operations among the requested ones; None: the broker does not return them.
+        problem: The reason why it does not return them, or another fault of the resource; empty without one.
     """
 
     resource: str

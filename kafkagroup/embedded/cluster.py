@@ -143,8 +143,8 @@ class EmbeddedKafka:
         """Stop every node with SIGTERM, after the timeout with SIGKILL, and remove temporary data.
 
         Args:
-            timeout: Seconds before SIGKILL; None: 20 if the data is kept, else 0: a clean stop takes seconds, because
-                the last controller waits for another one to take over, and what it writes would be removed.
+            timeout: Seconds before SIGKILL; None: 20 if the data is kept, else 0, because a clean stop takes seconds
+                and its result would be removed.
         """
         if timeout is None:
             timeout = 0.0 if self._data_dir is None else 20.0
@@ -473,7 +473,7 @@ class EmbeddedKafka:
             return
         formatted = [node for node in self._nodes.values() if node not in unformatted]
         cluster_id = cluster_id_of(formatted[0].files.data) if formatted else new_uuid()
-        # Ports, passwords and folders do not change what is written: each cluster with these settings has this text.
+        # Ports, passwords and folders do not change the text: it is the same for each cluster with these settings.
         one = server_config(1, NodePorts(1, 2, 3), {1: 3}, Path(), broker_settings(Security(), None), self._config)
         files = formatted_files(self._version, render_properties(one))
         for node in unformatted:

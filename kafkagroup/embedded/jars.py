@@ -1,4 +1,4 @@
-"""Which Kafka runs, and where its jars come from: version, Maven repository (Ivy of pyspark), cache folder."""
+"""The version of Kafka, and the source of its jars: Maven repository (Ivy of pyspark), cache folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def file_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
 
 log = logging.getLogger(__name__)
 
-#: The version of Kafka's tools, and of brokers for which no other is asked.
+#: The version of Kafka's tools, and of brokers by default.
 KAFKA_VERSION = "4.3.1"
 
 #: The environment variable with the version of Kafka that brokers run.

@@ -231,7 +231,7 @@ def format_storage(node_id: int, folder: Path, cluster_id: str, formatted: Mappi
         node_id: The node's id.
         folder: The node's folder for data.
         cluster_id: The id of the cluster, as returned by `new_uuid`.
-        formatted: What StorageTool writes, as returned by `formatted_files`.
+        formatted: The files of StorageTool, as returned by `formatted_files`.
     """
     for path, content in formatted.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -246,7 +246,7 @@ def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
     """Return the files of StorageTool that are the same on every node of every cluster.
 
     All but the ids: `bootstrap.checkpoint`, or from Kafka 4.4 on a snapshot of the metadata's log. A process runs the
-    tool once for a version and its settings: a JVM takes as long for it as a third of a broker's start.
+    tool once for a version and its settings, because it takes a third of a broker's start.
 
     Args:
         version: The version of Kafka whose tool runs: a newer one would format for a newer one.

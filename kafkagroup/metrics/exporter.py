@@ -1,4 +1,4 @@
-"""Exporters: their interface, what follows if one fails, and the one that writes a file of samples."""
+"""Exporters: their interface, the handling of a failed one, and the exporter that writes a file of samples."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Update:
 
     Attributes:
         points: New figures.
-        gone: Gauges that no longer exist, such as the lag of a partition that the query has no more.
+        gone: Gauges that no longer exist, such as the lag of a partition that the query no longer has.
         samples: The same for people and pictures: one sample for each source of a micro-batch.
     """
 
@@ -40,11 +40,11 @@ class Gauges:
         self._existing: frozenset[Series] = frozenset()
 
     def add(self, points: Iterable[Point]) -> None:
-        """Add the gauges among these figures; those without a figure stay."""
+        """Add the gauges among these figures; the other gauges stay."""
         self._existing |= {p.series for p in points if p.series.metric.kind is Kind.GAUGE}
 
     def replace(self, points: Iterable[Point]) -> tuple[Series, ...]:
-        """Keep the gauges among these figures only, and return those that are gone."""
+        """Keep only the gauges among these figures, and return the removed ones."""
         before, self._existing = self._existing, frozenset()
         self.add(points)
         return tuple(before - self._existing)

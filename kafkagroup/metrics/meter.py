@@ -1,4 +1,4 @@
-"""Which figure of a query's progress becomes which metric: Spark's events to points and samples, by a listener."""
+"""Map the figures of a query's progress to metrics: Spark's events to points and samples, by a listener."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class QueryMeter:
         """Return the update after a micro-batch.
 
         Args:
-            progress: What Spark reports of it.
+            progress: Spark's progress of it.
             now: Seconds since 1970.
         """
         self._name = name_of(progress)
@@ -146,7 +146,7 @@ def _source_points(sample: Sample) -> Iterator[Point]:
     for commit in sample.commits:
         yield point(catalog.COMMIT_LATENCY, commit.took_ms / 1000, *labels)
     for cause in RebalanceCause:
-        # Also those that did not happen: Prometheus sees no increase in a series that begins with 1.
+        # Including those that did not happen: Prometheus sees no increase in a series that begins with 1.
         happened = sum(rebalance.cause is cause for rebalance in sample.rebalances)
         yield point(catalog.REBALANCES, happened, *labels, cause.value)
     for rebalance in sample.rebalances:
@@ -302,7 +302,7 @@ class Sampler:
         return tuple(found)
 
     def with_newest_ends(self, sample: Sample) -> Sample:
-        """Return a sample whose ends, lag and time are those of the last lookup, where that is newer."""
+        """Return a sample with the ends, lag and time of the last lookup, if that is newer."""
         partitions, times = {}, []
         for tp, one in sample.partitions.items():
             key = sample.source, tp
@@ -320,7 +320,7 @@ class Sampler:
         driver = source.driver
         at = seconds_of(progress.timestamp) if driver is None else driver.at_ms / 1000
         # A batch that a restart runs again has its end offset from the checkpoint, with the figures of the driver
-        # process of the run before. They are not of this run, and its own process counts the quota's totals from 0.
+        # process of the run before. They are of another run, and this run's process counts the quota's totals from 0.
         of_this_run = at >= self._began
         new = driver if source.has_read and of_this_run else None
         return Sample(

@@ -23,8 +23,8 @@ _PATH = "/v1/metrics"
 class OpenTelemetryExporter:
     """Records the figures in a meter provider.
 
-    Gauges are observable, because only those can go again: the provider's readers ask for them. Counters and histograms
-    are recorded at each update.
+    Gauges are observable instruments, because only those can disappear: the provider's readers request them. Counters
+    and histograms are recorded at each update.
 
     Args:
         provider: The program's meter provider.

@@ -56,14 +56,14 @@ class Sample:
         commits: The driver's commits since the last micro-batch.
         failed_commits: The number of those that failed.
         rebalances: The rebalances since the last micro-batch.
-        quota: The quota's figures; see docs/quotas.md. Empty for a micro-batch that a restart runs again, as are
-            commits, rebalances and bad records: its offset in the checkpoint has those of the run before.
+        quota: The quota's figures; see docs/quotas.md. Empty for a micro-batch that a restart repeats, as are commits,
+            rebalances and bad records: its offset in the checkpoint has those of the previous run.
         bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
             the query, or values are not decoded.
         cores_needed: How many cores the target duration needed in the micro-batch before; None: no target, or unknown.
         halted: Whether the group was paused or stopped from outside.
-        is_look: Whether this is a lookup of partitions' ends while nothing was finished: rows, seconds and what is
-            counted are 0 or empty, and each `start` is the `end` of the last finished micro-batch.
+        is_look: Whether this is a lookup of partitions' ends without a finished micro-batch: rows, seconds and counts
+            are 0 or empty, and each `start` is the `end` of the last finished micro-batch.
     """
 
     at: float
@@ -117,10 +117,10 @@ class Sample:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Sample:
-        """Parse what `to_json` has written.
+        """Parse the text of `to_json`.
 
         Raises:
-            KeyError, TypeError, ValueError: It is something else, or of a newer version.
+            KeyError, TypeError, ValueError: The text is no sample, or its version is newer.
         """
         if value["version"] > VERSION:
             raise ValueError(f"a sample of version {value['version']}; this kafkagroup reads up to {VERSION}")
@@ -152,7 +152,7 @@ class Sample:
 
 
 class ProductionCurve:
-    """The ends of one partition's log as triggers covers them, over time.
+    """The ends of one partition's log over time, as triggers have looked them up.
 
     The time of an offset between two ends is interpolated, as Kafka Lag Exporter does it; it is as exact as triggers
     are frequent.
@@ -197,8 +197,8 @@ class ProductionCurve:
     def written_at(self, offset: int) -> float | None:
         """Return about when the record at this offset was written, in seconds since 1970.
 
-        None: the log has not reached it yet. For an offset from before the first lookup the time is extrapolated by the
-        rate of what was seen since; without such a rate it is the time of the first lookup, so the record is older.
+        None: the log has not reached it yet. For an offset before the first lookup the time is extrapolated by the rate
+        since then; without a rate it is the time of the first lookup, so the record is older.
         """
         if not self._ends or offset >= self._ends[-1]:
             return None

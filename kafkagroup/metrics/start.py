@@ -36,13 +36,13 @@ _LOOK_SECONDS = 30.0
 
 
 class Watcher:
-    """Asks the brokers on a thread of its own until it is closed: ends of partitions, and open transactions.
+    """Looks up the ends of partitions and open transactions on a thread of its own, until it is closed.
 
     Args:
         settings: The settings of the Kafka clients.
         prefixes: Each sink's `transactional.id.prefix`.
         seconds: The time between two lookups.
-        listener: Has the queries whose lag is counted.
+        listener: The queries whose lag is measured.
         export: Takes the updates about transactions.
     """
 
@@ -89,7 +89,7 @@ class Watcher:
         partitions = self._listener.partitions(cluster)
         if partitions:
             asked = end_offsets(self._client, partitions, Deadline(self._seconds), read_committed=self._read_committed)
-            # A figure that is not new keeps its time, which an alert watches.
+            # An old figure keeps its time, which an alert watches.
             self._listener.look(cluster, self._client.run(asked), at)
 
     def _check_transactions(self) -> None:
@@ -99,7 +99,7 @@ class Watcher:
         self._export(Update(tuple(points), self._gauges.replace(points)))
 
     def _note(self, name: str, look: Callable[[], object]) -> None:
-        """Run a lookup; log its problem if it is another one than last time."""
+        """Run a lookup; log its problem unless it is the previous one."""
         try:
             look()
         except KafkaGroupError as error:
@@ -151,7 +151,7 @@ class Metrics:
         if self._closed:
             return
         self._closed = True
-        # A session that has stopped has no listeners, and says so by an error of py4j or of gRPC.
+        # A session that has stopped has no listeners, and raises an error of py4j or of gRPC.
         with suppress(Exception):
             self._spark.streams.removeListener(self._listener)
         if self._watcher is not None:

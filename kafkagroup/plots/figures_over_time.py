@@ -23,7 +23,7 @@ def of_one_source(samples: Sequence[Sample], query: str | None, source: int | No
         source: The number of the source; None: the one with the most samples.
 
     Raises:
-        InvalidConfigurationError: There are none of it.
+        InvalidConfigurationError: It has no samples.
     """
     found = [one for one in samples if query in (None, one.query) and source in (None, one.source)]
     if not found:
@@ -45,7 +45,7 @@ def looks_of(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def batches_of(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the samples of micro-batches; all if there is none."""
+    """Return the samples of micro-batches, or all samples if there is none."""
     return [one for one in samples if not one.is_look] or list(samples)
 
 
@@ -83,7 +83,7 @@ class Rates:
     """Rates between one sample and the next; None where they are not known.
 
     Attributes:
-        edges: When each rate begins, and when the last one ends.
+        edges: The start of each rate, and the end of the last one.
         read: Offsets a second that the query read.
         written: Offsets a second that producers wrote, to partitions that the query has.
         bytes: Bytes a second, as the quota measured them.
@@ -144,7 +144,7 @@ def _bytes(now: Sample, after: Sample, seconds: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A time for which one slot held a partition."""
+    """The time for which a slot has a partition."""
 
     partition: TopicPartition
     slot: int
@@ -153,7 +153,7 @@ class Held:
 
 
 def holds_of(samples: Sequence[Sample]) -> list[Held]:
-    """Return which slot held which partition, from the first to the last micro-batch in a row that shows it."""
+    """Return the slot of each partition over time, from the first to the last consecutive micro-batch that shows it."""
     edges = edges_of(samples)
     open_holds: dict[TopicPartition, Held] = {}
     found: list[Held] = []

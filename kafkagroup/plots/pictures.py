@@ -69,7 +69,7 @@ def throughput(samples: Sequence[Sample], *, query: str | None = None, source: i
 
 
 def assignment(samples: Sequence[Sample], *, query: str | None = None, source: int | None = None) -> Figure:
-    """Draw which slot held which partition when, with the rebalances; arguments and errors as in `lag`."""
+    """Draw the slots of the partitions over time, with the rebalances; arguments and errors as in `lag`."""
     mine = over_time.of_one_source(samples, query, source)
     figure, (axes,) = _picture([_assignment_height(mine)])
     _draw_assignment(axes, over_time.batches_of(mine))
@@ -274,7 +274,7 @@ def _time_axis(axes: Axes, samples: Sequence[Sample]) -> None:
     """Show the time below these axes, also where others below them share it."""
     locator = AutoDateLocator(tz=timezone.utc)
     day = "%Y-%b-%d"
-    # Which part of the date the ticks do not show, from years to seconds.
+    # The part of the date that the ticks do not show, from years to seconds.
     offsets = ["UTC", "%Y UTC", "%Y-%b UTC", f"{day} UTC", f"{day} UTC", f"{day} %H:%M UTC"]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=timezone.utc, offset_formats=offsets))
