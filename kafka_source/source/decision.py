@@ -1,7 +1,7 @@
 """Decide where one partition continues, by the query's position, its group's offset and its log. Pure.
 
-Spark writes the end offset of a batch to its offset log, runs the batch's tasks, lets the sink commit, and notes the
-batch in its commit log. Only then it asks for the next end offset, and the driver commits. So the group's offset may be
+Spark writes the end offset of a batch to its offset log, runs the batch's tasks, lets the sink commit, and records the
+batch in its commit log. Only then it requests the next end offset, and the driver commits. So the group's offset may be
 ahead of the end of the newest batch in the offset log by commits of others, but never by the query's own: the driver
 commits when the batch is in the commit log, a task or the sink commits at most that end. And after a `kill -9` at any
 moment the group's offset may be behind that end, with `commit=batch` by the batch whose commit was in flight, with
@@ -44,11 +44,11 @@ class Known:
 
     Attributes:
         next: The offset that the query reads next; None: not resolved.
-        other: Of the query's offset and the group's the one that does not count, because it is lower; None: none.
+        other: The lower of the query's and the group's offset, which does not count; None: none.
         is_replaced: Whether a restart would find another offset than `next`.
         rewind: The id of the last rewind that the query follows; None: there was none.
         epoch: The epoch of the leader whose log had everything before `next` (KIP-320); -1: unknown.
-        checked: The epoch of the last leader whose log is known to have it, too.
+        checked: The epoch of the last leader whose log is known to have the offset, too.
     """
 
     next: int | None = None
@@ -83,9 +83,9 @@ class LogFacts:
     Attributes:
         latest: Its latest offset, with `read_committed` the last stable offset.
         leader_epoch: The leader's epoch; -1: unknown.
-        epoch_end: Where its log ends the epoch that the query knows; -1: unknown; None: not asked.
+        epoch_end: The end of the query's epoch in the leader's log; -1: unknown; None: not asked.
         bounds: The log's first offset and its end, open transactions included; None: not asked.
-        short_seconds: For how long the log has been known to end before the position.
+        short_seconds: The time for which the log has been known to end before the position.
     """
 
     latest: int
@@ -101,13 +101,13 @@ class Rules:
 
     Attributes:
         counts: Returns the offset that counts, of the query's own and the group's.
-        asks_group: Whether the group counts also for a partition whose position is known: at a start, and after a
-            rebalance.
+        asks_group: Whether the group's offset counts even for a partition with a known position: at a start, and after
+            a rebalance.
         replays: Whether the query reads again what it has committed after an older checkpoint; else it follows.
-        is_output: Whether the group's offset says what the output has, so that nothing below it is read again.
-        moves_to_first: Whether a position before the log moves to its first offset; else the task finds it.
+        is_output: Whether the group's offset matches the output, so that no record below it is read again.
+        moves_to_first: Whether a position before the log moves to its first offset; otherwise the task detects it.
         fails_on_loss: `failOnDataLoss`.
-        patience_seconds: How long a leader may be behind (`data.loss.patience.ms`).
+        patience_seconds: The time for which a leader may be behind (`data.loss.patience.ms`).
     """
 
     counts: Callable[[int | None, int | None], int | None]
@@ -125,9 +125,9 @@ class Facts:
 
     Attributes:
         group: What its group says; None: not asked.
-        start: Where it begins, because neither the query nor its group has read it; None: not looked up, or unknown
+        start: The start of a partition that neither the query nor its group has read; None: not looked up, or unknown
             until a broker leads it.
-        log: What its log says; None: not asked, or no broker leads it.
+        log: What its log says; None: not looked up, or no broker leads it.
     """
 
     group: GroupFacts | None = None
@@ -156,14 +156,14 @@ class Decision:
     """The decision about a partition.
 
     Attributes:
-        known: The query's position in it from now on.
+        known: The query's new position in it.
         need: The fact to look up before the decision is final; None: it is final. Without a leader the fact is unknown,
             and the partition is not read.
         rewound_from: The position before a rewind of the group that the query follows; None: no rewind is followed, or
             there was no position.
-        stepped_from: The offset from which the query steps back to `known.next`; the group follows. None: it does not.
+        stepped_from: The offset from which the query rewinds to `known.next`; the group follows. None: it does not.
         loss: The loss of records to report, which ends the query with `failOnDataLoss`; None: none.
-        waits: Whether the log may become longer again: its leader may be behind.
+        waits: Whether the log may become longer again, because its leader may be behind.
     """
 
     known: Known
@@ -185,7 +185,7 @@ def decide(tp: TopicPartition, known: Known, facts: Facts, rules: Rules) -> Deci
     Args:
         tp: The partition.
         known: The query's position in it.
-        facts: The facts that were looked up of it. A decision that lacks a fact names it.
+        facts: The known facts of it. A decision that lacks a fact names it.
         rules: The query's.
     """
     if facts.group is not None:
@@ -237,7 +237,7 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
         if log.epoch_end is None:
             return replace(continued, need=Need.EPOCH_END)
         if 0 <= log.epoch_end < position:
-            # Up to there the log is the one that was read before the position, by whichever member.
+            # Up to there the log is the one that some member has read before the position.
             loss = DataLossError.of_diverged(
                 tp, planned=position, end=log.epoch_end, epoch=known.epoch, leader_epoch=log.leader_epoch
             )
@@ -245,7 +245,7 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
     if position <= log.latest and not rules.moves_to_first:
         epoch = log.leader_epoch if known.epoch < 0 else known.epoch
         checked = max(known.checked, log.leader_epoch)
-        # In most triggers nothing changes, and a copy for each partition takes longer than the rest of the decision.
+        # In most triggers no partition changes, and a copy of each one takes longer than the rest of the decision.
         if (known.other, known.epoch, known.checked) == (None, epoch, checked):
             return continued
         return replace(continued, known=replace(known, other=None, epoch=epoch, checked=checked))
@@ -256,7 +256,7 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
     if first <= position <= end:
         # It is beyond the last stable offset only.
         return settled
-    # Where no leader is known to have had the records, the offset may never have been in this log: more records would
+    # If no leader is known to have had the records, the offset may never have been in this log, and more records would
     # hide that.
     if position > end and known.epoch >= 0 and log.short_seconds < rules.patience_seconds:
         return replace(settled, waits=True)
@@ -267,8 +267,8 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
         available=log.bounds,
         condition="COULD_NOT_READ_OFFSET_RANGE" if position < first else "PARTITION_OFFSET_CHANGED",
     )
-    # What the query or the group has not read is read, also if the other one had. But where the group's offset says
-    # what the output has, nothing is written twice.
+    # Records are read that the query or the group has not read, even if the other one has. But where the group's offset
+    # matches the output, no record is written twice.
     others = () if rules.is_output or known.other is None else (known.other,)
     # The tasks find a position before the first offset without another request.
     to = position if position < first else min((end, *others))
@@ -306,8 +306,8 @@ class Beginning:
         words: The topics for which `startingOffsets` has a word, and which the starting query has not read.
         subscribed: The partitions of the subscription when the query started.
         replaced: The partitions of topics that were created again.
-        later: Those that had no leader when the query started, and begin at their first offset.
-        shares: Whether others of a group may have read a partition of the subscription before.
+        later: Partitions that had no leader when the query started, and begin at their first offset.
+        shares: Whether other members may have read partitions of the subscription earlier.
     """
 
     has_read: bool
@@ -321,8 +321,8 @@ class Beginning:
 def begin(tp: TopicPartition, given: Beginning) -> Start:
     """Decide where a partition begins.
 
-    One that was added while the query runs begins at its first offset, so that no record is missed; but a topic that
-    the query subscribes to for the first time may have a start of its own.
+    A partition that was added while the query runs begins at its first offset, so that no record is missed; a topic
+    that the query subscribes to for the first time may have a start of its own.
     """
     if tp in given.replaced:
         # It is reported as such.

@@ -1,4 +1,5 @@
-"""The columns `value` and `key` as Spark sees them: the type of decoded values, and what a requested schema takes."""
+"""The columns `value` and `key` in Spark's types: the type of decoded values, and the requested schemas that it
+allows."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ Readers = Mapping[DecodedColumn, ReaderSchema]
 
 
 def readers_of(options: ReadOptions) -> Readers:
-    """Return the schemas of the columns, as they are now.
+    """Return the current schemas of the columns.
 
     Raises:
         OptionError: The type of JSON values is wrong.
@@ -72,7 +73,7 @@ def requested(
     Args:
         schema: The schema.
         options: The options of the query, which decode a column.
-        readers: The schemas of the columns, if they are known already.
+        readers: The known schemas of the columns.
 
     Raises:
         OptionError: The source has no such column, or it has another type.
@@ -121,10 +122,10 @@ def requested(
 
 
 def relabelled(kind: pa.DataType, wanted: DataType) -> pa.DataType | None:
-    """Return a type with the fields and the nullability that a Spark type says; None if values cannot be shown so.
+    """Return a type with the fields and the nullability of a Spark type; None if values cannot be shown so.
 
-    A struct may have some of the fields, in any order. What can be null must be nullable in the Spark type; all else
-    has to be the same.
+    A struct may have some of the fields, in any order. A nullable part must be nullable in the Spark type; everything
+    else has to be equal.
     """
     if pa.types.is_struct(kind) and isinstance(wanted, StructType):
         if not wanted.fields or any(kind.get_field_index(name) < 0 for name in wanted.fieldNames()):
@@ -152,7 +153,7 @@ def readers_of_batch(decodings: Collection[ColumnDecoding], end: StreamOffset, o
     """Return the schemas to which a batch's columns are resolved: in a replay those of its first run.
 
     Args:
-        decodings: How the columns are decoded now.
+        decodings: The current decoding of the columns.
         end: The batch's end offset, which has the ids of its schemas.
         options: The query's options.
     """
@@ -160,9 +161,9 @@ def readers_of_batch(decodings: Collection[ColumnDecoding], end: StreamOffset, o
 
 
 def _reader_of_batch(decoding: ColumnDecoding, then: int | None, options: ReadOptions) -> ReaderSchema:
-    # A schema that the user gives as text has no id, and counts for replays too. So does a new one of Protobuf or
-    # JSON: a field has the same number or name in both, and the value that the record has. And a query that ends at a
-    # newer schema has no rows that were written with it.
+    # A schema that the user gives as text has no id, and counts for replays too. So does a new schema of Protobuf or
+    # JSON: a field has the same number or name in both, and the record's value. And the first run of a query that stops
+    # at a newer schema had no rows with it.
     now = decoding.reader
     if now.id is None or then is None or then == now.id or now.format != "avro" or decoding.ends_at_newer:
         return now

@@ -8,8 +8,8 @@
 | `EPOCH_END` | OffsetForLeaderEpoch | where a leader has changed (KIP-320) |
 | `BOUNDS` | ListOffsets, twice | where a log ends before what was read of it |
 
-A decision names one need at a time, in this order, so a trigger looks once for each: five times at most, and once in a
-trigger without a rebalance and without a loss.
+A decision names one need at a time, in this order, so a trigger has at most one lookup for each of the five, and a
+trigger without a rebalance or a loss has one in all.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Look:
         """Return where partitions begin.
 
         Args:
-            bounds: Where the options let partitions begin.
+            bounds: The starts of partitions by the options.
             begins: The partitions that begin at their first offset.
 
         Raises:

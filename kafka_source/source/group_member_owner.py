@@ -1,4 +1,4 @@
-"""The owner in a group: classic or consumer members, when it commits and rejoins, and what follows from a loss."""
+"""The owner in a group: classic or consumer members, their commits and rejoins, and the handling of a loss."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class GroupMemberOwner(PartitionOwner):
             self._rejoin_after(lost)
 
     def still_owned(self) -> bool:
-        """Return whether the slots are still members, as far as this process knows."""
+        """Return whether this process knows of no loss of its members."""
         return self._membership.lost() is None
 
     def ask(self) -> None:
@@ -164,7 +164,7 @@ class GroupMemberOwner(PartitionOwner):
     def _wait_in(self, enter: Callable[[float], object]) -> None:
         """Join or rejoin, however long the other members take.
 
-        The group waits for each member for the longest rebalance timeout of all members, which is not known here.
+        The group waits for each member for the longest rebalance timeout of all members, which is unknown here.
         """
         while True:
             try:
@@ -195,14 +195,14 @@ class GroupMemberOwner(PartitionOwner):
         return self._owned
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit what the group does not have yet; see `AsMembers.finish`."""
+        """Commit the offsets that the group does not have; see `AsMembers.finish`."""
         self._commit_finished(finished)
         if self.has_joined:
             self.offsets.expect_late(finished)
             self.offsets.repair_set_back(now=True)
 
     def _commit_finished(self, finished: Mapping[TopicPartition, int]) -> bool:
-        """Commit what the group does not have yet; return False if another try may commit it."""
+        """Commit the offsets that the group does not have; return False if another attempt may commit them."""
         if not self.has_joined:
             return True
         try:
@@ -214,16 +214,17 @@ class GroupMemberOwner(PartitionOwner):
             return True
 
     def _retry_commit_before_rejoin(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Try again to commit, for half of the rebalance timeout: after the rebalance others would read it again.
+        """Retry the commit for half of the rebalance timeout: after the rebalance other members would read the records
+        again.
 
-        Until then the coordinator takes commits of the old generation.
+        Until then the coordinator accepts commits of the old generation.
         """
         deadline = Deadline(self._group.rebalance_timeout_ms / 2000)
         while not self._commit_finished(finished) and not deadline.over:
             time.sleep(_COMMIT_PAUSE_SECONDS)
 
     def credentials(self, slot: int) -> SlotCredentials:
-        """Return the slot's credentials; a replayed batch may have had more slots than there are now."""
+        """Return the slot's credentials; a replayed batch may have had more slots than the query has now."""
         self.join()
         slots = self._membership.credentials
         return replace(slots[slot % len(slots)], right=self._right_id)
@@ -237,7 +238,7 @@ class GroupMemberOwner(PartitionOwner):
         self._membership.leave()
 
     def detach(self, kept: Collection[int]) -> None:
-        """Stop acting for the slots that are kept, which another process resumes; the others leave the group.
+        """Stop acting for the kept slots, which another process resumes; the other slots leave the group.
 
         Only a batch does so, and its slots are members of the classic protocol.
         """
@@ -299,7 +300,7 @@ def owner_of(
         policy: Its commit policy.
         cluster: Its cluster.
         selection: What it selects.
-        partitions: How many partitions that is now.
+        partitions: The current number of those partitions.
         siblings: Where to meet the other reads of this driver and group; None: nowhere.
         positions: Its positions.
         static: Whether its members are static, also without an instance id of the user's.

@@ -42,7 +42,7 @@ class BrokerTimes:
         settings: Kafka client settings.
         cluster: The cluster.
         engine: The option `engine`.
-        read_committed: Whether records of aborted transactions are left out.
+        read_committed: Whether to leave out records of aborted transactions.
     """
 
     def __init__(self, settings: Settings, cluster: Cluster, *, engine: str, read_committed: bool) -> None:

@@ -1,4 +1,4 @@
-"""The function of `map.function`: its text in the options, what it reads, what it returns, and how a task opens it."""
+"""The function of `map.function`: its text in the options, its columns, its result, and its start in a task."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_BYTES = 16 << 20
 """The most bytes of a pickled function: each task gets them."""
 
 
-# A name, or what `text_of` makes.
+# A name, or a result of `text_of`.
 _FORMS = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*|\d+\.\d+:[A-Za-z0-9+/=]+")
 # Spark before 4.2 takes UTC, and has another argument.
 _AS_SPARK_READS: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
@@ -74,7 +74,7 @@ class _Opener:
 
         Raises:
             PySparkRuntimeError: It is of another minor version of Python, as for a UDF.
-            InvalidConfigurationError: A module is not there, or a name is not that of an `arrow_function`.
+            InvalidConfigurationError: A module is missing, or a name is not that of an `arrow_function`.
         """
         _find_added_files()
         before, _, after = self.text.partition(":")
@@ -112,10 +112,10 @@ def _columns_given(options: ReadOptions, readers: Readers | None) -> StructType:
         readers: The schemas of decoded columns; None: no column is decoded.
 
     Raises:
-        OptionError: `map.function` has no function's form, or `map.columns` names others than the read has.
+        OptionError: `map.function` has not the form of a function, or `map.columns` names columns that the read lacks.
     """
     if not _FORMS.fullmatch(options.map_function or ""):
-        # It may be a part of a pickle, which has what the function knows.
+        # It may be a part of a pickle, which has the values of the function's closure.
         takes = "module:function; kafkagroup.map_in_arrow sets it to a function itself"
         raise OptionError("map.function", HIDDEN, takes)
     everything = schema_of(options)
@@ -130,7 +130,7 @@ def _columns_given(options: ReadOptions, readers: Readers | None) -> StructType:
 
 
 def schema_returned(options: ReadOptions, readers: Readers | None) -> StructType | str:
-    """Return the columns that the function returns, where `.schema(…)` does not say it.
+    """Return the columns that the function returns, without `.schema(…)`.
 
     Args:
         options: The options, with a function.
@@ -154,7 +154,8 @@ def schema_returned(options: ReadOptions, readers: Readers | None) -> StructType
 def mapping_of(
     options: ReadOptions, readers: Readers | None, *, returned: StructType
 ) -> tuple[StructType, Mapping, Readers | None]:
-    """Return the columns that a task reads, how it makes rows of them, and the schemas of those that are decoded.
+    """Return the columns that a task reads, the function that makes rows of them, and the schemas of the decoded
+    columns.
 
     Args:
         options: The options, with a function.

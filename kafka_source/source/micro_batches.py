@@ -1,8 +1,8 @@
 """Make the tasks of a stream's micro-batches in Spark's driver, also of a replay.
 
-Spark keeps one reader in a long-lived process of the driver. At every trigger, `MicroBatches.next` first commits what
-the last batch has read, because Spark asks only when that is durable; rejoins the group if a rebalance is due; and then
-plans the records that are new (`trigger`).
+Spark keeps one reader in a long-lived process of the driver. At every trigger, `MicroBatches.next` first commits the
+last batch, because Spark calls it only when that batch is durable; rejoins the group if a rebalance is due; and then
+plans the new records (`trigger`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class MicroBatches(Trigger):
 
     Args:
         query: The query.
-        siblings: Where to meet the other reads of this driver and group; None: nowhere.
+        siblings: The place at which the reads of this driver and group find each other; None: nowhere.
     """
 
     def __init__(self, query: Query, siblings: Siblings | None = None) -> None:

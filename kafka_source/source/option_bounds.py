@@ -1,4 +1,4 @@
-"""Where partitions start and end, as the options say it, before any offset is looked up. Pure.
+"""The options' starts and ends of partitions, before any offset is looked up. Pure.
 
 `startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and that over `startingOffsets`; so too for
 the ending options.
@@ -88,7 +88,7 @@ def starting_words(options: ReadOptions) -> dict[str, TopicWord]:
 
 
 def starts_by_time(options: ReadOptions) -> bool:
-    """Return whether a time says where reading starts."""
+    """Return whether reading starts at a time."""
     return options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None
 
 
@@ -158,11 +158,11 @@ def _starts_of_json(
         wanted: The value of `startingOffsets`.
         partitions: The partitions to resolve.
         subscribed: All partitions of the query's subscription.
-        default: Where topics start that are not named.
+        default: The start of topics that are not named.
         may_come: Whether a named topic need not exist yet, as with `subscribePattern`.
 
     Raises:
-        OptionError: The JSON names partitions or topics that are not those of the subscription.
+        OptionError: The JSON names partitions or topics that the subscription lacks.
     """
     offsets = {topic: of_it for topic, of_it in wanted.items() if isinstance(of_it, dict)}
     words = {topic: of_it for topic, of_it in wanted.items() if isinstance(of_it, str)}

@@ -1,4 +1,4 @@
-"""Which partitions a query reads, and what it commits: no group, or `assign`; in a group: `group_member_owner`.
+"""The owners of a query's partitions and offsets: without a group, or with `assign`; in a group: `group_member_owner`.
 
 The readers see `PartitionOwner` only, so their path is the same for a query without a group (`Standalone`), for
 partitions of `assign` whose offsets a group keeps (`StaticPartitions`) and for members of a group
@@ -46,7 +46,7 @@ class PartitionOwner:
     """Whether the query is a member of a group."""
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
-        """Return a block in which the query's members rejoin only if the block itself says so."""
+        """Return a block in which the query's members rejoin only by calls of the block."""
         return nullcontext()
 
     def join(self) -> None:
@@ -64,7 +64,7 @@ class PartitionOwner:
         raise NotImplementedError
 
     def still_owned(self) -> bool:
-        """Return whether the query still owns what `rejoin_if_due` returned, as far as this process knows."""
+        """Return whether this process knows of no loss of the partitions that `rejoin_if_due` returned."""
         return True
 
     def batch_planned(
@@ -79,10 +79,10 @@ class PartitionOwner:
         """Note that the tasks of a micro-batch, with these ends, have the slots' credentials."""
 
     def ask(self) -> None:
-        """Ask whether the query still owns its partitions, because a commit in its name has failed."""
+        """Check whether the query still owns its partitions, after a failed commit."""
 
     def rebalance_due(self) -> bool:
-        """Return whether `rejoin_if_due` would rejoin the group now."""
+        """Return whether `rejoin_if_due` would rejoin the group."""
         return False
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
@@ -118,10 +118,11 @@ class Standalone(PartitionOwner):
 
 
 class StaticPartitions(PartitionOwner):
-    """The owner with `assign` and a group: it owns partitions as without a group, and the group keeps their offsets.
+    """The owner with `assign` and a group: it owns partitions as without a group, and commits their offsets to the
+    group.
 
-    It is what Java's `KafkaConsumer.assign` with a group id is: the query starts at the group's committed offsets and
-    commits there, and joins nothing.
+    It acts as Java's `KafkaConsumer.assign` with a group id: the query starts at the group's committed offsets, commits
+    there, and does not join.
 
     Args:
         offsets: The group's offsets.
@@ -150,5 +151,5 @@ class StaticPartitions(PartitionOwner):
         return self._all.rejoin_if_due()
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit what the group does not have yet; raises as `commit`."""
+        """Commit the offsets that the group does not have; raises as `commit`."""
         self.offsets.finish(finished)

@@ -1,7 +1,7 @@
 """How far a batch reads (`maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`); cut ranges for tasks.
 
-How far: the options' limits, the quota, and the end of an AvailableNow run. `Admission` has a clock and remembers when
-the last batch was planned; all else is pure, and nothing here does I/O.
+The limits: of the options, of the quota, and the end of an AvailableNow run. `Admission` has a clock and the time of
+the last plan; everything else is pure, and there is no I/O.
 
 A plan depends on the batch's end offset, and on the start offset where a partition's span begins before it (see
 `plan`). Both are in Spark's checkpoint, so a batch that is replayed after a restart gets the same plan. Two things can
@@ -10,7 +10,7 @@ what the group's other members have read.
 
 Spark plans a batch's DataFrame once. Like Spark's own source (`KafkaSourceRDD`), the plan of a batch without a group
 keeps the words `earliest` and `latest`, and each task looks its offsets up (`mark_late_bounds`). A DataFrame or a view
-that is used twice therefore reads what is there at the time of each action.
+that is used twice therefore reads the records that exist at the time of each action.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def available_ends(
     Args:
         starts: The first offset to read of each partition.
         latest: The latest offset of at least these partitions.
-        target: Where an AvailableNow run ends; None: another trigger.
+        target: The end of an AvailableNow run; None: another trigger.
     """
     # A partition that was created after an AvailableNow run began is left to the next run.
     ends = {tp: latest[tp] if target is None else min(latest[tp], target.get(tp, 0)) for tp in starts}
@@ -75,7 +75,7 @@ def rate_limit(
 def _share(max_offsets: int, size: int, total: int) -> int:
     if size == 0:
         return 0
-    # In floating point and in this order, so that a share which is off by one is off as in Spark.
+    # In floating point and in this order, so that shares have Spark's rounding errors.
     share = max_offsets * (size / total)
     return min(size, math.ceil(share) if share < 1 else math.floor(share))
 
@@ -86,8 +86,8 @@ class Admission:
     Args:
         options: `maxOffsetsPerTrigger`, `maxBytesPerTrigger`, `targetTriggerDuration`, `minOffsetsPerTrigger` and
             `maxTriggerDelay` are the limits.
-        quota: The stream's quota, which also knows the size of records and when tasks end; None: no quota, and none of
-            them is known.
+        quota: The stream's quota, which also knows the size of records and when tasks end; None: no quota, and neither
+            size nor times are known.
         clock: The time in seconds; only differences count.
         wall_clock: The time in seconds since 1970.
     """
@@ -107,7 +107,7 @@ class Admission:
         self._size = None if target is None else TriggerSize(target / 1000)
         self._quota = quota
         self._clock, self._wall_clock = clock, wall_clock
-        # When the micro-batch under way was planned, and the number of its offsets; None: none is measured.
+        # The time of the plan of the current micro-batch, and the number of its offsets; None: none is measured.
         self._under_way: tuple[float, int] | None = None
         self._target: dict[TopicPartition, int] | None = None
         self._without_target: frozenset[TopicPartition] = frozenset()
@@ -118,7 +118,8 @@ class Admission:
 
         Args:
             target: The end of each partition.
-            unknown: The partitions that have no leader. The run ends there where they end when they have one.
+            unknown: The partitions that have no leader. The run ends there at the offset at which they end once they
+                have a leader.
         """
         self._target, self._without_target = dict(target), frozenset(unknown)
 
@@ -142,7 +143,7 @@ class Admission:
             starts: The first offset to read of each partition.
             latest: The latest offset of each partition; a partition without a leader is left out, and ends at its
                 start.
-            bounds: Where partitions end at most, see `Alignment`; they make nothing wait for more.
+            bounds: The largest ends of partitions, see `Alignment`; `minOffsetsPerTrigger` does not wait at them.
             limited: Apply the options' limits and the quota.
             may_wait: Whether more records may come, for which `minOffsetsPerTrigger` waits.
         """
@@ -178,7 +179,7 @@ class Admission:
         return size if self._max_offsets is None else min(size, self._max_offsets)
 
     def trigger_started(self) -> None:
-        """Note that Spark asks for the next micro-batch now: the last one is done."""
+        """Record that Spark requests the next micro-batch: the last one is done."""
         if self._size is None or self._under_way is None:
             return
         (since, offsets), self._under_way = self._under_way, None
@@ -194,7 +195,7 @@ class Admission:
             )
 
     def batch_planned(self, offsets: int) -> None:
-        """Note that a micro-batch of so many offsets is planned now: `maxTriggerDelay` starts again."""
+        """Record the plan of a micro-batch with this number of offsets: `maxTriggerDelay` starts again."""
         self._last_batch = self._clock()
         self._under_way = (self._last_batch, offsets) if offsets else None
 
@@ -278,7 +279,7 @@ def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int 
     """Cut large ranges into pieces (Spark's KafkaOffsetRangeCalculator), and drop empty ranges.
 
     Args:
-        ranges: The ranges, in the order in which the pieces shall come.
+        ranges: The ranges, in the order of the pieces.
         min_partitions: Cut until there are about this many pieces; None: do not cut for a number of pieces.
         max_records: The maximum size of a piece, in offsets; None: no maximum.
     """
@@ -293,8 +294,8 @@ def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int 
 def _split_in_proportion(ranges: Sequence[Range], min_partitions: int) -> list[Range]:
     """Cut the ranges that are large enough, in proportion to their sizes (SPARK-36576).
 
-    The ranges that stay whole do not count for the proportion: otherwise a small range would reduce the number of
-    pieces of a large one.
+    Ranges that stay whole do not count in the proportion; otherwise a small range would reduce the number of pieces of
+    a large one.
     """
 
     def count(size: int, total: int, pieces: int) -> int:
@@ -336,7 +337,7 @@ def bundles(inputs: Sequence[PlannedInput], min_offsets: int) -> list[list[Plann
             found.append([one])
             continue
         reads = {(r.topic_partition, r.replica) for r in one.ranges}
-        # One read takes at most one range of a partition's copy, so pieces of a partition do not share a bundle.
+        # A read has at most one range of a partition's copy, so pieces of a partition do not share a bundle.
         if not open_bundle or filled >= min_offsets or read & reads:
             open_bundle, read, filled = [], set(), 0
             found.append(open_bundle)
@@ -373,7 +374,7 @@ def mark_late_bounds(planned: Sequence[PlannedInput], bounds: BatchBounds) -> li
     ranges = [r for one in planned for r in one.ranges]
     read = {r.topic_partition for r in ranges}
     ranges += [Range(*tp, bounds.starts[tp], bounds.ends[tp]) for tp in bounds.late_ends if tp not in read]
-    # Tasks that wait for a leader come last: the others are read first.
+    # Tasks that wait for a leader come last, so that the others are read first.
     ordered = sorted(ranges, key=lambda r: (r.topic_partition in bounds.leaderless, r))
     return [PlannedInput(-1, (_with_late_bounds(r, bounds),)) for r in ordered]
 

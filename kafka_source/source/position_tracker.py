@@ -40,10 +40,10 @@ log = logging.getLogger(__name__)
 
 
 class ShortLogs:
-    """The partitions whose log ends before the position, while that may be the answer of a leader that is behind.
+    """The partitions whose log ends before the position, while their leader may be behind.
 
     Args:
-        seconds: How long it may be (`data.loss.patience.ms`).
+        seconds: The time for which a leader may be behind (`data.loss.patience.ms`).
         clock: The time in seconds; only differences count.
     """
 
@@ -53,11 +53,11 @@ class ShortLogs:
         self._since: dict[TopicPartition, float] = {}
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget all but these: the logs of the others reach as far as they did."""
+        """Discard all but these: the logs of the others are as long as earlier."""
         self._since = {tp: since for tp, since in self._since.items() if tp in partitions}
 
     def seconds(self, tp: TopicPartition) -> float:
-        """Return for how long the log of this partition has been known to be short; 0: it was not known."""
+        """Return the time for which the log of this partition has been known to be short; 0: it was not."""
         now = self._clock()
         return now - self._since.get(tp, now)
 
@@ -83,9 +83,9 @@ class Scope:
     Attributes:
         start: The start offset of the micro-batch, without lost topics.
         owned: The partitions that the query owns.
-        partitions: Those of them that exist.
-        lost_topics: The topics whose committed offsets may be those of a deleted topic.
-        leaderless: Those of the partitions that have no leader.
+        partitions: The existing ones of them.
+        lost_topics: The topics whose committed offsets may belong to a deleted topic.
+        leaderless: The partitions without a leader.
     """
 
     start: StreamOffset
@@ -117,11 +117,11 @@ class _Case:
     """The decisions of one trigger, and the facts on which they rest.
 
     Attributes:
-        scope: What the trigger may read.
+        scope: The partitions that the trigger may read.
         rules: The query's.
         facts: What was looked up.
         words: The topics that start at a word of `startingOffsets`.
-        decisions: What is decided by it.
+        decisions: The decisions.
         ignored: The partitions where the group has an offset of another topic of the same name.
         later: The partitions that begin at their first offset when a broker leads them.
         at_latest: The partitions that begin at `latest` because `startingOffsets` says so for their topic.
@@ -143,11 +143,11 @@ class PositionTracker:
     Args:
         options: Of the query.
         policy: Its commit policy.
-        cluster: Where to look up offsets.
+        cluster: The lookups of offsets.
         owner: Knows the group's committed offsets.
         subscribed: The partitions of the subscription when the query started.
         positions: The positions, which this object keeps up to date.
-        are_replaced: Asks the cluster whether topics were created again since it was last asked.
+        are_replaced: Checks whether topics were created again since the last check.
     """
 
     def __init__(
@@ -241,12 +241,12 @@ class PositionTracker:
         return self._resolved_join == join
 
     def settle(self, scope: Scope) -> Settled:
-        """Return where the partitions of a trigger continue: look and decide, then act.
+        """Return the positions of a trigger's partitions: look up, decide, act.
 
         Without a rebalance and a new partition these are the ends of the last batch. After one, the group's committed
         offsets count too, and a partition that is new to this query starts at its first offset or, when the query
         starts, where the options say. A position that the log does not lead to moves to an offset to which it does.
-        Positions before the first offset are left to the tasks, which find them without another request.
+        Tasks detect positions before the first offset, without another request.
 
         Raises:
             DataLossError: A position is beyond the end of its partition, or its log has diverged, and `failOnDataLoss`
@@ -260,7 +260,7 @@ class PositionTracker:
         rules = replace(self._rules, counts=self._policy.counts(scope.start), asks_group=asks_group)
         case = _Case(scope, rules, dict.fromkeys(scope.partitions, Facts()), self._start_by_word(scope.start))
         if not asks_group:
-            # Most triggers need nothing else.
+            # Most triggers need no other fact.
             self._look_up(Need.LATEST, self._positions.next_of(scope.partitions), case)
         self._decide(case, scope.partitions)
         for need in Need:
@@ -309,7 +309,7 @@ class PositionTracker:
             facts |= {tp: facts[tp].with_log(bounds=both) for tp, both in look.bounds(partitions).items()}
 
     def _committed(self, partitions: Collection[TopicPartition], case: _Case) -> Mapping[TopicPartition, CommitOffset]:
-        # Where all copies of a partition emit rows, the committed offset is that of one copy only.
+        # Where all copies of a partition emit rows, the committed offset describes one copy only.
         if case.scope.owned.copies:
             return {}
         committed = self._look.committed(partitions, case.scope.lost_topics)
@@ -318,13 +318,13 @@ class PositionTracker:
         return committed
 
     def _check_topics(self, doubtful: Collection[str]) -> None:
-        """Check that topics are the ones that were described; raises RefreshRetriableError."""
+        """Check that the topics are the described ones; raises RefreshRetriableError."""
         if doubtful and self._are_replaced(doubtful):
-            # Their records are not lost, but those of other topics: the trigger begins again and reads all of them.
+            # Their records are not lost; they belong to new topics, which the next attempt reads from the start.
             raise RefreshRetriableError(f"Topics were deleted or created again: {', '.join(sorted(doubtful))}.")
 
     def _begin(self, partitions: Collection[TopicPartition], case: _Case) -> dict[TopicPartition, int]:
-        """Return where partitions begin that neither the query nor its group has read, as far as that is known now."""
+        """Return the known starts of partitions that neither the query nor its group has read."""
         scope, options = case.scope, self._options
         given = Beginning(
             has_read=bool(scope.start.partitions),
@@ -337,7 +337,8 @@ class PositionTracker:
         begins = {tp: begin(tp, given) for tp in partitions}
         by_options = [tp for tp, one in begins.items() if one is Start.BY_OPTIONS]
         bounds = starting_bounds(options, by_options, subscribed=self._subscribed, default="latest")
-        # `latest` and a time have to be looked up before records come. The first offset is the same one later.
+        # `latest` and times have to be looked up before new records are written. The first offset is the same one
+        # later.
         case.later = frozenset(tp for tp, bound in bounds.items() if tp in scope.leaderless and bound == EARLIEST)
         case.at_latest = frozenset(tp for tp in by_options if case.words.get(tp.topic) == "latest")
         return self._look.starts(
@@ -365,7 +366,7 @@ class PositionTracker:
             self._resolved_join = scope.owned.joins
 
     def _report_start(self, case: _Case) -> None:
-        """Log where partitions continue that the query has not read before, and commit where the others begin."""
+        """Log where partitions that are new to the query continue, and commit starting offsets of the others."""
         facts, start, options = case.facts, case.scope.start, self._options
         entries = [one.group.entry for one in facts.values() if one.group is not None and one.group.entry is not None]
         begun = {tp: one.start for tp, one in facts.items() if one.start is not None}
@@ -393,14 +394,14 @@ class PositionTracker:
         if not starts:
             return True
         if any(starts[tp] != start.ends.get(tp) for tp in self._positions.replaced(starts)):
-            # Where the group's offsets say what the output has, they keep them.
+            # Where the group's offsets match the output, the group keeps the positions.
             return self._policy.is_output and (start.by_sink or not start.partitions)
         if start.partitions:
             return self._start_at_latest & starts.keys() <= start.partitions.keys()
         return self._options.starting_offsets == "earliest" and not starts_by_time(self._options)
 
     def _log_moves(self, start: StreamOffset, decisions: Mapping[TopicPartition, Decision]) -> None:
-        """Log the rewinds that the query follows, and where it continues behind its position: its group is ahead."""
+        """Log the rewinds that the query follows, and the partitions in which its group is ahead."""
         moves: dict[TopicPartition, tuple[int, int]] = {}
         for tp, one in sorted(decisions.items()):
             before, to = self._positions.known(tp).next, one.known.next
@@ -408,7 +409,7 @@ class PositionTracker:
                 log.warning("rewound %s-%d from=%d to=%d", tp.topic, tp.partition, one.rewound_from, to)
             elif before is not None and to is not None and to > before:
                 moves[tp] = (before, to)
-        # What is not in the last batch was another query's; what is replaced is followed on purpose.
+        # Partitions outside of the last batch were another query's; rewinds are followed on purpose.
         surprising = {
             tp: move for tp, move in moves.items() if tp in start.partitions and not decisions[tp].known.is_replaced
         }

@@ -1,6 +1,6 @@
 """The positions of a query in its partitions, and the group's offsets of them. Pure: callers look up and commit.
 
-One object keeps all of it. The readers, the owners and the tasks' commits ask it; `decision` has the rules.
+One object keeps all positions. The readers, the owners and the tasks' commits use it; `decision` has the rules.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class _Partition:
 
     Attributes:
         known: Where it continues.
-        in_flight: The end of a micro-batch that is planned and, as far as this driver knows, not committed.
-        committed: The group's offset, as far as this driver has committed or compared it; None: unknown.
-        committed_at: When that was, by the clock.
+        in_flight: The end of a planned micro-batch that this driver does not know as committed.
+        committed: The group's offset, if this driver has committed or compared it; None: unknown.
+        committed_at: The time of that comparison.
         is_ignored: Whether the group's offset, as last looked up, is of another topic of this name.
     """
 
@@ -66,7 +66,7 @@ class Positions:
     # ---- where the query continues
 
     def next_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset that the query reads next, of those of the partitions where it is resolved."""
+        """Return the next offset of each of the partitions that is resolved."""
         return {tp: at for tp in partitions if (at := self.known(tp).next) is not None}
 
     def known(self, tp: TopicPartition) -> Known:
@@ -74,7 +74,7 @@ class Positions:
         return self._get(tp).known
 
     def follow(self, decisions: Mapping[TopicPartition, Decision]) -> None:
-        """Continue as it was decided. After a rewind of the group, what was committed before counts nowhere."""
+        """Continue as it was decided. After a rewind of the group, earlier commits do not count."""
         for tp, one in decisions.items():
             partition = self._partitions[tp]
             if one.known.rewind != partition.known.rewind:
@@ -82,11 +82,11 @@ class Positions:
             partition.known = one.known
 
     def learn(self, offset: StreamOffset, *, newest: bool = False) -> None:
-        """Note whose offset of the checkpoint this is, which rewinds it follows, and its leader epochs.
+        """Record the stream of the checkpoint's offset, the rewinds that it follows, and its leader epochs.
 
         Args:
             offset: The offset.
-            newest: Whether the checkpoint has no newer one. Else what this process knows is newer.
+            newest: Whether the checkpoint has no newer one. Otherwise this process has newer positions.
         """
         self.stream = offset.stream or self.stream
         self._newest = offset
@@ -95,14 +95,14 @@ class Positions:
                 self._partitions[tp].known = replace(self.known(tp), rewind=rewind_id)
 
     def note_topics(self, ids: Mapping[str, str], cluster: str | None) -> None:
-        """Note the ids of the topics that are read now, and of their cluster; None: unknown."""
+        """Record the ids of the topics that are read now, and of their cluster; None: unknown."""
         self._topics |= ids
         self._cluster = cluster
 
     def begin(self, start: StreamOffset) -> None:
-        """Continue at the end of a micro-batch, where the next one starts; known facts about it are kept.
+        """Continue at the end of a micro-batch, where the next one starts, and keep its known facts.
 
-        A partition that another query has owned since then has been read up to there too, unless it was rewound.
+        That other query has read a partition up to there too, unless the partition was rewound.
         """
         if start == self._start:
             for tp, end in self.current_ends(start).items():
@@ -117,7 +117,7 @@ class Positions:
         self._start = start
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Continue in these partitions only: another query's partition is resolved when it comes back."""
+        """Continue in these partitions only; a partition that returns from another query is resolved then."""
         for tp in self._partitions.keys() - set(partitions):
             self._partitions[tp].known = replace(self.known(tp), next=None)
 
@@ -127,8 +127,8 @@ class Positions:
         Args:
             offsets: The offsets.
             rewinds: Whether this begins a rewind, which the query follows. Its later commits have the mark, so that
-                previous positions count nowhere: not those of its own checkpoint, and not those of other queries of the
-                group that get the partitions.
+                neither earlier positions of its own checkpoint count, nor those of other queries of the group that get
+                the partitions.
         """
         mark = strategies.new_id() if rewinds else None
         for tp, offset in offsets.items():
@@ -156,12 +156,12 @@ class Positions:
         ends: Mapping[TopicPartition, int],
         leaders: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Return the leader epochs of the ends of a micro-batch, as far as they are known.
+        """Return the known leader epochs of the ends of a micro-batch.
 
-        A partition with nothing to read keeps its epoch, so that an election alone changes no offset of a checkpoint.
+        A partition without new records keeps its epoch, so that an election alone changes no offset of a checkpoint.
 
         Args:
-            starts: Where the micro-batch starts, which are the positions.
+            starts: The start of the micro-batch, that is the positions.
             ends: Where it ends.
             leaders: The epoch of the leader that has returned each end; -1: unknown.
         """
@@ -195,7 +195,7 @@ class Positions:
     # ---- which topic the group's offsets are about
 
     def of_these_topics(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
-        """Return the offsets of the group that count, and note where it has one of another topic of this name."""
+        """Return the offsets of the group that count, and record those of another topic of the same name."""
         ids = self._ids()
         for tp, entry in committed.items():
             self._partitions[tp].is_ignored = is_of_other_topic(entry, ids.get(tp.topic), self._cluster)
@@ -208,7 +208,7 @@ class Positions:
     def is_of_new_topic(self, tp: TopicPartition, entry: CommitOffset) -> bool:
         """Return whether an offset is of the current topic, for a topic that was created again.
 
-        An offset without an id may still be one of the topic before, unless the coordinator was asked by the new id.
+        An offset without an id may belong to the deleted topic, unless the request had the new id.
         """
         note = OffsetNote.parse(entry.metadata)
         topic_id = note.topic if note.topic is not None and note.cluster == self._cluster else entry.topic_id
@@ -217,7 +217,7 @@ class Positions:
     def _ids(self) -> dict[str, str]:
         return {**self._topics, **self._newest.topics}
 
-    # ---- what the driver commits
+    # ---- the driver's commits
 
     def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
         """Return offsets as they are committed: with the stream's id, rewinds' marks, leader epochs and topic ids."""
@@ -229,7 +229,7 @@ class Positions:
         return known.epoch if known.next == offset else self._newest.epoch_of(tp, offset)
 
     def missing(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the offsets of `finished` that the group does not have, as far as known."""
+        """Return the offsets of `finished` that the group is not known to have."""
         return {tp: offset for tp, offset in finished.items() if self._get(tp).committed != offset}
 
     def has_compared(self, tp: TopicPartition) -> bool:
@@ -239,13 +239,13 @@ class Positions:
     def not_behind(
         self, missing: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
     ) -> dict[TopicPartition, int]:
-        """Return the offsets to commit of `missing`, without those that would set the group back.
+        """Return the offsets of `missing` that do not set the group back.
 
         Another application may have read on before the partitions came back, or the group was rewound while this
         micro-batch was read. These count as committed; the next micro-batch begins at the group's offset.
 
         Args:
-            missing: The offsets that the group does not have, as far as known.
+            missing: The offsets that the group is not known to have.
             committed: Its current offsets.
         """
         rewound = self.unfollowed_rewinds(committed)
@@ -254,7 +254,7 @@ class Positions:
         return {tp: offset for tp, offset in missing.items() if tp not in kept}
 
     def as_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Note the group's offsets, or those that count as such."""
+        """Record the group's offsets, or those that count as such."""
         now = self._clock()
         for tp, offset in offsets.items():
             known = self._partitions[tp]
@@ -273,7 +273,7 @@ class Positions:
 
     @property
     def in_flight(self) -> dict[TopicPartition, int]:
-        """The ends of the micro-batches that are planned and, as far as this driver knows, not committed."""
+        """The ends of the planned micro-batches that this driver does not know as committed."""
         return {tp: known.in_flight for tp, known in self._partitions.items() if known.in_flight is not None}
 
     def add_in_flight(self, ends: Mapping[TopicPartition, int]) -> None:
@@ -282,7 +282,7 @@ class Positions:
             self._partitions[tp].in_flight = end
 
     def clear_in_flight(self) -> None:
-        """Note that nothing is in flight."""
+        """Record that no micro-batch is in flight."""
         for known in self._partitions.values():
             known.in_flight = None
 

@@ -78,8 +78,8 @@ class TaskBundle(InputPartition):
     Attributes:
         tasks: The read tasks, one for each slot.
         handoffs: The ranges of the whole micro-batch, for the sink; set in one bundle of it with `commit=sink`.
-        readers: The schemas to which the micro-batch's decoded columns are resolved; None: there are none, or to those
-            of the query.
+        readers: The schemas to which the micro-batch's decoded columns are resolved; None: there are none, or the
+            query's.
     """
 
     tasks: tuple[ReadTask, ...]
@@ -137,7 +137,7 @@ class Query:
         return cls(options, engine, *requested(schema, options, readers), mapping, caller)
 
     def rows(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield what Spark gets of the records of a task: all of it comes before this ends."""
+        """Yield the rows of a task's records for Spark; all of them precede the end of the generator."""
         return records if self.mapping is None else self.mapping.rows(records)
 
     def new_policy(self) -> CommitPolicy:
@@ -160,7 +160,7 @@ class TaskFactory:
     Attributes:
         credentials: Returns the credentials of a slot; None without a group.
         cluster: The id of the cluster that is read; None: unknown.
-        topics: The ids of the topics that are read, as far as they have one.
+        topics: The ids of the topics that have one.
         rewinds: The rewind of the group that each partition follows; without partitions that were never rewound.
         stream: The id of the stream; None in a batch.
         uncommitted: The partitions in which no task commits.
@@ -176,7 +176,8 @@ class TaskFactory:
     def task(self, planned: PlannedInput) -> ReadTask:
         """Return the task that reads `planned`, without a quota."""
         topics = ids_of_ranges(planned.ranges, self.topics)
-        # By the task's own partitions: a walk over those of the query, for each task, costs slots times partitions.
+        # By the task's own partitions: a walk over the query's partitions for each task would cost slots times
+        # partitions.
         partitions = {r.topic_partition for r in planned.ranges}
         return ReadTask(
             planned.ranges,
@@ -238,7 +239,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
         query: The query.
 
     Raises:
-        FencedError: Another member holds the slot; the task stops reading and commits nothing.
+        FencedError: Another process has the slot; the task stops reading and commits nothing.
         KafkaGroupError: See `FetchEngine.read`.
     """
     return _read((task,), query, None)
@@ -312,7 +313,7 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer, readers: Readers | None
 def _on_bad(query: Query, pacer: Pacer, replica: int, records: pa.RecordBatch, reasons: Sequence[str]) -> None:
     """Count records whose values cannot be decoded, and write them to the topic of dead letters, if there is one.
 
-    They are acknowledged when this returns. So whatever ends a task, its offsets are committed after that.
+    They are acknowledged when this returns. So its offsets are committed only after that, whatever ends the task.
     """
     topic = query.options.deadletter_topic
     # The other copies of a partition have the same records.
@@ -323,12 +324,12 @@ def _on_bad(query: Query, pacer: Pacer, replica: int, records: pa.RecordBatch, r
 
 
 def _with_current_bounds(task: ReadTask, query: Query) -> tuple[Range, ...]:
-    """Return the ranges of the task, late bounds replaced by the current offsets, without those that are empty then."""
+    """Return the ranges of the task, late bounds replaced by the current offsets, without empty ranges."""
     if not has_late_bounds(task.ranges):
         return task.ranges
     client = cached_client(query.settings)
     cluster = Cluster.of(query.options, client)
-    # A whole partition is the same range in a topic that was created again, so what the worker knows of it is enough.
+    # A whole partition is the same range in a topic that was created again, so the worker's metadata suffice.
     with cluster.metadata_snapshot(client.known if is_unbound(task.ranges) else None):
         found = resolve_late_bounds(task.ranges, cluster, read_committed=query.options.read_committed)
     check_same_cluster(
@@ -359,11 +360,11 @@ def resolve_late_bounds(ranges: Collection[Range], cluster: Cluster, *, read_com
 
     Args:
         ranges: The ranges of a task, at least one with a late bound.
-        cluster: Where to look up offsets.
+        cluster: The lookups of offsets.
         read_committed: Whether the latest offset is the last stable one.
 
     Raises:
-        InvalidConfigurationError: A start that the options give lies beyond the latest offset.
+        InvalidConfigurationError: A start from the options lies beyond the latest offset.
         KafkaGroupError: The brokers refuse, or do not answer in time.
     """
     earliest, latest = cluster.bounds(
@@ -383,5 +384,5 @@ def resolve_late_bounds(ranges: Collection[Range], cluster: Cluster, *, read_com
 
 
 def has_late_bounds(ranges: Collection[Range]) -> bool:
-    """Return whether a task has to look up offsets before it can read these ranges."""
+    """Return whether a task has to look up offsets before it reads these ranges."""
     return any(r.from_earliest or r.skip_deleted or r.to_latest for r in ranges)

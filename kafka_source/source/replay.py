@@ -1,11 +1,12 @@
-"""What Spark replays without us: batches that it has finished without reading them, and those of its own Kafka source.
+"""Batches that the source does not plan: those that Spark has finished without reading them, and those of its own Kafka
+source.
 
-What a replay of our batches reads, its commit policy says (`commits`).
+The commit policy decides which ranges a replay of our batches reads (`commits`).
 
-A batch of Spark's own Kafka source is planned again. Spark's offsets say where it ends, and the offset before says
-where it starts. The start of a query's first batch is in the file `sources/0/0` of the checkpoint. Spark does not give
-a Python source where the checkpoint is, so this start is resolved from the options, or, where they cannot give the same
-offsets again, imported by a command.
+A batch of Spark's own Kafka source is planned again. Spark's offset has the end of a batch, and the previous offset its
+start. The start of a query's first batch is in the file `sources/0/0` of the checkpoint. Spark does not give a Python
+source where the checkpoint is, so this start is resolved from the options, or, where they cannot give the same offsets
+again, imported by a command.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class UnreadBatches:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        # The last planned batch, if it has records of which Spark has not asked for the tasks yet.
+        # The last planned batch with records, while Spark has not requested its tasks.
         self._unread: StreamOffset | None = None
-        # Whether Spark has not read any batch with records of this checkpoint, as far as this process knows.
+        # Whether this process knows of no batch with records of this checkpoint that Spark has read.
         self._is_unproven = False
         self._is_told = False
 
@@ -57,14 +58,14 @@ class UnreadBatches:
         self._is_unproven |= _begins_unwritten(start, end)
 
     def read(self) -> None:
-        """Note that Spark asks for the tasks of the planned batch."""
+        """Record that Spark requests the tasks of the planned batch."""
         if self._unread is not None:
             self._unread, self._is_unproven = None, False
 
     def check(self, start: StreamOffset) -> InvalidConfigurationError | None:
         """Return the refusal of a batch that Spark has finished without reading it, if `start` is its end; or warn.
 
-        Its sink has a batch of this number already. That ends the query if it is the first one of a checkpoint.
+        Its sink has a batch of this number already. That ends the query if the batch is the first one of a checkpoint.
         """
         if start != self._unread:
             return None
@@ -131,7 +132,7 @@ def planned_batch(
     Args:
         start: The batch's start offset; without partitions for a query's first batch.
         end: The batch's end offset, in Spark's form.
-        cluster: Where to look up offsets.
+        cluster: The lookups of offsets.
         options: The query's options.
         subscribed: The partitions of the query's subscription.
         existing: The partitions of `end` that exist.
@@ -163,7 +164,7 @@ def _first_starts(
     partitions: Collection[TopicPartition],
     subscribed: Collection[TopicPartition],
 ) -> Mapping[TopicPartition, int]:
-    """Return where a query's first batch starts, if the options give the same offsets whenever they are resolved."""
+    """Return the start of a query's first batch, if the options always resolve to the same offsets."""
     known = [tp for tp in partitions if tp in subscribed]
     bounds = starting_bounds(options, known, subscribed=subscribed, default="latest")
     has_time = options.starting_offsets_by_timestamp_strategy == "error"

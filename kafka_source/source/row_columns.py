@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 # Fetched where `replica` is the only column: a record batch without columns has no rows.
 _CARRIER = Column("partition")
 
-# What is fetched to decode a record: where it is, for errors.
+# Columns that decoding needs: the record's place, for errors.
 _FOR_ERRORS = ["topic", "partition", "offset"]
-# And to write it to another topic if it is bad.
+# Columns that a dead letter needs.
 _FOR_DEAD_LETTERS = ["key", "value", "headers"]
 
 

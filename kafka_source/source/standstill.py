@@ -1,8 +1,10 @@
-"""How a query follows the halts of its group (`pause`, `stop`, `resume`): what it may read, and when it leaves.
+"""How a query follows the halts of its group (`pause`, `stop`, `resume`): the ends up to which it reads, and the time
+at which it leaves.
 
-`limit` and `is_at_rest` decide; `Standstill` looks at every trigger, and remembers what the query's progress has shown.
+`limit` and `is_at_rest` decide; `Standstill` looks the halt up at every trigger, and remembers the state that the
+query's progress has shown.
 
-A boundary belongs to a partition. The query that owns it obeys, and keeps its place after that: it leaves when the
+A boundary belongs to a partition. The query that owns the partition stops there and stays a member: it leaves when the
 group has committed every boundary, so that no partition moves while others still have to be read.
 """
 
@@ -32,7 +34,7 @@ def limit(
     """Return how far partitions may be read: no further than their boundaries.
 
     Args:
-        halt: What pauses or stops the group; None: nothing.
+        halt: The halt of the group; None: nothing.
         starts: The next offset to read of each partition.
         latest: The latest offset of some of them.
     """
@@ -47,7 +49,7 @@ def has_reached(halt: Halt, positions: Mapping[TopicPartition, int]) -> bool:
 
 
 def is_at_rest(halt: Halt, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> bool:
-    """Return whether a stopped group needs a query no longer.
+    """Return whether a stopped group no longer needs a query.
 
     Args:
         halt: What stops the group.
@@ -56,14 +58,14 @@ def is_at_rest(halt: Halt, positions: Mapping[TopicPartition, int], committed: M
     """
     if not has_reached(halt, positions):
         return False
-    # What is before a position is committed, or the query would leave its last batch to be read again.
+    # The records before a position have to be committed; otherwise they would be read again after the query has left.
     return all(committed.get(tp, at) >= at for tp, at in positions.items()) and all(
         committed.get(tp, -1) >= boundary for tp, boundary in halt.boundaries.items()
     )
 
 
 class Standstill:
-    """What the halts of a group mean for the triggers of one query.
+    """The effect of a group's halts on the triggers of one query.
 
     Args:
         options: Of the query; without a group there are no halts.
@@ -75,7 +77,7 @@ class Standstill:
         self._seconds = options.coordinator_timeout_ms / 1000
         self._has_looked = self._is_forbidden = False
         self._newest: Halt | None = None
-        # What the progress shows, and what it has to show: a pause immediately, a stop when the query is at rest.
+        # The shown state of the progress and the one to show: a pause immediately, a stop when the query is at rest.
         self._shown: Halt | None = None
         self._due: Halt | None = None
         self._wrote_idle_at = float("-inf")
@@ -84,7 +86,7 @@ class Standstill:
         """Look up the group's newest halt, before a trigger.
 
         Raises:
-            KafkaGroupError: The first lookup fails. Later the halt that is known stays.
+            KafkaGroupError: The first lookup fails. Later the known halt stays.
         """
         if self._group is None or self._client is None or self._is_forbidden:
             return
@@ -126,7 +128,7 @@ class Standstill:
         """
         if not self._is_at_rest(ends):
             return False
-        # The offset in the checkpoint may say so already.
+        # The offset in the checkpoint may show it already.
         self._shown = self._due = self._halt
         self._write_idle(ends)
         return True
@@ -148,7 +150,7 @@ class Standstill:
         return self._due != self._shown
 
     def note_planned(self) -> None:
-        """Note that a micro-batch is planned, whose progress shows the news."""
+        """Record the plan of a micro-batch, whose progress shows the state."""
         self._shown = self._due
 
     @property
@@ -158,7 +160,7 @@ class Standstill:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether the query is at rest, and its progress says so: it leaves the group."""
+        """Whether the query is at rest and its progress shows that, so that it leaves the group."""
         return self._stop is not None and self._stop == self._due == self._shown
 
     def ends(self, positions: Mapping[TopicPartition, int]) -> bool:

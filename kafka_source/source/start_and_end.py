@@ -1,4 +1,4 @@
-"""Where a read starts and ends: committed, earliest, latest, JSON, timestamps; `failOnDataLoss` of a batch."""
+"""Starts and ends of a read: committed, earliest, latest, JSON, timestamps; `failOnDataLoss` of a batch."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class BatchBounds:
         ends: The offset after the last one.
         late_starts: The partitions that start at `earliest`, which each action of a batch without a group looks up.
         late_ends: The partitions that end at `latest`, in the same sense.
-        leaderless: Those of them that have no leader, with 0 for both offsets: their tasks wait for one.
-        epochs: The epoch of the leader that has returned each end, as far as it is known and the end is not late.
+        leaderless: Partitions of these without a leader, with 0 for both offsets: their tasks wait for a leader.
+        epochs: The epoch of the leader that has returned each end, if known and the end is not late.
     """
 
     starts: Mapping[TopicPartition, int]
@@ -60,12 +60,12 @@ def resolve_batch(
     """Resolve where a batch read starts and ends in each partition.
 
     Args:
-        cluster: Where to look up offsets.
+        cluster: The lookups of offsets.
         options: The query's options.
         owner: Knows the group's committed offsets.
         partitions: The partitions that the query owns.
         subscribed: All partitions of the query's subscription; JSON options must name exactly these.
-        check_all: Check all starts for data loss; if false, only the committed ones, and the tasks check the others.
+        check_all: Check all starts for data loss; if false, only committed starts, and the tasks check the others.
 
     Raises:
         DataLossError: `failOnDataLoss` is set and a checked start lies outside the log, or the log ends before an
@@ -73,7 +73,7 @@ def resolve_batch(
         OptionError: A JSON option does not name exactly the partitions of the subscription.
         InvalidConfigurationError: No record matches a starting timestamp, or a start lies beyond its end.
     """
-    # One may have been added while the members joined.
+    # Topics may have been added while the members joined.
     subscribed = {*subscribed, *partitions}
     first = starting_bounds(options, partitions, subscribed=subscribed, default="earliest")
     last = ending_bounds(options, partitions, subscribed=subscribed)
@@ -86,7 +86,7 @@ def resolve_batch(
     committed = {tp: entry.offset for tp, entry in entries.items()}
     log_committed_start(options, list(committed), commits=owner.offsets.keeps)
     again = cluster.earliest(owner.offsets.ignored(partitions))
-    # Other clients do not read the note of the offsets there, and would continue at these.
+    # Other clients do not read the notes of offsets, and would continue at these.
     owner.offsets.remember(again)
     known = committed | again
     unread = {tp: first[tp] for tp in partitions if tp not in known}
@@ -105,7 +105,7 @@ def resolve_batch(
             raise start_after_end(tp, starts[tp], ends[tp])
     _check_given_ends(cluster, options, starts, {tp: end for tp, end in ends.items() if last[tp] == end})
     unknown = dict.fromkeys(leaderless, 0)
-    # In a group no end is late: what was planned is committed.
+    # In a group no end is late, because the planned ends are committed.
     end_epochs = {tp: one.leader_epoch for tp, one in listed.items() if options.in_group and one.leader_epoch >= 0}
     return BatchBounds(starts | unknown, ends | unknown, late_starts, late_ends, leaderless, end_epochs)
 
@@ -141,7 +141,8 @@ def look_up(
     return found | cluster.latest_with_epochs([*latest, *late], read_committed=options.read_committed)
 
 
-# How long a plan looks at a log that ends before the ending offset of the options, and how often.
+# The time for which a plan checks a log that ends before the ending offset of the options, and the pause between two
+# checks.
 _GIVEN_END_SECONDS = 3.0
 _GIVEN_END_PAUSES = RetryPolicy(0.3, 1.0)
 
@@ -149,11 +150,11 @@ _GIVEN_END_PAUSES = RetryPolicy(0.3, 1.0)
 def _check_given_ends(
     cluster: Cluster, options: ReadOptions, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> None:
-    """Look once, in the plan, whether the logs have what the options give as the ending offsets.
+    """Check once, in the plan, whether the logs reach the options' ending offsets.
 
-    Else each try of a task would wait for records that never come, `data.loss.patience.ms` long. A leader may be behind
-    for a moment, so the brokers are asked again for a shorter time, each time with the leaders of that time. Without
-    `failOnDataLoss` no task is tried again: the one that reads waits once, and reads what comes until then.
+    Otherwise each attempt of a task would wait `data.loss.patience.ms` for records that are never written. A leader may
+    be behind for a moment, so the check is repeated for a shorter time, each time with the current leaders. Without
+    `failOnDataLoss` no task is tried again: it waits once, and reads the records that are written until then.
 
     Raises:
         DataLossError: `failOnDataLoss` is set, and a log ends before its ending offset.
@@ -279,7 +280,7 @@ class _CommitRead(Protocol):
 def commit_existing(options: ReadOptions, cluster: Cluster, read: StreamOffset, commit: _CommitRead) -> None:
     """Commit the ranges that were read, without topics that were deleted or created again since the plan.
 
-    Where the group's coordinator compares the topics' ids in the commit, no other broker is asked about them.
+    Where the group's coordinator compares the topics' ids in the commit, no other request is needed.
 
     Raises:
         DataLossError: There are such topics, and `failOnDataLoss` is set; nothing is committed.
@@ -297,8 +298,8 @@ def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffs
     """Return the ranges that may be committed: without topics that were deleted or created again since the plan.
 
     The offset of a deleted topic would be that of the new one, and the next reader would leave its records out.
-    Coordinators with topic ids refuse such a commit too, but in words that a topic which is new to them gets as well,
-    and with all other topics of the transaction. So this asks any broker; see docs/design/transactions.md.
+    Coordinators with topic ids refuse such a commit too, but with the error of a topic that is unknown to them yet, and
+    with all other topics of the transaction. So this requests metadata; see docs/design/transactions.md.
 
     Raises:
         DataLossError: There are such topics, and `failOnDataLoss` is set.
@@ -312,18 +313,18 @@ def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffs
     return read.without(lost)
 
 
-# ---- log lines about offsets that others have committed
+# ---- log lines about offsets of other members
 
 
 def log_committed_start(options: ReadOptions, committed: Collection[TopicPartition], *, commits: bool) -> None:
     """Log that these partitions start at committed offsets; once in this process, and at WARN if it may surprise.
 
-    It is no surprise where the user has set `group.membership=true` or `startingOffsets=committed`.
+    No warning is logged where the user has set `group.membership=true` or `startingOffsets=committed`.
 
     Args:
         options: Of a query in a group that has read nothing yet.
         committed: The partitions for which the group has committed an offset.
-        commits: Whether the query commits the group's offsets, over those that are there.
+        commits: Whether the query overwrites the group's offsets by its commits.
     """
     if not committed or not once(("committed start", options.group_id)):
         return
@@ -342,7 +343,7 @@ def log_committed_start(options: ReadOptions, committed: Collection[TopicPartiti
 
 
 def warn_of_new_checkpoint(options: ReadOptions, committed: Iterable[CommitOffset]) -> None:
-    """Warn if a query without a checkpoint continues what a stream with another checkpoint has committed.
+    """Warn if a query without a checkpoint continues at offsets of a stream with another checkpoint.
 
     Args:
         options: Of the stream.
@@ -358,7 +359,7 @@ def warn_of_new_checkpoint(options: ReadOptions, committed: Iterable[CommitOffse
 
 
 def log_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, int]], *, of_spark: bool) -> None:
-    """Log that a query skips records that others of its group have read; one line for all partitions.
+    """Log that a query skips records that other members have read; one line for all partitions.
 
     Args:
         options: Of the query.

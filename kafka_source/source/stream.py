@@ -60,7 +60,7 @@ class _StreamReader(DataSourceStreamReader):
         self._leave: Callable[[], None] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return an offset without partitions: the first batch resolves the positions, and its end keeps them."""
+        """Return an offset without partitions: the first batch resolves the positions, and its end contains them."""
         return StreamOffset().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -148,7 +148,7 @@ class StreamReaderSpark40(_StreamReader):
     _last_end: dict[str, Any] | None = None
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - Spark's name and signature
-        """Return the end offset of the next micro-batch; the last one if there is nothing new."""
+        """Return the end offset of the next micro-batch; the last end if there are no new records."""
         if self._last_end is None and self._has_limits():
             log.warning(
                 "Spark %s does not tell a Python source its trigger: with Trigger.AvailableNow this query ends after "
@@ -162,7 +162,7 @@ class StreamReaderSpark40(_StreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the input partitions of the batch, and keep `end` as the start of the next one.
 
-        After a restart Spark asks for an empty batch, which ends where the query stopped, before it asks for the latest
+        After a restart Spark requests an empty batch, which ends where the query stopped, before it requests the latest
         offset.
         """
         self._last_end = end

@@ -1,7 +1,7 @@
 """Which topics of a stream were deleted or created again; how long a partition may have no leader.
 
-A topic that was deleted and created again has the same name and another id (KIP-516). Offsets of the deleted topic mean
-nothing in the new one, so the stream reads the new topic from its first record.
+A topic that was deleted and created again has the same name and another id (KIP-516). Offsets of the deleted topic are
+invalid in the new one, so the stream reads the new topic from its first record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class CheckedStart:
 
     Attributes:
         start: The start offset without lost topics.
-        newly_lost: The topics whose loss no earlier check has reported. What is known about their offsets is invalid.
+        newly_lost: The topics whose loss no earlier check has reported. The known facts about their offsets are
+            invalid.
     """
 
     start: StreamOffset
@@ -51,11 +52,11 @@ class TopicTracker:
         self._fail_on_data_loss = fail_on_data_loss
         # Each lost topic as the cluster had it when the loss was reported; None: deleted.
         self._lost: dict[str, Topic | None] = {}
-        # The positions of a query that has read nothing yet, whose checkpoint has neither positions nor ids.
+        # The positions of a query without a micro-batch, whose checkpoint has neither positions nor ids.
         self._unread = StreamOffset()
 
     def note_unread(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Remember the topics of a query that has read nothing yet, with the positions at which it starts."""
+        """Record the topics of a query without a micro-batch, with the positions at which it starts."""
         names = {tp.topic for tp in starts} - self._unread.topics.keys()
         if names:
             spans = {tp: Span(start, start, -1) for tp, start in starts.items() if tp.topic in names}
@@ -71,18 +72,18 @@ class TopicTracker:
         return frozenset(self._lost)
 
     def refresh(self) -> None:
-        """Ask the cluster again at the next question, because something has changed topics."""
+        """Look topics up again at the next check, because topics have changed."""
         self._cache.invalidate()
 
     def are_replaced(self, names: Collection[str]) -> bool:
-        """Ask the cluster whether one of these topics was deleted, or created again, since it was last asked."""
+        """Check whether one of these topics was deleted, or created again, since the last check."""
         before = self.ids(names)
         self.refresh()
         now = self._cache.describe(names)
         return any(topic is None or is_recreated(before.get(name), topic.id) for name, topic in now.items())
 
     def existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return those of the partitions that exist, sorted."""
+        """Return the existing ones of these partitions, sorted."""
         return self._cache.existing(partitions)
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
@@ -140,7 +141,7 @@ class PartitionsWithoutLeader:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions without a leader, as last seen."""
+        """The partitions without a leader at the last check."""
         return frozenset(self._since)
 
     def check(self, partitions: Iterable[TopicPartition]) -> None:
@@ -173,7 +174,7 @@ class PartitionsWithoutLeader:
         """Check whether the partitions have a leader again.
 
         Args:
-            without_leader: Returns those of the partitions that have none; see `Cluster.without_leader`.
+            without_leader: Returns the partitions without a leader; see `Cluster.without_leader`.
         """
         if not self._since:
             return

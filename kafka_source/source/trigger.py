@@ -1,6 +1,6 @@
-"""Plan one trigger of a stream: look, decide (`decision`, `plan`), act. It needs no Spark.
+"""Plan one trigger of a stream: look facts up, decide (`decision`, `plan`), act. It needs no Spark.
 
-Spark's streams plan micro-batches with it (`micro_batches`), and `kafkagroup.arrow.consume` plans what a program reads.
+Spark's streams plan micro-batches with it (`micro_batches`), and `kafkagroup.arrow.consume` the batches of a program.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Trigger:
     Args:
         options: Of the stream.
         policy: Its commit policy.
-        siblings: Where to meet the other reads of this driver and group; None: nowhere.
+        siblings: The place at which the reads of this driver and group find each other; None: nowhere.
         schemas: The ids of the schemas to which values are resolved, by column.
         static: Whether its members are static, also without an instance id of the user's.
     """
@@ -94,8 +94,8 @@ class Trigger:
             positions,
             self._topics.are_replaced,
         )
-        # A limit in bytes needs the sizes that tasks measure, a limit in time when they end. They report both, and how
-        # many values are bad, as with a quota.
+        # A limit in bytes needs the sizes that tasks measure, a limit in time when they end. Tasks report both, and the
+        # number of bad values, as with a quota.
         limits = (options.max_bytes_per_trigger, options.target_trigger_duration)
         measures = options.goes_on_after_bad_values or any(limit is not None for limit in limits)
         quota = QuotaSettings.measuring(options) if measures else QuotaSettings.of(options)
@@ -133,7 +133,7 @@ class Trigger:
             FencedError: Another process has this query's place in the group.
             InvalidConfigurationError: `start` is of another cluster.
         """
-        # First of all: the time of a rebalance in here does not depend on the size of micro-batches.
+        # First: the time of a rebalance in this call does not depend on the size of micro-batches.
         self._admission.trigger_started()
         self._check_cluster(start)
         self._learn(start)
@@ -146,13 +146,13 @@ class Trigger:
             return repeat(lambda: self._attempt(start, limited=limited), self._leaderless, self._topics)
 
     def _attempt(self, start: StreamOffset, *, limited: bool) -> StreamOffset | Again:
-        # Members may wait for a rebalance in between.
+        # Members may wait for a rebalance between two attempts.
         with nullcontext() if self._options.is_member else self._cluster.metadata_snapshot():
             self._leaderless.update(self._cluster.without_leader)
             return self._plan(start, limited=limited)
 
     def _plan(self, start: StreamOffset, *, limited: bool) -> StreamOffset | Again:
-        """Plan one trigger: what the query owns, where it continues, how far it may read."""
+        """Plan one trigger: the query's partitions, their positions, and their ends."""
         is_first = not self._resolver.is_resolved
         scope, unassigned = self._scope(start)
         known, owned, leaderless = scope.start, scope.owned, scope.leaderless
@@ -164,10 +164,10 @@ class Trigger:
         self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
         if not self._resolver.marks_steps_back:
-            # The checkpoint must have a step back before more is read: a plan leaves out what is before its start.
+            # The checkpoint must have a rewind before more is read, because a plan leaves out records before its start.
             latest = latest | {tp: starts[tp] for tp in settled.stepped}
         if is_first and not self._commits_before_first(scope):
-            # The commit was refused and the slots have rejoined: others may have read on in between.
+            # The commit was refused and the slots have rejoined: other members may have read on.
             return removed("The slots have joined the group again since the positions were looked up.")
         latest = self._standstill.limit(starts, latest)
         ends = self._ends(starts, latest, leaderless, limited=limited)
@@ -189,12 +189,12 @@ class Trigger:
             # or that the group is paused or stopped.
             return start
         if not self._owner.still_owned():
-            # The driver was suspended while it planned, and other members may have read these records. To plan nothing
+            # The driver was suspended while it planned, and other members may have read these records. An empty plan
             # would end a run with Trigger.AvailableNow.
             return removed("The group has removed the slots since the positions were looked up.")
         if self._policy.is_output and not start.by_sink:
-            # From the sink's first batch on the group's offsets say what the output has, and the batch may run again
-            # without partitions that others own then. Other settings have committed before, perhaps not the last batch.
+            # From the sink's first batch on the group's offsets match the output, and the batch may run again without
+            # partitions of other members. Other settings have committed before, perhaps not the last batch.
             self._owner.offsets.remember(self._positions.missing(starts))
         if has_new:
             self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
@@ -227,7 +227,7 @@ class Trigger:
         """
         known = self._without_lost_topics(start)
         if self._resolver.is_compared:
-            # A rebalance gives partitions to members that start at the committed offsets.
+            # After a rebalance new owners of partitions start at the committed offsets.
             self._owner.commit(self._positions.current_ends(known))
         owned = self._owned = self._owner.rejoin_if_due()
         if not self._resolver.is_resolved_after(owned.joins):
@@ -254,7 +254,7 @@ class Trigger:
         return self._owner.rejoin_if_due().joins == scope.owned.joins
 
     def _current_slots(self, owned: OwnedPartitions) -> Mapping[TopicPartition, int]:
-        """Return the slots of the partitions that the group has assigned of the topics as they are now."""
+        """Return the slots of the assigned partitions whose topics have the assigned ids."""
         return owned.slots_of(self._topics.ids({tp.topic for tp in owned.slots}))
 
     def _end_offset(
@@ -299,7 +299,7 @@ class Trigger:
         Raises:
             FencedError: The group has removed this member, or has given a partition to another one. Nothing is
                 committed.
-            UnknownTopicError: A topic was deleted, or not `has_looked`; nothing is committed.
+            UnknownTopicError: A topic was deleted, or the caller has not compared the topics; nothing is committed.
             KafkaGroupError: The commit has failed. `UnknownOutcomeError`: it may be done.
         """
         self._check_cluster(end)
@@ -324,7 +324,7 @@ class Trigger:
     def committed_after_failure(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the group's offsets, after a commit has failed; without partitions that have none.
 
-        Open transactions are waited for, and the coordinator is asked whether this is still a member.
+        Wait for open transactions, and check that this process is still a member.
         """
         self._owner.ask()
         found = self._owner.offsets.committed(sorted(partitions))
@@ -346,7 +346,7 @@ class Trigger:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether the group is stopped, and this member of it may leave."""
+        """Whether the group is stopped and this member may leave."""
         return self._standstill.has_stopped and self._owner.has_joined
 
     def has_reached_stop(self, read: StreamOffset) -> bool:
@@ -357,7 +357,7 @@ class Trigger:
         """Note that everything before `end` is durable in Spark's sink, so that the group's offsets can follow.
 
         Raises:
-            InvalidConfigurationError: `end` is of another cluster, whose group has nothing to do with these offsets.
+            InvalidConfigurationError: `end` is of another cluster, in whose group these offsets are invalid.
         """
         self._check_cluster(end)
         self._learn(end)
@@ -424,11 +424,11 @@ class Trigger:
         )
 
     def _learn(self, offset: StreamOffset, *, newest: bool = False) -> None:
-        """Keep the facts in an offset besides its ends; see `Positions.learn`."""
+        """Record an offset's facts other than its ends; see `Positions.learn`."""
         self._positions.learn(offset.in_cluster(self._cluster.cluster_id()), newest=newest)
 
     def _without_lost_topics(self, offset: StreamOffset) -> StreamOffset:
-        """Remove lost topics from an offset, and their offsets from all that this query knows."""
+        """Remove lost topics from an offset, and their offsets from the query's positions."""
         checked = self._topics.check(offset, self._cluster.cluster_id())
         if checked.newly_lost:
             self._positions.forget_topics(checked.newly_lost)
