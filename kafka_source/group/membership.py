@@ -1,4 +1,4 @@
-"""The membership of a query: what both protocols have in common, and what each of them has to say.
+"""The membership of a query: the common part of both protocols, and the interface of each.
 
 A query plans and commits through this interface, and does not know which protocol its group has.
 """
@@ -38,13 +38,13 @@ class Membership(ABC):
         settings: The group id, the slots and the timeouts.
     """
 
-    #: Why the coordinator removes members, for the reason of `lost`.
+    #: The reasons for which the coordinator removes members, for the text of `lost`.
     removed_because: ClassVar[str]
 
     def __init__(self, config: Settings, settings: GroupSettings) -> None:
         self._settings = settings
         self._client = KafkaClient(config, client_id=settings.client_id)
-        # Another connection: heartbeats would wait behind a description that comes late.
+        # Another connection: heartbeats would wait behind a late description.
         self._looks = KafkaClient(config, self._client.loop, settings.client_id)
         # A heartbeat that is not answered in time closes its connection. A commit may take longer.
         self._commits = cached_client(config, "commit")
@@ -70,7 +70,7 @@ class Membership(ABC):
 
     @abstractmethod
     def rejoin(self, timeout_s: float) -> GroupAssignment:
-        """Take and revoke partitions by later assignments, and rejoin with slots that were lost; as `join`."""
+        """Take and release partitions by later assignments, and rejoin with lost slots; as `join`."""
 
     @property
     def assignment(self) -> GroupAssignment:
@@ -113,8 +113,8 @@ class Membership(ABC):
     def lost(self) -> str | None:
         """Return the reason why the group has removed slots, or None.
 
-        It sends heartbeats first if the coordinator has not answered for long: a process that was suspended has not
-        noticed yet that its session has ended.
+        It sends heartbeats first if the coordinator has not answered for long, because a suspended process does not
+        know yet that its session has ended.
 
         Raises:
             FencedError: Another process has joined with a slot's instance id.
@@ -136,14 +136,14 @@ class Membership(ABC):
 
     @abstractmethod
     def _reason_left(self) -> str | None:
-        """Return why the slots have left by themselves; None: they have not."""
+        """Return the reason why the slots have left by themselves; None: they have not."""
 
     @abstractmethod
     def _lost_slots(self) -> Sequence[int]: ...
 
     @abstractmethod
     def ask(self) -> None:
-        """Send heartbeats now; return when they are answered, or not in time."""
+        """Send heartbeats now; return when they are answered or late."""
 
     @abstractmethod
     def check(self) -> None:
@@ -158,7 +158,7 @@ class Membership(ABC):
 
     @contextlib.contextmanager
     def rebalance_paused(self) -> Iterator[None]:
-        """Keep the slots' partitions inside the block, unless the block itself rejoins.
+        """Keep the slots' partitions inside of the block, unless the block itself rejoins.
 
         It first waits for a join or a leave that is under way.
         """
@@ -177,7 +177,7 @@ class Membership(ABC):
 
     @abstractmethod
     def set_batch_in_flight(self, batch: BatchInFlight) -> None:
-        """Note the batch in flight, whose partitions the slots keep, or claim in a rejoin."""
+        """Record the batch in flight, whose partitions the slots keep, or claim in a rejoin."""
 
     @abstractmethod
     def record_throughput(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
@@ -249,7 +249,7 @@ class Membership(ABC):
     def _credentials_of(self, slot: int) -> SlotCredentials: ...
 
     def _note_refused_commit(self, used: SlotCredentials, slot: int, problem: BaseException) -> None:
-        """Learn from the error of a commit; nothing, where heartbeats show the same."""
+        """Handle the error of a commit; do nothing where heartbeats report the same."""
         return
 
     # ---- leaving and closing
@@ -282,7 +282,7 @@ class Membership(ABC):
         self._client.close()
 
     def _run(self, work: Coroutine[Any, Any, _T], timeout_s: float) -> _T:
-        # The coroutines have their own deadlines, and their errors say what they waited for. The longer timeout here is
+        # The coroutines have their own deadlines, and their errors say what they waited for. This longer timeout is
         # only for code without a deadline.
         return self._client.run(work, timeout_s + CLOSE_SECONDS)
 
@@ -293,7 +293,7 @@ def warn_of_overdue(settings: GroupSettings, slots: int, silent: float) -> str:
     Args:
         settings: The group's.
         slots: How many leave.
-        silent: For how many seconds the query has asked for no micro-batch, and no task has committed.
+        silent: The seconds since the last micro-batch of the query and the last commit of a task.
     """
     log.warning(
         "leave group=%s slots=%d: nobody has asked for a batch, and no task of a batch has committed, for %.0f s, "
@@ -309,11 +309,11 @@ def warn_of_overdue(settings: GroupSettings, slots: int, silent: float) -> str:
 
 
 class BackgroundTasks:
-    """Runs functions again and again on the event loop, each in a task of its own, while the slots are members.
+    """Runs functions repeatedly on the event loop, each in a task of its own, while the slots are members.
 
     Args:
         group: The group id, for the log.
-        works: Each waits until there is something to do, and does it once.
+        works: Each waits for its next work, and does it once.
     """
 
     def __init__(self, group: str, works: Sequence[Callable[[], Awaitable[None]]]) -> None:

@@ -1,4 +1,4 @@
-"""How many slots a query has, their instance ids and time-outs (`group_settings`); assignments as plain values."""
+"""The number of a query's slots, their instance ids and time-outs (`group_settings`); assignments as plain values."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ class GroupSettings:
         session_timeout_ms: The time without a heartbeat after which the coordinator removes a member.
         rebalance_timeout_ms: The time for which a rebalance waits for a member to rejoin.
         heartbeat_interval_ms: The time between heartbeats.
-        coordinator_timeout_ms: How long to wait for a coordinator that is away or loads the group.
-        rebalance_batch_ms: How long the leader collects topic changes before it triggers a single rebalance.
+        coordinator_timeout_ms: The longest wait for a coordinator that is away or loads the group.
+        rebalance_batch_ms: The time for which the leader collects topic changes before one rebalance.
         metadata_max_age_ms: The interval at which topics are checked for changes.
         client_id: The members' `client.id`. It differs from the fetchers', so that a broker quota on theirs does not
             delay heartbeats.
         rack: `client.rack` of all slots.
         leave_on_close: Whether to leave the group on close. If false, static members stay until their session ends and
             continue after a restart before that.
-        driver: What the generated instance ids of all reads of this Spark driver begin with; None: unknown.
+        driver: The prefix of the generated instance ids of all reads of this Spark driver; None: unknown.
         is_asked_for: Whether the user has set `group.membership=true`, so that other members are no surprise.
         rewinds: Whether the group may be rewound while the slots are members: they rejoin between micro-batches and
-            then ask for the group's offsets; see `strategies`.
+            then fetch the group's offsets; see `strategies`.
         remote_assignor: `group.remote.assignor`, with the consumer protocol; None: the group's.
     """
 
@@ -154,8 +154,8 @@ class OwnedPartitions:
         generation: The group's generation; -1 without a group. Its numbers begin again if the group was deleted.
         copies: With `redundant.emit=all` each partition's (slot, replica) pairs, else empty. Then each query keeps its
             own positions, and the group's offsets are those of the first copies, for lag monitors.
-        joins: How often the query has been assigned partitions so far; 0 without a group. Others may have read the same
-            partitions between two joins, also where the generation has the same number.
+        joins: The number of the query's assignments so far; 0 without a group. Other members may have read the same
+            partitions between two joins, even if the generation has the same number.
         topic_ids: The id of the topic of each partition, where the group assigns by id.
     """
 
@@ -167,7 +167,7 @@ class OwnedPartitions:
     topic_ids: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     def slots_of(self, topics: Mapping[str, str]) -> dict[TopicPartition, int]:
-        """Return the slots of the partitions that are assigned of these topics, which have these ids now.
+        """Return the slots of the assigned partitions of topics with these ids.
 
         A member learns later than the brokers that a topic was created again.
         """
@@ -209,13 +209,13 @@ class Right(Protocol):
     async def is_renewal_asked(
         self, client: KafkaClient, group: str, partitions: Collection[TopicPartition], since: int, deadline: Deadline
     ) -> bool:
-        """Return whether a task has asked for credentials that are newer than those of this generation."""
+        """Return whether a task has requested newer credentials than this generation's."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BatchInFlight:
-    """A micro-batch that a query has planned and of which it does not know yet that it is finished.
+    """A planned micro-batch that the query does not know as finished.
 
     Attributes:
         ends: The next offset after the batch, for each partition that it reads.
@@ -274,7 +274,7 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool, stati
         leave_on_close=given is None,
         driver=driver,
         is_asked_for=options.group_membership is True,
-        # With redundant.emit=all each query has positions of its own, and a batch asks for the offsets only once.
+        # With redundant.emit=all each query has positions of its own, and a batch fetches the offsets only once.
         rewinds=stream and options.redundant_emit != "all",
         remote_assignor=options.group_remote_assignor,
     )
@@ -288,7 +288,7 @@ def _instances_of(driver: int) -> str:
 def _of_batch(options: ReadOptions) -> str:
     # An action that reads only a part of its slots (show, limit) leaves the others in the group until their session
     # ends. The next action of the same DataFrame must use the same members: new ones would share the partitions with
-    # those that are left.
+    # the remaining ones.
     return _checksum([repr((field.name, getattr(options, field.name))) for field in fields(options)])
 
 

@@ -1,4 +1,4 @@
-"""A query's log of its group: the other members, those for which it waits in a join, each rebalance.
+"""A query's log of its group: the other members, the members that delay its join, each rebalance.
 
 In Spark's own source `kafka.group.id` is a label, and sharing one has no effect. Here the query becomes a member, and
 takes partitions from other applications of the group. So the log names these applications before its slots join.
@@ -38,8 +38,8 @@ class OtherMembers:
         settings: How the query joins; members with its `driver` are other reads of this driver.
 
     Attributes:
-        unclear: Whether another read of the driver is in the group and the topics of the two were not known yet: the
-            coordinator describes no member's topics while the group rebalances.
+        unclear: Whether another read of the driver is in the group and the topics of both are still unknown, because
+            the coordinator describes no topics while the group rebalances.
     """
 
     def __init__(self, client: KafkaClient, settings: GroupSettings) -> None:
@@ -49,9 +49,9 @@ class OtherMembers:
     async def look_up(
         self, topics: Collection[str], own: Collection[str] = (), *, timeout_s: float = math.inf
     ) -> GroupDescription | None:
-        """Describe the group, log its members by `log_members`, and return it; None if it is not known.
+        """Describe the group, log its members by `log_members`, and return it; None if unknown.
 
-        A coordinator that refuses or does not answer is no error here: the join reports it.
+        The join reports a coordinator that refuses or does not answer.
         """
         try:
             deadline = Deadline(min(timeout_s, _DESCRIBE_SECONDS))
@@ -69,8 +69,8 @@ class OtherMembers:
 
         Args:
             members: The members of the group.
-            topics: The topics of this query; empty: not known yet.
-            own: The member ids of this query's slots, as far as they are known.
+            topics: The topics of this query; empty: unknown yet.
+            own: The known member ids of this query's slots.
         """
         others = [m for m in members if m.member.member_id not in own and not self._is_slot(m)]
         of_driver = [m for m in others if self._is_of_driver(m)]
@@ -116,7 +116,7 @@ class OtherMembers:
         return True
 
     def _is_slot(self, one: DescribedMember) -> bool:
-        """Return whether a member is a slot of this query, or of an earlier run of it with more slots."""
+        """Return whether a member is a slot of this query, or of its earlier run with more slots."""
         prefix, instance = self._settings.instance_id_prefix, one.member.instance_id
         return None not in (prefix, instance) and bool(re.fullmatch(rf"{re.escape(str(prefix))}-\d+", str(instance)))
 
@@ -126,7 +126,7 @@ class OtherMembers:
 
 
 def names_of(members: Collection[DescribedMember]) -> str:
-    """Return the first members with their hosts, and how many more there are, for a log line."""
+    """Return the first members with their hosts, and the number of the others, for a log line."""
     named = [f"{m.member.instance_id or m.member.member_id} at {m.host}" for m in members]
     return first_names(named, _MAX_NAMED_MEMBERS) or "none"
 
@@ -158,7 +158,7 @@ async def log_progress(client: KafkaClient, settings: GroupSettings) -> None:
         )
 
 
-# A query without records plans no micro-batch, whose offset would carry the rebalances away.
+# A query without records plans no micro-batch, whose offset would take the rebalances.
 _MAX_KEPT = 32
 _MAX_NAMED = 10
 _DESCRIBE_SECONDS = 10.0
@@ -166,7 +166,7 @@ _DESCRIBE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why the slots rejoin: the cause, and the text with names for the logs of this process and of the brokers."""
+    """The reason of a rejoin: the cause, and the text with names for the logs of this process and of the brokers."""
 
     cause: RebalanceCause
     text: str
@@ -198,8 +198,8 @@ class _Ended:
 class RebalanceLog:
     """Logs and keeps the rebalances of one query's slots. All but `take` runs on the membership's event loop.
 
-    Members that came and went follow from the names of all. The leader knows them; other members ask the coordinator,
-    and the query does not wait for the answer, and the line is logged when the answer is there.
+    Members that came and went follow from the names of all. The leader knows the members; another member asks the
+    coordinator in the background, and logs the line when the response arrives.
 
     Args:
         client: The members' client.
@@ -216,7 +216,7 @@ class RebalanceLog:
     def take(self) -> tuple[Rebalance, ...]:
         """Return the rebalances since the last call, the newest 32 at most. It may be called on any thread.
 
-        Of a rebalance whose members are still asked for, the members are unknown.
+        The members of a rebalance are unknown until the coordinator has answered.
         """
         with self._lock:
             taken = [*self._kept]
@@ -237,13 +237,13 @@ class RebalanceLog:
         """Log a rebalance and keep it.
 
         Args:
-            members: The names of all members, as the leader knows them; None: the coordinator is asked for them.
+            members: The names of all members, if the slots lead; None: the coordinator returns them later.
             before: The slots' assignment before; None: they had none.
             now: Their assignment in the new generation.
             reason: Why they rejoined.
             seconds: How long it took.
         """
-        # An answer that comes now has the members after this rebalance, not those before it.
+        # A response that arrives now has the members after this rebalance.
         self.finish()
         ended = _Ended(before, now, reason, seconds, round(time.time() * 1000))
         if members is not None:
@@ -254,7 +254,7 @@ class RebalanceLog:
         ended.asking = asyncio.ensure_future(self._ask(ended))
 
     def finish(self) -> None:
-        """Log the rebalance whose members are still asked for, without their names."""
+        """Log the pending rebalance without the names of its members."""
         if self._open is not None:
             if self._open.asking is not None:
                 self._open.asking.cancel()

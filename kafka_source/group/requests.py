@@ -152,7 +152,7 @@ async def describe_classic(client: KafkaClient, group: str, deadline: Deadline) 
 
 
 async def if_allowed(description: Awaitable[_T], group: str) -> _T | None:
-    """Return a description, which says more than a query needs; None: this user may not describe the group."""
+    """Return the whole description of a group; None: this user may not describe the group."""
     try:
         return await description
     except AuthenticationError as error:
@@ -188,7 +188,7 @@ async def describe(client: KafkaClient, group: str, deadline: Deadline) -> Group
 async def describe_assigned_by_brokers(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription | None:
     """Return the description of a group of the consumer protocol (KIP-848); None if there is no such group.
 
-    Its members have no metadata here.
+    Its members are returned without metadata.
 
     Raises:
         AuthenticationError: This user is not authorized to describe the group.
@@ -258,7 +258,7 @@ def _partitions(
 # The last version of OffsetFetch and of OffsetCommit that names topics by name. The next one names them by id (KIP-516,
 # Kafka 4.1): a coordinator refuses the offset of a topic that was created again since.
 _BY_NAME = 9
-# The last version of OffsetCommit that says how long the offsets are kept; brokers still take it.
+# The last version of OffsetCommit with a retention time; brokers still accept it.
 _WITH_RETENTION = 4
 _Committed = (
     OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics.OffsetFetchResponsePartitions
@@ -283,9 +283,9 @@ async def fetch_committed(
         group: The group id.
         partitions: The partitions to fetch; None: all partitions for which the group has committed an offset.
         deadline: The time limit for all attempts.
-        stable: Whether to wait for open transactions that will commit an offset of these partitions (KIP-447).
-            If false, the result contains the offsets as they were before those transactions. With all partitions, one
-            that has no offset before such a transaction is not waited for: brokers do not name it.
+        stable: Whether to wait for open transactions that will commit an offset of these partitions (KIP-447). If
+            false, the result contains the offsets from before those transactions. With all partitions, the call does
+            not wait for one whose first offset is pending: brokers do not return it.
 
     Raises:
         AuthenticationError: This user is not authorized to read the group.
@@ -321,8 +321,8 @@ async def fetch_entries(
         partitions: The partitions to fetch.
         deadline: The time limit for all attempts.
         stable: As in `fetch_committed`.
-        learns_ids: Whether the client asks for metadata of topics that it has not seen, or not since it has
-            rebootstrapped. Else their offsets have no topic id, so it is unknown whether they are of a topic before.
+        learns_ids: Whether the client requests metadata of topics that are unknown to it, or have been since it
+            rebootstrapped. Otherwise their offsets have no topic id, and may belong to a deleted topic.
     """
     wanted = sorted(set(partitions))
     return await _fetch(client, group, wanted, deadline, stable=stable, learns_ids=learns_ids) if wanted else {}
@@ -348,8 +348,8 @@ async def fetch_by_ids(
         stable: As in `fetch_committed`.
 
     Raises:
-        UnknownTopicError: A topic was deleted or created again, or the coordinator has not heard of it yet, or it knows
-            topics by name only (Kafka before 4.1).
+        UnknownTopicError: A topic was deleted or created again, or is unknown to the coordinator yet, or the
+            coordinator knows topics by name only (Kafka before 4.1).
         KafkaGroupError: As `fetch_committed`.
     """
     numbers = numbers_by_topic(sorted(partitions))
@@ -368,7 +368,7 @@ async def _fetch(
     stable: bool,
     learns_ids: bool = False,
 ) -> dict[TopicPartition, CommitOffset]:
-    """Fetch by the ids that the last metadata have for all the topics, else by their names."""
+    """Fetch by ids if the last metadata have them for all the topics, else by names."""
     numbers = None if wanted is None else numbers_by_topic(sorted(wanted))
 
     async def attempt() -> dict[TopicPartition, CommitOffset]:
@@ -377,7 +377,7 @@ async def _fetch(
         ids = {name: topic.topic_id for name, topic in client.known.topics.items() if topic.topic_id is not None}
         found = await _ask(client, group, numbers, ids, deadline, stable=stable)
         if found.unknown:
-            # Deleted, created again, or so new that the coordinator has not heard of it. The next try has the present
+            # Deleted, created again, or so new that the coordinator does not know it yet. The next try has the present
             # ids.
             await client.metadata(found.unknown, deadline)
             raise _unknown_ids(group, found.unknown)
@@ -393,7 +393,7 @@ class _Fetched:
     Attributes:
         offsets: The committed offsets.
         unknown: The topics whose ids the coordinator does not know.
-        by_id: Whether it was asked for topics by their ids.
+        by_id: Whether the request had topic ids.
     """
 
     offsets: dict[TopicPartition, CommitOffset]
@@ -410,12 +410,12 @@ async def _ask(
     *,
     stable: bool,
 ) -> _Fetched:
-    """Ask once: by ids if all the topics have one and the coordinator takes them, else by names."""
+    """Send one request: by ids if all the topics have one and the coordinator accepts them, else by names."""
     by_id = numbers is not None and all(name in ids for name in numbers)
     request = _fetch_request(group, numbers, ids, stable=stable)
     answer = await to_coordinator(client, GROUP, group, request, deadline, None if by_id else _BY_NAME)
     names = {ids[name]: name for name in numbers or () if name in ids}
-    # One group was asked for; brokers before 3.0 answer without a list of groups.
+    # The request has one group; brokers before 3.0 answer without a list of groups.
     code = answer.groups[0].error_code if answer.groups else answer.error_code
     check_coordinator(client, GROUP, group, code, _fetching(group))
     answers: list[tuple[str, _Committed]] = [(t.name, p) for t in answer.topics for p in t.partitions]
@@ -479,15 +479,15 @@ async def commit_offsets(
         credentials: The credentials of the member that commits.
         offsets: The next offset to read, by partition.
         deadline: The time limit for all attempts.
-        fail_on_unknown_topic: Whether to fail immediately if the coordinator does not know a topic; else the commit is
-            retried until the deadline: the coordinator may not know yet of a topic that was just created.
-        has_looked: Whether the caller has compared the topics' ids with those of the offsets. Else it gets
-            UnknownTopicError immediately where the coordinator does not say so, or says that a topic is another one.
+        fail_on_unknown_topic: Whether to fail immediately if the coordinator does not know a topic; otherwise the
+            commit is retried until the deadline, because a topic may have just been created.
+        has_looked: Whether the caller has compared the topics' ids with those of the offsets. Otherwise
+            UnknownTopicError is raised immediately if the coordinator does not compare ids, or reports another id.
         keep_ms: How long the broker keeps the offsets of a group without members, in milliseconds; None: for its
             `offsets.retention.minutes`.
 
     Raises:
-        FencedError: The coordinator rejects the credentials; what it has not accepted before is not committed.
+        FencedError: The coordinator rejects the credentials; only the previous requests' offsets are committed.
         UnknownTopicError: A topic does not exist; the offsets of the other topics are committed.
         UnknownOutcomeError: A response was lost, and the coordinator has not accepted another try before the deadline.
     """
@@ -553,7 +553,7 @@ async def _commit_part(
     )
 
     def note_lost() -> None:
-        # No later answer takes it back: a coordinator that loads the group or has moved knows nothing of this try.
+        # No later response changes that: a coordinator that loads the group or is new does not know this attempt.
         nonlocal unanswered
         unanswered = True
 
@@ -594,7 +594,7 @@ def _commit(
     )
 
 
-# Any other error says that the group does not know the members, which is what they want.
+# Any other error means that the group does not have the members, which is the aim.
 _ASK_AGAIN = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 
 

@@ -1,10 +1,11 @@
-"""The other reads of this Spark driver that are members of the same group, and the one that waits in a join.
+"""The other reads of this Spark driver that are members of the same group, and the notification that one waits in a
+join.
 
-Spark calls the sources of a query in turn, from one thread, and each source has a Python process of its own. A source
-that waits for its group to rebalance keeps Spark from calling the other sources, for which the group waits. So a read
+Spark calls the sources of a query in turn, from one thread, and each source has a Python process of its own. While a
+source waits for a rebalance of its group, Spark cannot call the other sources, for which the group waits. So a read
 notifies its siblings while it waits, and they rejoin without a call of Spark's. Siblings find each other by Unix
-sockets in the user's private directory. An open connection to a sibling's socket says that its owner waits in a join;
-the end of the connection, also by the death of the process, says that the wait is over. No byte is sent over it.
+sockets in the user's private directory. An open connection to a sibling's socket shows that its owner waits in a join;
+the end of the connection, even by the death of the process, ends the wait. No byte is sent over it.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ _numbers = itertools.count(1)
 
 
 class Siblings:
-    """This read's place among the reads of its driver and group. All methods but `find` run on one event loop.
+    """The place at which the reads of one driver and group find each other. All methods but `find` run on one event
+    loop.
 
     Args:
         directory: The directory of the sockets.
-        family: What the names of all siblings' sockets begin with.
+        family: The prefix of the names of all siblings' sockets.
     """
 
     def __init__(self, directory: Path, family: str) -> None:
@@ -45,7 +47,7 @@ class Siblings:
 
     @classmethod
     def find(cls, group: str, driver: int) -> Siblings | None:
-        """Return this process's place among the reads of a group in its driver; None if there is no place for sockets.
+        """Return this process's place among the reads of a group in its driver; None without a directory for sockets.
 
         A group of the same name in another cluster costs its reads a heartbeat: they rejoin only if their own group
         waits for them.
@@ -70,12 +72,12 @@ class Siblings:
             return None
 
     async def open(self) -> None:
-        """Let siblings find this read from now on."""
+        """Register this read for its siblings."""
         if self._server is None:
             self._server = await asyncio.start_unix_server(self._serve, self._own)
 
     async def wait_for_join(self) -> None:
-        """Return when a sibling waits in a join; immediately if one does now."""
+        """Return when a sibling waits in a join; immediately if one waits already."""
         await self._asked.wait()
 
     @contextlib.asynccontextmanager
@@ -92,7 +94,7 @@ class Siblings:
                 writer.close()
 
     def close(self) -> None:
-        """Let siblings find this read no longer."""
+        """Unregister this read."""
         if self._server is not None:
             self._server.close()
             self._server = None

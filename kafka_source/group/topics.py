@@ -1,4 +1,4 @@
-"""Which topics the slots subscribe to; which changes make them rejoin, and when: new topics, added partitions.
+"""The topics of the slots' subscription, and the changes for which they rejoin: new topics, added partitions.
 
 New, deleted and recreated topics, and new partitions. The comparison of topics is pure; `SubscribedTopics` asks the
 cluster.
@@ -34,7 +34,7 @@ def topics_of(subscription: TopicFilter, snapshot: Snapshot) -> tuple[str, ...]:
 
     Args:
         subscription: Names, which are returned as they are, or a pattern, see `matching`.
-        snapshot: The metadata of all topics if the subscription is a pattern; else it is not used.
+        snapshot: The metadata of all topics, used only if the subscription is a pattern.
     """
     if subscription.pattern is None:
         return tuple(sorted(set(subscription.topics)))
@@ -81,11 +81,11 @@ class SubscribedTopics:
     """Describes the topics; belongs to the event loop of the membership.
 
     A leader watches the topics of all members' subscriptions, with their partitions and topic ids. A follower with a
-    pattern watches the names that match it. A follower without a pattern watches nothing: the leader does.
+    pattern watches the names that match it. A follower without a pattern does not watch: the leader does.
 
     Args:
         client: The client of the membership.
-        settings: How often to look, and how long to collect changes.
+        settings: The intervals between lookups, and for collecting changes.
         subscription: The names or the pattern to which the slots subscribe.
         leads: Returns whether this query watches as the group's leader does.
     """
@@ -121,7 +121,7 @@ class SubscribedTopics:
         self._watched = states_of(snapshot, self._group_topics)
 
     async def watch(self) -> None:
-        """Wait until it is time to look, look once, and set `changed` if a rebalance is needed."""
+        """Wait for the next lookup, look once, and set `changed` if a rebalance is needed."""
         await asyncio.sleep(self._settings.metadata_max_age_ms / 1000)
         if self.changed is not None or not await self._changes():
             return
@@ -157,5 +157,5 @@ class SubscribedTopics:
         if not leading:
             return changes(dict.fromkeys(before, TopicState(0, None)), dict.fromkeys(names, TopicState(0, None)))
         found = changes(before, states_of(snapshot, names | self._group_topics))
-        # A rejoin in between has already seen what is there now.
+        # A rejoin since then has the current topics already.
         return found if self._watched is before else []

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 _Partitions = frozenset[TopicPartition]
 _NONE: _Partitions = frozenset()
-# A description of more bytes is asked for less often.
+# A larger description is requested less often.
 _LARGE_BYTES = 1 << 20
 _LARGE_SECONDS = 300.0
 
@@ -35,8 +35,7 @@ class Look:
     Attributes:
         epoch: The generation, or the group epoch.
         existing: The partitions of the subscribed topics, without topics that the user may not describe.
-        read: The partitions that a member has, claims or is about to take; of the query's own slots, those that they
-            believe to have.
+        read: The partitions that a member has, claims or is about to take; for the query's own slots, their own state.
     """
 
     epoch: int
@@ -51,7 +50,7 @@ class Found:
     Attributes:
         last: The last description.
         unread: The partitions that existed in the last two, and had no reader in the last one.
-        asked: The partitions for which healing was asked, and that have had no reader since.
+        asked: The partitions that were healed and have had no reader since.
         heal: The partitions to heal now: without a reader in two descriptions of one epoch.
         warn: The partitions of which to warn now: healing did not help.
         warned: The partitions that a warning named, and that have had no reader since.
@@ -75,7 +74,7 @@ def decide(found: Found, look: Look) -> Found:
 
 
 def existing(snapshot: Snapshot, topics: Collection[str]) -> _Partitions:
-    """Return the partitions of these topics, as far as the brokers describe them."""
+    """Return the partitions of these topics that the brokers describe."""
     return frozenset(
         TopicPartition(name, number)
         for name in topics
@@ -107,9 +106,9 @@ class UnreadWatch:
     """Looks once in `metadata.max.age.ms`, heals, and warns; belongs to the event loop of the membership.
 
     Args:
-        settings: The group id, and how often to look.
+        settings: The group id, and the interval between lookups.
         look: Describes the group; returns the result, None without one, and the bytes of the response.
-        heal: Asks for what heals these partitions; the text names them.
+        heal: Heals these partitions; the text names them.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class UnreadWatch:
         self._found, self._bytes = Found(), 0
 
     async def watch(self) -> None:
-        """Wait until it is time to look, and look once."""
+        """Wait for the next lookup, and look once."""
         seconds = self._settings.metadata_max_age_ms / 1000
         await asyncio.sleep(max(seconds, _LARGE_SECONDS) if self._bytes > _LARGE_BYTES else seconds)
         try:

@@ -1,4 +1,5 @@
-"""What slots do while Spark does not call: heartbeats, rejoins for other reads of the driver, leaving when overdue.
+"""Background work of slots between Spark's calls: heartbeats, rejoins for other reads of the driver, leaving when
+overdue.
 
 Slots rejoin in Spark's calls, between micro-batches. There are three exceptions. A read of the same driver and group
 that waits in a join keeps Spark from calling this one, so the slots rejoin for it immediately. Slots removed from
@@ -41,7 +42,7 @@ class Heartbeats:
 
     Args:
         settings: The group id, the interval and the timeouts.
-        slots: The slots, whose members keep what the answers say.
+        slots: The slots, whose members record the responses.
     """
 
     def __init__(self, settings: GroupSettings, slots: Sequence[Slot]) -> None:
@@ -56,7 +57,7 @@ class Heartbeats:
         return (time.monotonic() - self._heard_at) * 1000 > self._settings.session_timeout_ms
 
     def note_joined(self) -> None:
-        """Note that the slots are members from now on."""
+        """Record that the slots are members from now on."""
         self._heard_at = time.monotonic()
 
     def note_rejoin(self) -> None:
@@ -138,8 +139,9 @@ class BackgroundRejoiner:
 
     Attributes:
         in_flight: The micro-batch whose partitions the slots claim when they rejoin for a sibling.
-        rejoin_failed: Why a rejoin for a sibling has failed; None: it has not, or the slots have rejoined since then.
-        left: Why the slots have left; None: they have not, or have rejoined since then.
+        rejoin_failed: The reason why a rejoin for a sibling has failed; None: it has not, or the slots have rejoined
+            since then.
+        left: The reason why the slots have left; None: they have not, or have rejoined since then.
         lost_batch: The last batch that was published as lost; None: there is none.
     """
 
@@ -270,7 +272,7 @@ class BackgroundRejoiner:
             await self.renew_credentials()
 
     async def renew_credentials(self) -> None:
-        """Rejoin and publish new credentials for the batch in flight, unless others have partitions of it."""
+        """Rejoin and publish new credentials for the batch in flight, unless other members have partitions of it."""
         await self._run_alone(self._rejoin_if_nobody_has(self.in_flight))
 
     async def _rejoin_if_nobody_has(self, batch: BatchInFlight) -> None:
@@ -284,7 +286,7 @@ class BackgroundRejoiner:
             await self._rejoin_and_publish(_AFTER_LOSS)
 
     async def _owned_by_others(self, partitions: Collection[TopicPartition], deadline: Deadline) -> bool:
-        """Return whether other members have been assigned some of the partitions; wait for a rebalance of theirs."""
+        """Return whether other members own some of the partitions, after the end of a rebalance."""
         ours = {slot.member.status.member_id for slot in self._slots}
         while True:
             described = await self._describe(deadline)
@@ -299,10 +301,10 @@ class BackgroundRejoiner:
     # ---- progress
 
     async def leave_if_overdue(self) -> None:
-        """Leave if no call has come for longer than `max.poll.interval.ms` and other members want the partitions.
+        """Leave if Spark has not called for longer than `max.poll.interval.ms` and the group rebalances.
 
         A query that is alone in its group stays: no member gets anything by a rebalance, and its triggers may be
-        further apart. A keeper of slots never calls, and has a limit of its own.
+        further apart. Spark never calls a keeper of slots, which has a limit of its own.
         """
         if self._called_at is None or self._calls or self._busy is not None:
             return
@@ -314,7 +316,7 @@ class BackgroundRejoiner:
         if not self._is_rebalancing and not (self.in_flight.ends and await self._has_other_members()):
             return
         if self._calls:
-            return  # Spark has called in between.
+            return  # Spark has called since.
         self.left = warn_of_overdue(self._settings, len(self._slots), silent)
         await self._run_alone(self._leave("max.poll.interval.ms has expired"))
         await self._publish(self.in_flight, {})

@@ -1,8 +1,8 @@
-"""The work that strategies balance: looks up lag, speed and growth; when the leader asks for another rebalance.
+"""The work that strategies balance: lookups of lag, speed and growth, and the leader's requests for another rebalance.
 
-How fast a query reads, and how fast its partitions grow, is measured from trigger to trigger. A speed is measured
-only while there is more to read than is read: a query that keeps up reads at the rate of its topics, whatever it
-could do. If it reported that rate as its speed, it would get less work, would read even less, and so on.
+How fast a query reads, and how fast its partitions grow, is measured from trigger to trigger. A speed is measured only
+while the query is behind: a query that keeps up reads at the rate of its topics, whatever its speed. If it reported
+that rate as its speed, it would get less work, would read even less, and so on.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ With one micro-batch a minute, the average has the weight of 30 of them (`assign
 """
 
 _FORGOTTEN_SECONDS = 3600.0
-# A batch may be slow for a reason that has nothing to do with its records, such as a broker that is away. Only one that
-# takes at least this long, and longer than its records took to arrive by this factor, shows that the query is behind.
+# A batch may be slow for a reason other than its records, such as a broker that is away. Only a batch that takes at
+# least this long, and by this factor longer than its records took to arrive, shows that the query is behind.
 _LONG_SECONDS = 10.0
 _LONGER = 1.25
 
@@ -40,7 +40,7 @@ class Average:
     """An average per second that forgets.
 
     Attributes:
-        amount: What was counted, recent counts with more weight.
+        amount: Weighted sums of counts, recent ones with more weight.
         seconds: The time in which it was counted, with the same weights.
     """
 
@@ -60,7 +60,7 @@ class Average:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How many records are written to partitions per second.
+    """The number of records per second that are written to partitions.
 
     Attributes:
         at: When the ends were looked up, in seconds.
@@ -77,7 +77,7 @@ class Growth:
 
         Args:
             at: The time in seconds; only differences count.
-            ends: The end of each partition. One that is lower than before belongs to a topic that was created again.
+            ends: The end of each partition. An end below the previous one belongs to a topic that was created again.
         """
         seconds = at - self.at
         if self.ends and seconds <= 0:
@@ -103,7 +103,7 @@ class Batch:
     Attributes:
         at: When it was planned, in seconds.
         records: The number of its offsets.
-        limited: Whether there was more to read.
+        limited: Whether records were left to read.
     """
 
     at: float
@@ -116,9 +116,9 @@ class Pace:
     """The measures of a query.
 
     Attributes:
-        growth: How fast its partitions grow.
-        reading: How fast it reads while it is behind.
-        measured_at: When `reading` was last measured.
+        growth: The growth of its partitions.
+        reading: The speed of the query while it is behind.
+        measured_at: The time of the last measure of `reading`.
         batch: The batch in flight; None: there is none.
         lasted: How long the last batch took, in seconds; None before the end of the first one.
     """
@@ -156,9 +156,8 @@ class Pace:
     def finished(self, at: float) -> Pace:
         """Return the measures after the batch in flight, if there is one.
 
-        The time of a batch ends when Spark asks for the next one, so it includes what Spark waits between two triggers:
-        the query does not read faster than that. The first batch does not count: it starts workers and opens
-        connections.
+        The time of a batch ends when Spark requests the next one, so it includes Spark's wait between two triggers,
+        which bounds the speed. The first batch does not count: it starts workers and opens connections.
         """
         if self.batch is None:
             return self
@@ -248,17 +247,17 @@ _IDLE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RebalanceBackoff:
-    """Decides when the leader asks for a rebalance because the balance has drifted. Pure.
+    """Decides when the leader requests a rebalance because the balance has drifted. Pure.
 
-    It asks if that was worth it in two checks in a row, and the last rebalance is at least the interval ago. If a
-    rebalance that it asked for has moved nothing, the interval doubles, up to 16 times, until one moves something.
+    It requests one if two consecutive checks justify it, and the last rebalance is at least the interval ago. If a
+    requested rebalance moves no partition, the interval doubles, up to 16 times, until one moves partitions.
 
     Attributes:
         interval: The least number of seconds after a rebalance.
-        since: When the last rebalance was, in seconds.
-        asked: Whether the next rebalance is one that it asked for.
-        seen: In how many looks in a row a rebalance was worth it.
-        factor: By what the interval is multiplied.
+        since: The time of the last rebalance, in seconds.
+        asked: Whether it has requested the next rebalance.
+        seen: The number of consecutive checks that justify a rebalance.
+        factor: The factor of the interval.
     """
 
     interval: float
@@ -278,7 +277,7 @@ class RebalanceBackoff:
         return RebalanceBackoff(self.interval, at, factor=factor)
 
     def after_look(self, at: float, *, worth: bool) -> RebalanceBackoff:
-        """Return the state after a check; `asked` becomes true if it is time to ask."""
+        """Return the state after a check; `asked` becomes true if a rebalance is due."""
         seen = self.seen + 1 if worth else 0
         due = at - self.since >= self.interval * self.factor
         return replace(self, seen=seen, asked=self.asked or (due and seen >= _IN_A_ROW))
@@ -294,7 +293,7 @@ class _Assigned:
 
 
 class BalanceWatch:
-    """The work of the group, as far as its leader has to know it. Its methods run on the membership's event loop.
+    """The work of the group, as its leader needs it. Its methods run on the membership's event loop.
 
     Args:
         client: The cluster's client.
@@ -304,7 +303,7 @@ class BalanceWatch:
 
     Attributes:
         lookup: Looks up lags and rates; None: they are unknown.
-        reason: Why the group should rebalance; None: it should not.
+        reason: The reason for a rebalance of the group; None: it should not.
     """
 
     def __init__(self, client: KafkaClient, group: str, slots: Sequence[Slot], end_offsets: EndOffsets | None) -> None:

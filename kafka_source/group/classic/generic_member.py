@@ -134,7 +134,7 @@ class GenericMember:
     async def _live(self) -> None:
         failures, reason = 0, "the member starts"
         if self._settings.instance_id is not None:
-            # A coordinator that refuses or does not answer is no error here: the join reports it.
+            # The join reports a coordinator that refuses or does not answer.
             with contextlib.suppress(KafkaGroupError):
                 self._member.remember_member_id(
                     await describe(self._client, self._settings.group, Deadline(_DESCRIBE_SECONDS))

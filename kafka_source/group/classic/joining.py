@@ -1,8 +1,8 @@
 """Bring all slots into one generation: the rounds of a join, refusals, an assignment that no longer matches.
 
 One join takes several rounds if a strategy moves partitions in two steps (KIP-429), if a program rewinds the group, if
-its leader refuses a member, or if the assignment that static members got back after a restart no longer matches.
-The functions at the end are the rules, without requests.
+its leader refuses a member, or if static members get an outdated assignment after a restart. The functions at the end
+are the rules, without requests.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _LEADERS_HEAD_START = 0.02
 _FIRST_POLL = 0.05
 _MAX_POLL = 0.25
 _POLL_PER_SLOT = 0.004
-# Seconds for which a member that comes back waits for the rebalance that gives partitions without an owner away.
+# Seconds for which a returning member waits for the rebalance that assigns partitions without an owner.
 _HANDOVER_SECONDS = 2.0
 
 
@@ -70,7 +70,7 @@ class JoinedGroup:
 
     Attributes:
         assignment: The assignment of the slots in the last round.
-        cause: Why the slots have joined: the reason of the call, or what a later round has found.
+        cause: The reason of the join: that of the call, or of a later round.
     """
 
     assignment: GroupAssignment
@@ -133,7 +133,7 @@ class JoinRounds:
 
         Args:
             topics: The topics of the subscription; empty with a pattern.
-            timeout_s: How long the join may take, at most.
+            timeout_s: The longest time that the join may take.
         """
         await self.open_siblings()
         described = await self._others.look_up(topics, timeout_s=timeout_s)
@@ -279,7 +279,7 @@ class JoinRounds:
         if strategies.is_rewind(joined.protocol):
             return strategies.lead(joined.members)
         strategy, group = slot.assignor(joined.protocol), self._settings.group
-        # The rebalances in between have begun again before this leader's assignment came.
+        # The intermediate rebalances have begun again before this leader has sent its assignment.
         since = joined.generation - 1 if slot.assigned_in is None else min(slot.assigned_in, joined.generation - 1)
         led = await leader.lead(self._client, group, strategy, joined, deadline, since, self._balance.work_lookup)
         self._balance.record_assignment(strategy, led, joined.generation)
@@ -336,7 +336,7 @@ class JoinRounds:
     # ---- does the assignment match?
 
     async def _reason_to_join_again(self, topics: Sequence[str], deadline: Deadline) -> Reason | None:
-        """Return why the first join has not brought all that is meant for the slots, or None if it has."""
+        """Return the reason why the first join's assignment is incomplete, or None."""
         group_id = self._settings.group
         described = await if_allowed(describe(self._client, group_id, deadline), group_id)
         if described is None:
@@ -354,7 +354,7 @@ class JoinRounds:
             group = leader.subscriptions(d.member for d in described.members)
             held = {d.member.member_id: _with_held(decode_assignment(d.state)) for d in described.members}
         except (AssignmentError, WireFormatError):
-            # Another client's leader has made an assignment in a format of its own: it cannot be checked here.
+            # An assignment by another client's leader may have a format of its own, which cannot be checked here.
             return None
         snapshot = await self._client.metadata(frozenset(leader.topics_of(group)), deadline)
         stale = None if has_led else self._why_stale(topics, described.members, group, held, snapshot)
@@ -363,8 +363,8 @@ class JoinRounds:
         unowned = unowned_partitions(snapshot.for_assignor(frozenset(topics)), held.values()) if hands_over else []
         if not unowned:
             return None
-        # A member that releases partitions rejoins in a second phase. If it has died in between and is back within its
-        # session, it gets its assignment back without them, so the second phase has to be asked for.
+        # A member that releases partitions rejoins in a second phase. If it has died since and returns within its
+        # session, it gets its assignment without them, so the second phase has to be requested.
         await self._wait_for_rebalance(Deadline(_HANDOVER_SECONDS))
         return Reason(RebalanceCause.START, f"{format_partitions(unowned)} is assigned to no member")
 
@@ -378,9 +378,9 @@ class JoinRounds:
     ) -> str | None:
         """Return why the assignment that the slots got back after a restart does not match, or None if it matches."""
         # Before Kafka 3.2 (JoinGroup 9) a static leader that comes back gets its former id as the leader's. The
-        # coordinator knows its new id and takes it for the leader, but the member does not. So a member whose leader
-        # is no member watches the topics: one of them is the leader, whose rejoin starts a rebalance. Slots that
-        # come back after the leader get its new id, so every slot's answer counts.
+        # coordinator knows that id as the leader's, but the member does not. So members whose leader id is no member's
+        # watch the topics: one of them is the leader, whose rejoin starts a rebalance. Slots that come back after the
+        # leader get its new id, so every slot's answer counts.
         named = {slot.member.last_join.leader for slot in self._slots}
         self._leader_unaware = not named <= {d.member.member_id for d in members}
         if self.watches_as_leader:
@@ -395,7 +395,7 @@ class JoinRounds:
 
 
 def member_ids(slots: Sequence[Slot]) -> set[str]:
-    """Return the ids with which the group knows the slots."""
+    """Return the slots' ids in the group."""
     return {slot.member.status.member_id for slot in slots}
 
 
@@ -410,7 +410,7 @@ def one_generation(slots: Sequence[Slot]) -> bool:
 
 
 def raise_failed_assignment(group: str, slots: Sequence[Slot]) -> None:
-    """Raise AssignmentFailed if the group's leader has said that it could not assign partitions."""
+    """Raise AssignmentFailed if the group's leader has reported that it could not assign partitions."""
     for slot in slots:
         reason = leader.failure_reason(slot.assignment)
         if reason is not None:
@@ -436,13 +436,13 @@ def stale_of_follower(
 ) -> str | None:
     """Return why an assignment that another application has made does not match this query; None if it matches.
 
-    The leader watches the topics of the members' subscriptions. It does not know that the subscription of this query
-    has changed, because the query came back without a rebalance.
+    The leader watches the topics of the members' subscriptions. The leader does not know the query's changed
+    subscription, because the query returned without a rebalance.
 
     Args:
-        topics: The topics to which the query subscribes now.
+        topics: The topics of the query's current subscription.
         own: The partitions that its slots have got back.
-        assignments: Those of all members of the group.
+        assignments: The assignments of all members of the group.
         existing: The topics that exist.
     """
     ours = frozenset(topics)

@@ -1,13 +1,12 @@
 """The leader's work: assign partitions, keep those in flight with their owners, encode the plan for SyncGroup.
 
 **Claims** are partitions that a member keeps through a rebalance, because its micro-batch still reads them. A
-cooperative strategy (KIP-429) takes a partition away in one rebalance and gives it to its next owner in a later one.
-An eager strategy gives it away immediately. Our leader gives our members the same two steps under an eager strategy: a
-member lists the partitions of its micro-batch as owned, and the leader leaves those that the strategy gives to
-another member out of the assignment. The member's own assignment names them as held: no other member has them, so the
-member may still commit them. It rejoins without the claim when they are committed, and that rebalance gives them to
-their new owner. Consumers of other clients own nothing while they join under an eager strategy, so they claim
-nothing.
+cooperative strategy (KIP-429) revokes a partition in one rebalance and assigns it to its next owner in a later one. An
+eager strategy assigns it immediately. Our leader moves partitions of our members in the same two steps under an eager
+strategy: a member lists the partitions of its micro-batch as owned, and the leader leaves them out of the assignment if
+the strategy gives them to another member. The member's own assignment names them as held: no other member has them, so
+the member may still commit them. It rejoins without the claim when they are committed, and that rebalance gives them to
+their new owner. Consumers of other clients own nothing while they join under an eager strategy, so they claim nothing.
 
 All functions except `lead` are pure.
 """
@@ -64,11 +63,11 @@ def hold(
             one a partition has several owners.
         group: The members' subscriptions.
         plan: The strategy's assignments, by member id.
-        generations: The generations whose claims count: from the last one that had assignments, to before the one that
-            begins. Of an older one, another member may have read the partition since.
+        generations: The generations whose claims count: from the last one with assignments up to the previous one. Of
+            an older one, another member may have read the partition since.
 
     Returns:
-        The assignments, and the partitions that are held for each member that claims some, by member id.
+        The assignments, and the partitions held for each claiming member, by member id.
     """
     if assignor.redundant or RebalanceProtocol.COOPERATIVE in assignor.protocols:
         return dict(plan), {}
@@ -94,7 +93,7 @@ def hold(
 
 
 def with_held(assignment: Assignment, held: tuple[TopicPartition, ...]) -> Assignment:
-    """Return the assignment of a member for which partitions are held; `without_held` reads it."""
+    """Return the encoded assignment of a member with held partitions; `without_held` reads it."""
     if not held:
         return assignment
     partitions = encode_assignment(Assignment(held))
@@ -103,7 +102,7 @@ def with_held(assignment: Assignment, held: tuple[TopicPartition, ...]) -> Assig
 
 
 def without_held(assignment: Assignment) -> tuple[Assignment, tuple[TopicPartition, ...]]:
-    """Return the assignment as the strategy made it, and the partitions that are held for the member.
+    """Return the strategy's assignment, and the partitions held for the member.
 
     Raises:
         WireFormatError: The leader sent a malformed assignment.
@@ -198,7 +197,7 @@ def check(
 
 
 def stale(cluster: ClusterMetadata, group: Mapping[str, Subscription], held: Mapping[str, Assignment]) -> str | None:
-    """Return why the group's current assignment no longer matches subscriptions and topics, or None if it matches.
+    """Return the reason why the current assignment no longer matches subscriptions and topics, or None.
 
     Static members that return within their session keep the assignment without a rebalance, even if their subscription
     or the topics have changed in the meantime. Brokers do not notice that, so the members have to check it.
@@ -258,14 +257,14 @@ def failure(reason: str, members: Iterable[GroupMember]) -> dict[str, bytes]:
     """Return an empty assignment for every member, with the reason why the assignment failed.
 
     SyncGroup has no field for an error of the leader, so the reason is the user data of an empty assignment. Members of
-    other clients ignore it, read nothing and stay in the group; our members stop with the reason.
+    other clients ignore the reason and stay in the group without partitions; our members stop with it.
     """
     state = encode_assignment(failed(Assignment(()), reason))
     return {member.member_id: state for member in members}
 
 
 def failed(assignment: Assignment, reason: str) -> Assignment:
-    """Return an assignment with which our members stop, and those of other clients read."""
+    """Return an assignment with which our members stop and members of other clients read."""
     return Assignment(assignment.partitions, _FAILED + reason.encode())
 
 
@@ -362,7 +361,7 @@ async def lead(
 
 
 def _log_starved(group_id: str, joined: Joined, member_id: str, reason: str) -> None:
-    """Say once that a member does not get all its topics."""
+    """Warn once that a member does not get all its topics."""
     name = next(one.instance_id or one.member_id for one in joined.members if one.member_id == member_id)
     if once(("starved", group_id, name, reason)):
         log.error(

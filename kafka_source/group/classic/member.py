@@ -1,4 +1,4 @@
-"""One member's JoinGroup, SyncGroup, Heartbeat and LeaveGroup: what is repeated, and the error when it is refused."""
+"""One member's JoinGroup, SyncGroup, Heartbeat and LeaveGroup, with their repetitions and errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _MAX_SHOWN = 100
 
 
 class RebalanceTimeout(RetriableError):  # noqa: N818 - what happened, not a kind of error
-    """Another member still has what this one waits for: it has not rejoined, or holds the instance id."""
+    """Another member delays this one: it has not rejoined, or has the instance id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +121,9 @@ class Member:
         status: The status of an existing member, to continue as this member; None: a new member.
 
     Attributes:
-        id_before: The member id that the group had for the instance id before this member joined, if that is known. The
-            member needs it to distinguish a coordinator that has lost its new id from one that has given the instance
-            id to another process; see `_classify_fenced`.
+        id_before: The member id that the group had for the instance id before this member joined, if known. The member
+            needs it to distinguish a coordinator that has lost its new id from one that has given the instance id to
+            another process; see `_classify_fenced`.
     """
 
     def __init__(self, client: KafkaClient, settings: MemberSettings, status: MemberStatus | None = None) -> None:
@@ -178,7 +178,7 @@ class Member:
             ApplicationRecoverableError: The coordinator has chosen a protocol that this member did not offer.
             RetriableError: The deadline has expired; this is the error of the last attempt.
         """
-        # For errors: what a user has chosen.
+        # For errors: the user's choice.
         self._offered = tuple(name for name, _ in protocols if not is_rewind(name))
         next_step = step(self.status, member_state.Rejoin())
         states: Mapping[str, bytes] | None = None
@@ -285,8 +285,8 @@ class Member:
         """Whether the coordinator may know this member, so that it has to leave the group."""
         if self.status.state in (State.UNJOINED, State.LOST, State.FENCED, State.FAILED, State.LEFT):
             return False
-        # While the coordinator holds the JoinGroup of a static member, the member is in the group already, although its
-        # member id comes only with the response. It can leave by its instance id.
+        # While the coordinator delays the JoinGroup of a static member, the member is in the group already, although it
+        # gets its id only with the response. It can leave by its instance id.
         return bool(self.status.member_id or (self.join_sent and self.settings.instance_id))
 
     @property
@@ -361,7 +361,7 @@ class Member:
     async def _classify_fenced(self, code: int, connection: Connection, deadline: Deadline) -> int:
         """Return the error code to act on: UNKNOWN_MEMBER_ID if the coordinator has only lost this member's id.
 
-        COORDINATOR_LOAD_IN_PROGRESS: that is not known yet, or it is no longer the coordinator.
+        COORDINATOR_LOAD_IN_PROGRESS: the state is not known yet, or the broker is no longer the coordinator.
 
         While a group rebalances, its coordinator stores the new member id of a static member not with the response to
         JoinGroup, but with the leader's assignment. If it fails before that, the next coordinator loads the group with
@@ -370,7 +370,8 @@ class Member:
         ids are unique, so a coordinator that has `id_before` again has loaded it.
         """
         if code != ErrorCode.FENCED_INSTANCE_ID:
-            # No other member holds the instance id; or the coordinator changes, and the holder's session begins again.
+            # No other member has the instance id; or the coordinator has changed, and the holder's session begins
+            # again.
             self._holder_may_end = None
             return code
         if await self._client.is_replaced(self.settings.group, GROUP, connection.endpoint, deadline):
@@ -384,12 +385,12 @@ class Member:
             return code
         holder = described.member_id_of(self.settings.instance_id)
         if holder is None:
-            # A coordinator describes what it knows to be replicated. After it has loaded the group, that may be behind
-            # what it refuses by, so the same request is sent again.
+            # A coordinator describes only replicated state. After it has loaded the group, the description may be older
+            # than the state by which it refuses, so the same request is sent again.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if holder != self.id_before:
-            # A previous process, whose session had ended at the previous coordinator, and ends here too; or another
-            # process, which is still there after a session timeout.
+            # Either a previous process, whose session had ended at the previous coordinator and ends here too; or
+            # another process, which is still a member after a session timeout.
             self._holder_may_end = self._holder_may_end or Deadline(self.settings.session_timeout_ms / 1000)
             return code if self._holder_may_end.over else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         log.warning(
@@ -402,8 +403,8 @@ class Member:
     async def _connection(self, deadline: Deadline) -> Connection:
         """Return the member's own connection to the coordinator.
 
-        It is not shared, because the coordinator answers the requests of a connection in order: requests behind a
-        JoinGroup that it holds would wait too.
+        It is not shared, because the coordinator answers the requests of a connection in order: requests after a
+        delayed JoinGroup would wait too.
         """
         coordinator = await self._client.coordinator(self.settings.group, deadline)
         if self._own is None or not self._own.usable or self._own.endpoint != coordinator.endpoint:
@@ -421,7 +422,7 @@ class Member:
         await asyncio.sleep(pause)
 
     def _late(self, deadline: Deadline, problem: RetriableError) -> RetriableError:
-        """Return the error of a join whose time is over, whichever request met the end of it."""
+        """Return the error of a join whose time is over, in whichever request."""
         if self._holder_may_end is not None:
             return RebalanceTimeout(
                 f"Joining group {self.settings.group} failed within {deadline.seconds:.0f} s: another member has its "

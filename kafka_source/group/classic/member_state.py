@@ -1,4 +1,4 @@
-"""What an answer means for a member: join again, find the coordinator, lost, fenced, failed. Pure, no requests.
+"""The effect of a response on a member: join again, find the coordinator, lost, fenced, failed. Pure, no requests.
 
     UNJOINED       join                                  -> JOINING
     JOINING        JoinGroup answered                    -> AWAITING_SYNC
@@ -68,7 +68,7 @@ class MemberStatus:
 
     @property
     def is_member(self) -> bool:
-        """Whether the coordinator accepts heartbeats and commits of this member, as far as is known."""
+        """Whether the coordinator is known to accept heartbeats and commits of this member."""
         return self.state in (State.STABLE, State.REBALANCING)
 
 
@@ -215,8 +215,8 @@ def _heartbeat_answered(member: MemberStatus, code: int) -> Step:
 
 
 def _disconnected(member: MemberStatus) -> Step:
-    # A JoinGroup that the coordinator held is lost with its connection. It is sent again with the same member id or
-    # instance id, so it replaces the lost request and does not add a member.
+    # A delayed JoinGroup is lost with its connection. It is sent again with the same member id or instance id, so it
+    # replaces the lost request and does not add a member.
     return _again(member, _action_of(member.state), find=True)
 
 

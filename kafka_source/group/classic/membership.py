@@ -1,4 +1,4 @@
-"""All slots of a query in the driver: when they count as lost, why they rejoin, how they commit and leave."""
+"""All slots of a query in the driver: losses, rejoins, commits, and leaving."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ class ClassicMembership(Membership):
     """The membership of all slots of a query in the classic protocol.
 
     All slots share one connection for heartbeats. Each slot has its own connection for JoinGroup and SyncGroup, because
-    the coordinator holds these requests, and every request behind them on the same connection, until the rebalance
-    completes. Slots rejoin when `rejoin` is called, between micro-batches. The exception is a sibling that waits in a
-    join: then they rejoin immediately, outside of `rebalance_paused`, and claim the partitions of the batch in flight.
+    the coordinator delays these requests, and every later one on the same connection, until the rebalance completes.
+    Slots rejoin when `rejoin` is called, between micro-batches. The exception is a sibling that waits in a join: then
+    they rejoin immediately, outside of `rebalance_paused`, and claim the partitions of the batch in flight.
 
     Args:
         config: Kafka client settings.
         settings: The group id, the slots and the timeouts.
         subscription: The topics to which all slots subscribe.
         assignors: The supported assignors in order of preference.
-        siblings: Where to meet the other reads of this driver and group; None: nowhere.
+        siblings: The place at which the reads of this driver and group find each other; None: nowhere.
         end_offsets: Looks up the ends of partitions, for strategies that weigh lags; None: their lags are unknown.
     """
 
@@ -142,7 +142,7 @@ class ClassicMembership(Membership):
     def resume(self, slots: Sequence[SlotCredentials]) -> None:
         """Continue as slots that another process of this driver has joined: send their heartbeats from now on.
 
-        The slots that are not named here are dropped; they have left the group.
+        The other slots are dropped; they have left the group.
         """
         resumed = {one.slot: one for one in slots}
 
@@ -204,7 +204,7 @@ class ClassicMembership(Membership):
         return [slot.number for slot in self._slots if slot.member.status.state is State.LOST]
 
     def ask(self) -> None:
-        """Send heartbeats now; return when they are answered, or not in time."""
+        """Send heartbeats now; return when they are answered or late."""
         with contextlib.suppress(RetriableError):
             self._run(self._heartbeats.send(Deadline(REQUEST_SECONDS)), REQUEST_SECONDS)
 
@@ -251,7 +251,7 @@ class ClassicMembership(Membership):
         self._closed = True
 
     def is_renewal_asked(self) -> bool:
-        """Return whether a task of the batch in flight has asked for new credentials since the slots last joined."""
+        """Return whether a task of the batch in flight has requested new credentials since the slots last joined."""
         batch, since = self._background.in_flight, self.assignment.generation
         if batch.renewed is None:
             return False
@@ -262,7 +262,7 @@ class ClassicMembership(Membership):
     def renew_credentials(self) -> None:
         """Rejoin after `leave`, and publish new credentials for the batch in flight.
 
-        If other members have partitions of the batch, or the rejoin fails, there is a `reason_to_give_up`.
+        If other members have partitions of the batch, or the rejoin fails, `reason_to_give_up` has the reason.
         """
         self._run(self._background.renew_credentials(), 2 * self._settings.rebalance_timeout_ms / 1000)
 
@@ -364,17 +364,17 @@ def rebalance_reason(
     """Return why the slots have to rejoin before the next micro-batch, the most urgent reason first, or None.
 
     Args:
-        slots: The slots, with what their heartbeats have said.
-        lost: Why the group has removed slots.
-        rejoin_failed: Why a rejoin for another read of the driver has failed.
+        slots: The slots, with the state from their heartbeats.
+        lost: The reason why the group has removed slots.
+        rejoin_failed: The reason why a rejoin for another read of the driver has failed.
         topics_changed: Which topics have changed.
-        unbalanced: The reason why the assignment no longer balances the group's work.
+        unbalanced: The reason why the assignment no longer balances the work.
     """
     states = {slot.member.status.state for slot in slots}
     if lost is not None:
         return Reason(RebalanceCause.LOST, lost)
     if states & {State.JOINING, State.AWAITING_SYNC}:
-        # Until it has rejoined it is no member, sends no heartbeats, and hears of nothing.
+        # Until it has rejoined, the slot is no member, sends no heartbeats, and is not notified.
         return Reason(RebalanceCause.LOST, "the last rejoin ended with an error")
     if State.REBALANCING in states:
         return Reason(RebalanceCause.MEMBERS, "a member joined, left or changed its subscription")

@@ -105,10 +105,10 @@ class Slot:
 
         Args:
             topics: The topics to subscribe to.
-            in_flight: The partitions of the batch in flight. The slot claims those that it has, under every
-                strategy; see `leader`.
+            in_flight: The partitions of the batch in flight. The slot claims its partitions under every strategy; see
+                `leader`.
         """
-        # Claim partitions only while this slot is a member: after it was removed, others may own them.
+        # Claim partitions only while this slot is a member: after its removal other members may own them.
         known = self.member.status.is_member
         self.assigned_in = self.generation if known else None
         wanted = frozenset(topics)
@@ -146,7 +146,7 @@ class Slot:
             assignor.on_assignment(self.assignment, joined.generation)
         revoked = self._claimed - frozenset(self.assignment.partitions)
         if not self.hands_over:
-            # Partitions that an eager strategy revoked without holding them have an owner already.
+            # Partitions that an eager strategy revoked, and that are not held, have a new owner already.
             self.held = held
             return False
         self.held = tuple(sorted(tp for tp in revoked if tp in in_flight))
@@ -197,7 +197,7 @@ class Slot:
         """Update the status with the error code of a commit, as with that of a heartbeat.
 
         Args:
-            used: The credentials of the commit; those of an earlier generation say nothing about this one.
+            used: The credentials of the commit; an error for an earlier generation does not concern the current one.
             code: Kafka's error code.
         """
         if used == self.credentials():

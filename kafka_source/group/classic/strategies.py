@@ -2,12 +2,12 @@
 
 **The rewind of a running group.** Members of ours offer each of their strategies twice: `range`, and behind all
 strategies `kafkagroup-rewind:range` with an empty subscription. The program that rewinds a group offers only the second
-name of the strategy in use. So the coordinator lets it in only if every member has that name, which members of other
-clients do not have; and members that join later need it, too. The second names make no strategies common that are
-not. The coordinator then starts one generation under that name: the members have finished and committed their
-micro-batches, own no partitions in it, and wait until it ends. In it the program commits the offsets, each with a
-mark in its metadata (`model.commits`), and leaves. A query that finds a mark which it has not followed continues at the
-group's offset, also if its checkpoint is elsewhere.
+name of the strategy in use. So the coordinator accepts the program only if every member offers that name, which other
+clients do not; members that join later need it, too. The second names make no strategies common that are not. The
+coordinator then starts one generation under that name: the members have finished and committed their micro-batches, own
+no partitions in it, and wait until it ends. In it the program commits the offsets, each with a mark in its metadata
+(`model.commits`), and leaves. A query that finds a mark which it has not followed continues at the group's offset, also
+if its checkpoint is elsewhere.
 
 **Groups whose partitions the brokers assign (KIP-848).** A live group of classic members becomes such a group when a
 consumer of the new protocol joins it ("converted"), and a classic group again when the last one leaves. A broker
@@ -89,7 +89,7 @@ def kind_of(group_type: str, protocol_type: str, protocol: str) -> str | None:
     Args:
         group_type: ListGroups' group type (KIP-848): classic, consumer, share, streams; empty on brokers before 3.7.
         protocol_type: ListGroups' protocol type: consumer, connect, share, …
-        protocol: The assignor that the group uses; empty if it is not known.
+        protocol: The assignor that the group uses; empty if unknown.
     """
     known = _TYPES.get(group_type.lower()) or _TYPES.get(protocol_type)
     if known is not None:

@@ -10,14 +10,14 @@
 
 One request does everything: ConsumerGroupHeartbeat. Its answer has the partitions that the member may have now
 (`target`). Its own partitions (`owned`) follow when the owner is ready: it takes new ones, and releases those that the
-target no longer has when its micro-batch is committed. A heartbeat reports what the member has; the
-coordinator then gives the released partitions to their next owner, and the member its next epoch.
+target no longer has when its micro-batch is committed. A heartbeat lists the member's partitions; the coordinator then
+gives the released ones to their next owner, and the member its next epoch.
 
 The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:
 
 - The member id is the client's own (KIP-1082), and stays the same for the life of the member, also after a fence.
 - Brokers before 4.2 fence epoch 0 of a member whose epoch they have raised twice, as where answers were lost, until its
-  session ends. So it leaves first. It has nothing yet, and has lost nothing.
+  session ends. So it leaves first. It has no partitions yet, and has lost none.
 - Epoch 0 joins, with all fields and no partitions. All fields are sent again after a heartbeat that failed or was not
   answered, with what the member has at that time: an answer may be lost that the coordinator has acted on. And they are
   sent until the epoch has changed twice. The heartbeat without an answer may be handled after the next one, as by a
@@ -74,8 +74,8 @@ class Subscription:
 
     Attributes:
         topics: The names of the topics, sorted.
-        rebalance_timeout_ms: How long the coordinator waits for this member to give partitions up.
-        assignor: The assignor of the brokers that the member asks for; None: the group's.
+        rebalance_timeout_ms: The time for which the coordinator waits for this member to release partitions.
+        assignor: The brokers' assignor that the member requests; None: the group's.
         rack: `client.rack`.
     """
 
@@ -122,12 +122,12 @@ class Member:
         target: The assigned partitions, by the last answer.
         owned: What it has.
         reported: The partitions in the last answered heartbeat; None: not since the target has changed.
-        reconciled: Whether the owner has acted on the current target; before that nothing is reported.
+        reconciled: Whether the owner has acted on the current target; earlier heartbeats list no partitions.
         subscribed: The subscription of the last heartbeat that was answered; None: it has to be sent.
         interval_ms: The time between heartbeats, as the coordinator wants it.
         failures: The number of heartbeats in a row that failed or were not answered.
-        previous_epoch: The epoch before, in which a coordinator still takes heartbeats.
-        unanswered_epoch: That of the last heartbeat that failed or was not answered; None: there is none.
+        previous_epoch: The previous epoch, in which a coordinator still accepts heartbeats.
+        unanswered_epoch: The epoch of the last heartbeat that failed or was not answered; None: there is none.
         code: The error code that has lost or stopped the member, or fences it while it joins; else 0.
     """
 
@@ -147,7 +147,7 @@ class Member:
 
     @property
     def in_group(self) -> bool:
-        """Whether the coordinator knows this member, as far as is known."""
+        """Whether the coordinator is known to have this member."""
         return self.state is State.MEMBER
 
     @property
@@ -167,7 +167,7 @@ class Member:
 
 
 def join(member: Member) -> Member:
-    """Return the member that joins, also again after it was lost: it has nothing, and keeps its id."""
+    """Return the joining member, which has no partitions; after a loss it keeps its id."""
     return replace(
         Member(member.member_id), state=State.JOINING, interval_ms=member.interval_ms, failures=member.failures
     )
@@ -200,8 +200,8 @@ def answered(member: Member, sent: Heartbeat, answer: Answer) -> Member:
         state=State.MEMBER,
         epoch=answer.epoch,
         target=target,
-        # The coordinator may have offered more and taken it away before the member has taken it. Then the member has
-        # what it had, and the coordinator waits until it says so.
+        # The coordinator may have offered more and withdrawn it before the member has taken it. Then the member's
+        # partitions are unchanged, and the coordinator waits for a heartbeat that lists them.
         reported=reported if target == member.target else None,
         reconciled=member.reconciled and target == member.target,
         subscribed=sent.subscription or member.subscribed,
@@ -227,7 +227,7 @@ def reconcile(member: Member, topics: Collection[uuid.UUID]) -> Member:
 
     Args:
         member: Its revoked partitions are no longer needed: their offsets are committed.
-        topics: The ids of the topics whose names are known. Partitions of others are taken later.
+        topics: The ids of the topics with known names. Partitions that others still have are taken later.
     """
     if not member.in_group:
         return member
@@ -241,7 +241,7 @@ def left(member: Member) -> Member:
 
 
 def lost(member: Member, code: int) -> Member:
-    """Return the member that the group has removed; it has nothing."""
+    """Return the member that the group has removed, which has no partitions."""
     return replace(Member(member.member_id), state=State.LOST, interval_ms=member.interval_ms, code=code)
 
 

@@ -3,8 +3,8 @@
 The methods are those of `group.membership`, so that a query does not know which protocol its group has. What differs:
 
 - The brokers assign. There is no leader, and no rebalance for which members wait.
-- Partitions move one by one. A revoked partition is released immediately if no batch in flight reads it, else when
-  that batch is finished; only the next owner of these partitions waits. An assigned one is taken immediately.
+- Partitions move one by one. A revoked partition is released immediately if no batch in flight reads it, otherwise when
+  that batch is finished; only its next owner waits. An assigned one is taken immediately.
 - Each slot has an epoch of its own, which a heartbeat may raise at any time, also in the middle of a batch. A commit
   with the previous epoch is refused, and made again with the new one.
 """
@@ -51,10 +51,10 @@ ASSIGNOR = "brokers"
 
 # Seconds between two heartbeats of a slot that waits for its first assignment, or for the answer to its release.
 _POLL_SECONDS = 0.2
-# Seconds for which the first join waits for what the brokers mean for the slots and no other member still has.
+# Seconds for which the first join waits for partitions of the target that no other member still has.
 _SHARE_SECONDS = 20.0
-# Seconds for which a static member waits for the session of a process that had its instance id and was killed: the
-# longest session that brokers allow by default (group.consumer.max.session.timeout.ms).
+# Seconds for which a static member waits for the session of a killed process with its instance id: the longest session
+# that brokers allow by default (group.consumer.max.session.timeout.ms).
 _UNRELEASED_SECONDS = 60.0
 # Intervals without an answer after which the coordinator is asked whether the slots are still members.
 _SILENT_INTERVALS = 3
@@ -70,7 +70,7 @@ class ConsumerMembership(Membership):
         config: Kafka client settings.
         settings: The group id, the slots and the timeouts.
         subscription: The topics to which all slots subscribe. A pattern is resolved here, and not by the brokers, whose
-            regular expressions are others (RE2).
+            regular expressions have another syntax (RE2).
         recovers: Whether slots that the group has removed join again in the middle of a batch that the sink commits.
     """
 
@@ -85,8 +85,8 @@ class ConsumerMembership(Membership):
         self._looked_up_at = 0.0
         self._rebalances: deque[Rebalance] = deque(maxlen=_MAX_KEPT)
         self._in_flight = BatchInFlight()
-        # The epochs that tasks and the sink of the batch in flight know. Each task asks for its slot's credentials, and
-        # an epoch may rise between two of them.
+        # The epochs that tasks and the sink of the batch in flight know. Each task requests its slot's credentials, and
+        # an epoch may rise between two requests.
         self._known_epochs: set[tuple[int, ...]] = set()
         self._calls, self._called_at = 0, time.monotonic()
         self._heard_at = time.monotonic()
@@ -185,7 +185,7 @@ class ConsumerMembership(Membership):
         return [slot.number for slot in self._slots if slot.member.state is State.LOST]
 
     def ask(self) -> None:
-        """Send heartbeats now; return when they are answered, or not in time."""
+        """Send heartbeats now; return when they are answered or late."""
         self._ask()
 
     def _ask(self) -> bool:
@@ -204,7 +204,7 @@ class ConsumerMembership(Membership):
     # ---- the batch in flight
 
     def set_batch_in_flight(self, batch: BatchInFlight) -> None:
-        """Note the batch in flight: the slots keep its partitions until another one is noted."""
+        """Record the batch in flight: the slots keep its partitions until the next batch."""
         self._in_flight = batch
         if not batch.ends:
             self._known_epochs.clear()
@@ -224,10 +224,10 @@ class ConsumerMembership(Membership):
         self._run(self._stop(comes_back=False), CLOSE_SECONDS)
 
     def detach(self, kept: Collection[int] | None = None) -> None:
-        """Do nothing: a batch, which alone hands its slots over, has none of this protocol."""
+        """Do nothing: only batches pass their slots on, and no batch has this protocol."""
 
     def close(self) -> None:
-        """Leave the group, and close all connections; static members of the user's say that they will come back."""
+        """Leave the group, and close all connections; static members with the user's ids announce their return."""
         if not self._closed and self._client.loop.alive:
             self._closed = True
             with contextlib.suppress(ConnectionLost):
@@ -262,7 +262,8 @@ class ConsumerMembership(Membership):
             await self._look_up_topics(deadline)
             await OtherMembers(self._client, self._settings).look_up(self._told.topics, timeout_s=deadline.left)
         if reason.cause is RebalanceCause.MEMBERS and self._has_lost():
-            # A heartbeat has just shown it. Others may have read in between, also if the slots get the same again.
+            # A heartbeat has just shown it. Other members may have read since, even if the slots get the same
+            # partitions again.
             reason = Reason(RebalanceCause.LOST, "the group has removed slots")
         for slot in self._slots:
             slot.rejoin()
@@ -289,11 +290,11 @@ class ConsumerMembership(Membership):
         return self.assignment
 
     async def _settle(self, patience: Deadline | None) -> None:
-        """Take and release partitions until the coordinator has nothing new.
+        """Take and release partitions until the target is unchanged.
 
         Args:
-            patience: How long to wait, in a first join, for the assignment that the brokers have still to compute. They
-                do so with some delay (KIP-1263), and answer a join before that with what a new member has: nothing.
+            patience: The time for which a first join waits for the brokers' assignment. They assign with some delay
+                (KIP-1263), and answer an earlier join with an empty assignment.
         """
         while True:
             await self._know_names(self._slots)
@@ -302,14 +303,14 @@ class ConsumerMembership(Membership):
             news = [slot for slot in self._slots if slot.member.has_news]
             if news and await self._beat_all(Deadline(REQUEST_SECONDS), news):
                 continue
-            # If the coordinator is away, the next regular heartbeats say it.
+            # If the coordinator is away, the next regular heartbeats report it.
             if patience is None or patience.over or await self._has_its_share(patience):
                 return
             await asyncio.sleep(_POLL_SECONDS)
             await self._beat_all(Deadline(REQUEST_SECONDS))
 
     async def _has_its_share(self, patience: Deadline) -> bool:
-        """Return whether the slots have all that the brokers mean for them and no other member has."""
+        """Return whether the slots have all partitions of their targets that no other member has."""
         group = self._settings.group
         try:
             found = await describe_consumer_protocol(self._client, group, patience)
@@ -325,8 +326,8 @@ class ConsumerMembership(Membership):
             return False
         others = [member for member in found.members if member.member_id not in ours]
         if any(member.member_epoch < found.assignment_epoch for member in others):
-            # It may have what is meant for these slots, and give it up after its batch. Brokers before 4.3 do not
-            # show what it has to release (KAFKA-20431).
+            # It may have partitions of these slots' targets, and release them after its batch. Brokers before 4.3 do
+            # not return the partitions that it has to release (KAFKA-20431).
             return True
         taken = {
             (topic.topic_id, number)
@@ -373,7 +374,7 @@ class ConsumerMembership(Membership):
         """Send one heartbeat of a slot, act on its answer, and wait until the next one is due."""
         interval = slot.member.interval_ms / 1000
         was_answered = await self._beat(slot, Deadline(interval))
-        # Most heartbeats bring nothing new. Only this slot: with hundreds of them, a check of all after each heartbeat
+        # Most heartbeats change nothing. Only this slot: with hundreds of them, a check of all after each heartbeat
         # costs more than the heartbeats.
         if not slot.settled:
             await self._know_names([slot])
@@ -444,7 +445,7 @@ class ConsumerMembership(Membership):
             log.info("metadata group=%s failed: %s", self._settings.group, error)
 
     async def _watch_topics(self) -> None:
-        """Wait until it is time to look, and subscribe to topics that match the pattern now."""
+        """Wait for the next lookup, and subscribe to the topics that match the pattern now."""
         await asyncio.sleep(self._settings.metadata_max_age_ms / 1000)
         before = self._told
         await self._look_up_topics(Deadline(REQUEST_SECONDS))
@@ -481,7 +482,7 @@ class ConsumerMembership(Membership):
     # ---- the batch in flight, between Spark's calls
 
     async def _watch_batch(self) -> None:
-        """Look after the batch in flight: leave if it takes too long, join again and publish epochs for its sink."""
+        """Watch the batch in flight: leave if it takes too long, rejoin and publish epochs for its sink."""
         await asyncio.sleep(_POLL_SECONDS)
         batch = self._in_flight
         if self._calls or not batch.ends:
@@ -503,7 +504,7 @@ class ConsumerMembership(Membership):
 
     async def _leave_if_others_wait(self, batch: BatchInFlight) -> None:
         """Leave after `max.poll.interval.ms` if the group has other members (KIP-62); a query that is alone stays."""
-        # Spark may call, and its call may end, before the answer comes.
+        # Spark may call, and the call may end, before the response.
         if not await self._others_have(None) or self._calls or not self._is_overdue():
             return
         silent = time.monotonic() - self._called_at
@@ -512,7 +513,7 @@ class ConsumerMembership(Membership):
         await self._publish(batch, lost=True)
 
     async def _recover(self, batch: BatchInFlight) -> None:
-        """Join again with slots that were lost, and publish their credentials, unless others have the partitions."""
+        """Rejoin with lost slots, and publish their credentials, unless other members have the partitions."""
         others_have = not self._recovers or await self._others_have(batch.ends.keys())
         if self._calls or not self._has_lost():
             # Spark has called before the answer came, and its call joins again.
@@ -531,7 +532,7 @@ class ConsumerMembership(Membership):
         group = self._settings.group
         found = describe(self._client, group, Deadline(REQUEST_SECONDS))
         if (described := await if_allowed(found, group)) is None:
-            # They may have some, and no member is known to wait for any.
+            # They may have partitions, and no member is known to wait for one.
             return partitions is not None
         ours = {slot.member.member_id for slot in self._slots}
         others = [d for d in described.members if d.member.member_id not in ours]
@@ -567,5 +568,5 @@ class ConsumerMembership(Membership):
 
 
 def _told_at(slots: Iterable[ConsumerSlot]) -> float:
-    """Return since when one of these slots has to take or release partitions; now if none has."""
+    """Return the time since which one of these slots has to take or release partitions; now if none has."""
     return min((slot.told_at for slot in slots if slot.told_at is not None), default=time.monotonic())

@@ -1,4 +1,4 @@
-"""One slot as a member of the consumer protocol: its heartbeats, its partitions, and those it has to release."""
+"""One slot as a member of the consumer protocol: its heartbeats and partitions, also those to release."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ConsumerSlot:
         self.wake = asyncio.Event()
         self.told_at: float | None = None
         self._client, self._settings = client, settings
-        # One heartbeat after the other: the answer to an earlier one must not come after that to a later one.
+        # One heartbeat at a time, so that responses arrive in the order of the heartbeats.
         self._turn = asyncio.Lock()
         self._message = ""
 
@@ -109,12 +109,12 @@ class ConsumerSlot:
                     self.told_at = time.monotonic()
 
     def ask_again(self) -> None:
-        """Let the next heartbeat be now, and ask for all that the brokers mean for the slot."""
+        """Send the next heartbeat now, and request the slot's whole assignment."""
         self.member = member_state.ask_again(self.member)
         self.wake.set()
 
     def rejoin(self) -> None:
-        """Let the next heartbeat join, if the member is in the group no longer or not yet."""
+        """Join with the next heartbeat, unless the member is in the group."""
         if self.member.state in (State.UNJOINED, State.LOST, State.LEFT):
             self.member, self.told_at = member_state.join(self.member), None
 
@@ -122,12 +122,12 @@ class ConsumerSlot:
         """Take assigned partitions and release revoked ones; return whether there were any.
 
         Args:
-            names: The topics' names by id. Partitions of others are taken later.
-            in_flight: The partitions of the batch in flight: as long as the slot has to give some of them up, it keeps
-                all that it has. The coordinator waits until all are released.
+            names: The topics' names by id. Partitions that others still have are taken later.
+            in_flight: The partitions of the batch in flight: while the slot has to release some of them, it keeps all
+                its partitions. The coordinator waits until all are released.
 
-        Nothing changes while a heartbeat is under way. It may say what the slot had before: without partitions that it
-        would take now, the coordinator would count them as released, and the answer would leave their commits valid.
+        Nothing changes while a heartbeat is under way. It may list the slot's earlier partitions: the coordinator would
+        count newly taken ones as released, while their commits would stay valid.
         """
         member = self.member
         if self.settled:
@@ -177,13 +177,13 @@ class ConsumerSlot:
 
         Args:
             deadline: The time limit for all tries; a leave may be repeated.
-            comes_back: Whether a static member says that it will come back, and keeps its partitions until then.
+            comes_back: Whether a static member announces its return, and keeps its partitions until then.
 
         Raises:
             RetriableError: The coordinator could not be reached in time; the member stays until its session ends.
         """
         was_known = self.member.state in (State.JOINING, State.MEMBER)
-        # Before the request: a call that joins again has to see it, and the answer to a heartbeat changes nothing.
+        # Before the request: a later join has to know it, and the response to a heartbeat must not change it.
         self.member = member_state.left(self.member)
         if not was_known:
             return
@@ -196,11 +196,11 @@ class ConsumerSlot:
         )
 
         def read(answer: ConsumerGroupHeartbeatResponse) -> None:
-            # Any other error says that the group does not know the member, which is what it wants.
+            # Any other error means that the group does not have the member, which is the aim.
             if answer.error_code in (*_MOVED, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
                 check_coordinator(self._client, GROUP, self._settings.group, answer.error_code, "Leaving failed")
 
-        # After the heartbeat that is under way, and before one that joins again with the same id.
+        # After the heartbeat under way, and before one that rejoins with the same id.
         async with self._turn:
             await coordinator_call(self._client, GROUP, self._settings.group, request, deadline, read)
 
