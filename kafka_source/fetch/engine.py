@@ -1,4 +1,4 @@
-"""What a task asks its engine to read (`FetchRequest`): ranges, columns, sizes of batches, time-outs, patience."""
+"""A task's request to its engine (`FetchRequest`): ranges, columns, sizes of batches, time-outs, patience."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class FetchRequest:
         columns: The columns of the rows, in this order.
         batch_rows: The maximum number of rows in a record batch.
         batch_bytes: The approximate maximum size of the keys and values in a record batch.
-        timeout_ms: How long to wait for planned records (`kafkaConsumer.pollTimeoutMs`).
+        timeout_ms: The longest wait for planned records (`kafkaConsumer.pollTimeoutMs`).
         read_committed: Whether to leave out records of aborted transactions.
         fail_on_data_loss: Whether planned records that no longer exist are an error; if false, log a warning.
         cluster: The id of the cluster in which the offsets are valid; None: unknown.
-        topics: The topic ids for which the offsets are valid, as far as they are known.
+        topics: The known topic ids for which the offsets are valid.
         pacer: Delays fetches to keep the query's quota, and counts the brokers' throttling.
         label: The `group.id` in librdkafka's configuration of consumers that are in no group.
-        loss_patience_ms: How long planned records may be missing until they are lost (`data.loss.patience.ms`).
+        loss_patience_ms: The time after which missing planned records count as lost (`data.loss.patience.ms`).
     """
 
     ranges: tuple[Range, ...]

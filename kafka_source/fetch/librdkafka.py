@@ -64,8 +64,8 @@ class Rows:
         """Return the record batch and begin the next.
 
         Raises:
-            UnreadableRecordError: A column is asked for as text, and a message has none; or a message has a timestamp
-                that Spark's type does not take, or a header whose key is no text.
+            UnreadableRecordError: A column is requested as text, and a message's bytes are no text; or a message has a
+                timestamp outside of Spark's range, or a header whose key is no text.
             InvalidConfigurationError: See `conform`.
         """
         messages, self._messages, self.bytes = self._messages, [], 0
@@ -90,16 +90,16 @@ def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array
         case "timestamp":
             return _times(messages, lenient=column.lenient).cast(field.type)
         case "timestampType":
-            # librdkafka says 0 for none, 1 for create time, 2 for log-append time; Spark says -1, 0 and 1.
+            # librdkafka has 0 for none, 1 for create time, 2 for log-append time; Spark has -1, 0 and 1.
             return pa.array([m.timestamp()[0] - 1 for m in messages], field.type)
         case "headers":
             return pa.array([_headers(m) for m in messages], field.type)
     raise AssertionError(column.name)
 
 
-# confluent-kafka decodes the keys of headers. Where one is no text, it returns a list without that item and sets an
-# error, too. CPython's fast calls, from 3.11 on, do not look whether there is one, and the process crashes with the
-# list. A call from C looks.
+# confluent-kafka decodes the keys of headers. If a key is no text, it returns a list without that item and sets an
+# error, too. CPython's fast calls, from 3.11 on, do not check for the error, and the process crashes with the list. A
+# call from C checks for it.
 _headers_of = methodcaller("headers")
 
 
@@ -341,10 +341,10 @@ class _LibrdkafkaReader:
         self._open = {r.topic_partition: r for r in request.ranges if r.size > 0}
         self._next = {tp: r.start for tp, r in self._open.items()}
         self._unassigned = dict.fromkeys(self._open)
-        # When to look again at a log that ended before its range.
+        # The time of the next check of a log that ended before its range.
         self._look_again: dict[TopicPartition, float] = {}
         self._ask_for_leaders_at = 0.0
-        # Those of them that librdkafka has stopped to fetch.
+        # The ranges of these that librdkafka has stopped to fetch.
         self._stopped: set[TopicPartition] = set()
         self._rows = Rows(request.columns)
         # The time from which records are late.
@@ -355,7 +355,7 @@ class _LibrdkafkaReader:
         for batch in self._batches():
             given_at = time.monotonic()
             yield batch
-            # The consumer of the batches may be slow. Nothing is requested then, so this time does not count.
+            # The consumer of the batches may be slow. No request is under way then, so this time does not count.
             self._overdue_at += time.monotonic() - given_at
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -392,7 +392,7 @@ class _LibrdkafkaReader:
     def _check_identity(self) -> None:
         """Compare the ids of the cluster and the topics with the plan's, before records of new connections are used.
 
-        The name may lead to another cluster, and librdkafka asks for a topic by its name alone.
+        The name may lead to another cluster, and librdkafka requests topics by name only.
         """
         cluster, topics = self._request.cluster, self._request.topics
         names = sorted({tp.topic for tp in self._open})
@@ -437,7 +437,7 @@ class _LibrdkafkaReader:
         return sum(self._open[tp].end - self._next[tp] for tp in partitions)
 
     def _max_messages(self) -> int:
-        # `consume` waits until it has the requested number of messages, so do not request more than there are.
+        # `consume` waits until it has the requested number of messages, so do not request more than exist.
         max_messages = min(_CHUNK, self._left(self._assigned()))
         if not self._pacer.enabled:
             return max_messages
@@ -478,7 +478,7 @@ class _LibrdkafkaReader:
         return throttle
 
     def _wait_anew(self) -> None:
-        """Begin the time in which records must come."""
+        """Begin the time limit for the next records."""
         self._overdue_at = time.monotonic() + self._request.timeout_ms / 1000
 
     def _take(self, message: Message) -> None:
@@ -497,7 +497,7 @@ class _LibrdkafkaReader:
             if offset + 1 >= whole.end:
                 self._finish(tp)
         elif error.code() == KafkaError._PARTITION_EOF:
-            # The position is behind transaction markers and compacted records, for which there is no message.
+            # The position is after transaction markers and compacted records, for which there is no message.
             end = message.offset()
             if whole is not None and end is not None:
                 if end >= whole.end:
@@ -517,7 +517,7 @@ class _LibrdkafkaReader:
             problem = from_confluent(error, f"Reading {tp.topic}-{tp.partition} at offset {self._next[tp]} failed")
             if error.fatal() or isinstance(problem, InvalidConfigurationError):
                 raise problem
-            # Whatever it is, a read may be repeated, as librdkafka does, and has a time limit.
+            # A read may be repeated after any error, as librdkafka does, and has a time limit.
             self._engine.last_problem = str(problem)
 
     def _finish(self, tp: TopicPartition) -> None:
@@ -538,7 +538,7 @@ class _LibrdkafkaReader:
         return low, self._engine.high_watermark(whole.topic_partition) if self._request.read_committed else high
 
     def _check_ends(self) -> None:
-        """Look again, after a while, at logs that ended before their ranges: a new leader may know fewer offsets."""
+        """Check logs that ended before their ranges again after a while: a new leader may know fewer offsets."""
         self._ask_for_leaders()
         for tp in [tp for tp, when in self._look_again.items() if time.monotonic() >= when]:
             del self._look_again[tp]
@@ -553,9 +553,9 @@ class _LibrdkafkaReader:
                 self._seek(tp, self._next[tp])
 
     def _ask_for_leaders(self) -> None:
-        """Have librdkafka ask a broker for metadata: that of the short log may be cut off, and another one lead.
+        """Make librdkafka request metadata: the broker with the short log may be cut off, and another one lead.
 
-        By itself librdkafka asks every five minutes only, while its leader answers.
+        While the leader answers, librdkafka itself requests metadata only every five minutes.
         """
         if not self._look_again or time.monotonic() < self._ask_for_leaders_at:
             return
@@ -577,7 +577,7 @@ class _LibrdkafkaReader:
         low, high = self._watermarks(whole)
         tp = whole.topic_partition
         if self._next[tp] > high:
-            # A leader may be behind for a while; librdkafka fetches nothing more until it is asked to.
+            # A leader may be behind for a while; librdkafka stops fetching until its position is set.
             self._stopped.add(tp)
             self._look_again[tp] = time.monotonic() + self._request.loss_patience
         elif self._next[tp] < low < whole.end:

@@ -1,6 +1,7 @@
-"""Estimates how many bytes librdkafka has received: its statistics say so once a second, messages are counted between.
+"""Estimates the bytes that librdkafka has received: by its statistics once a second, and by counted messages between.
 
-The size of a message says little of the wire: batches are compressed, have headers of their own, and are read ahead.
+The size of a message differs from its bytes on the wire: batches are compressed, have headers of their own, and are
+read ahead.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-# What a record has in a batch beside its value: lengths, offset, timestamp.
+# A record's bytes in a batch without its value: lengths, offset, timestamp.
 _RECORD_BYTES = 10
-# The ratio changes by so much a second at most: some of what was received is not yet taken out.
+# The largest change of the ratio in a second: some received messages are not yet taken out.
 _MAX_CHANGE = 2.0
 
 
 class WireMeter:
-    """The callbacks of one consumer, and what they have received."""
+    """The callbacks of one consumer, and their last values."""
 
     def __init__(self) -> None:
         # Bytes on the wire for a byte of a message.
@@ -25,11 +26,11 @@ class WireMeter:
         self._throttle = 0.0
 
     def on_the_wire(self, value_bytes: float, records: int) -> float:
-        """Return how many bytes records have on the wire, as far as is known."""
+        """Return the estimated bytes of records on the wire."""
         return (value_bytes + records * _RECORD_BYTES) * self._ratio
 
     def count(self, size: float) -> float:
-        """Return the bytes to count for messages of this size `on_the_wire`, with what was not counted before."""
+        """Return the bytes to count for messages of this size `on_the_wire`, with the uncounted rest."""
         self._taken += size / self._ratio
         news = max(0.0, size + self._uncounted)
         self._uncounted += size - news

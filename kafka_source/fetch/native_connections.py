@@ -1,4 +1,4 @@
-"""What a worker keeps for the native engine's next task: connections, metadata, a buffer, how many bytes to fetch."""
+"""A worker's state for the native engine's next task: connections, metadata, a buffer, the fetch size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAR_BYTES = 32 << 20
 
 @dataclass(slots=True)
 class FetchSize:
-    """How many bytes to ask a broker for at most.
+    """The largest number of bytes to request from a broker.
 
     The next request leaves when a response has arrived, so its round trip passes while that response is decoded. Where
     the round trip is longer, larger responses give the task more to decode.
@@ -50,9 +50,9 @@ class FetchSize:
 
         Args:
             size: Its size in bytes.
-            waited: Seconds of its round trip in which the task had nothing to do but to wait.
+            waited: Seconds of its round trip in which the task only waited.
             taken: Seconds from its first byte until its records were passed on.
-            throttled: Whether a quota holds this client back: then larger responses only lead to longer pauses.
+            throttled: Whether a quota throttles this client: then larger responses only lead to longer pauses.
         """
         if throttled:
             self.bytes = min(NEAR_BYTES, self.bytes)
@@ -92,7 +92,7 @@ class NativeConnections:
 
     @property
     def cluster(self) -> Snapshot:
-        """The last metadata that this process has seen: brokers and partition leaders."""
+        """The last metadata of this process: brokers and partition leaders."""
         return self._client.known
 
     def check_cluster(self, expected: str | None) -> None:
@@ -109,12 +109,12 @@ class NativeConnections:
         return librdkafka.engine(self._settings).read(replace(request, ranges=(rest,)))
 
     def refresh(self, topics: set[str], *, another: bool, seconds: float) -> None:
-        """Fetch the metadata of these topics again; from another broker than last time, if asked to."""
+        """Fetch the metadata of these topics again, from another broker than last time if requested."""
         client, deadline = self._client, Deadline(min(_CONTROL_SECONDS, seconds))
         client.run(client.metadata(topics, deadline, another=another))
 
     def connection(self, node: int, *, read_committed: bool, seconds: float) -> FetchConnection:
-        """Return a connection to a broker for exclusive use until `keep`; open it within so many seconds.
+        """Return a connection to a broker for exclusive use until `keep`; open it within this number of seconds.
 
         Raises:
             ConnectionLost: The broker cannot be reached, or is not in the metadata.

@@ -1,8 +1,8 @@
-"""The native engine of reads: which broker is asked and when, a moved leader, time-outs, data loss, and to Arrow.
+"""The native engine of reads: the choice of brokers, moved leaders, time-outs, data loss, and decoding to Arrow.
 
 Each broker has at most one request under way, and each partition is in at most one request: it moves to another broker
-only after the response of the one before, or after its connection is lost. The next request is sent before the records
-of a response are decoded. Its response waits in the socket until then, so one buffer serves for all responses.
+only after the response, or after the connection is lost. The next request is sent before the records of a response are
+decoded. Its response waits in the socket until then, so one buffer serves for all responses.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class _Part:
     Attributes:
         whole: The range to read.
         asked: The fetch offset of the next request; all records before it are decoded, or are being decoded.
-        node: The broker to fetch from; None: not known at present.
+        node: The broker to fetch from; None: currently unknown.
         epoch: The leader epoch to send with the request (KIP-320); -1: the broker does not check it.
-        topic_id: The id of the topic whose leader `node` is, which the broker checks (KIP-516); None: it has none.
+        topic_id: The topic's id in the metadata that name `node`, which the broker checks (KIP-516); None: it has none.
         read_epoch: The leader epoch of the last batch that was read; -1: none yet.
         follower: Whether `node` is a follower of the partition (KIP-392).
         leader_only: Set after a fetch from a follower has failed.
-        least_bytes: The fetch size that the next batch needs, as far as it is known.
+        least_bytes: The fetch size that the next batch needs, if known.
         short_since: Time since which the log ends before the range, or the partition is unknown; None: neither.
         waits_since: Time since which records are due. Time in which no broker could send them does not count.
         failures: Number of failures in a row since the partition last returned records; the back-off grows with it.
@@ -92,7 +92,7 @@ class _Part:
         return f"{self.whole.topic}-{self.whole.partition}"
 
     def short_for(self) -> float:
-        """Return the seconds since the log was first seen to end too early; a new leader may cause that briefly."""
+        """Return the seconds since the log first ended too early; a new leader may cause that briefly."""
         now = time.monotonic()
         if self.short_since is None:
             self.short_since = now
@@ -274,7 +274,7 @@ class NativeReader:
         most = self._pacer.max_bytes(each)
         if most is None:
             return self._engine.max_bytes
-        # Brokers truncate the last batch at the limit, and would have to send it again: ask for whole batches.
+        # Brokers truncate the last batch at the limit, and would have to send it again: request whole batches.
         batch = max(self._engine.batch_bytes.get(part.whole.topic, 0.0) for part in parts)
         return max(1, int(most // batch)) * int(batch) if batch else most
 
@@ -296,7 +296,7 @@ class NativeReader:
         heard = poll_readable(self._connections.values(), min(events))
         for node, connection in list(self._connections.items()):
             if connection.waiting and connection.fileno() in heard:
-                # Move it behind the others, so that the brokers take turns.
+                # Move it to the end, so that the brokers take turns.
                 self._connections[node] = self._connections.pop(node)
                 return node
             if connection.waiting and time.monotonic() > connection.overdue_at:
@@ -314,7 +314,7 @@ class NativeReader:
     def _check_patience(self, parts: Iterable[_Part]) -> None:
         """Raise RetriableError if one of them has returned no records within `kafkaConsumer.pollTimeoutMs`."""
         since = time.monotonic() - self._request.timeout_ms / 1000
-        # A loss says more: where the log ends too early, the leader is asked once more.
+        # An error for the loss says more: where the log ends too early, ask the leader once more.
         late = [
             part
             for part in parts
@@ -450,9 +450,9 @@ class NativeReader:
             self._set_aside(part, problem)
 
     def _set_aside(self, part: _Part, problem: KafkaGroupError) -> None:
-        """Look up the partition's leader before the next fetch; raise errors that only a setting or a right can end.
+        """Look up the partition's leader before the next fetch; raise errors of a setting or a right.
 
-        Whatever else it is, a read may be repeated, and the range has a time limit.
+        After any other error a read may be repeated, and the range has a time limit.
         """
         if isinstance(problem, InvalidConfigurationError):
             raise problem
@@ -495,7 +495,7 @@ class NativeReader:
         if fetched.high_watermark >= part.whole.end:
             part.short_since = None
             if alone:
-                # The records exist, but with read_committed an open transaction holds them back.
+                # The records exist, but with read_committed an open transaction hides them.
                 self._check_patience([part])
             else:
                 # A partition before this one used all bytes of the response.
@@ -506,7 +506,7 @@ class NativeReader:
             self._report_loss(part, available=(fetched.log_start, fetched.high_watermark))
             part.asked = part.whole.end
         else:
-            # Another broker may lead by now, and this one be cut off from those that know it.
+            # Another broker may lead now, and this one be cut off from the controllers.
             self._set_aside(part, RetriableError(f"The leader has {part.name} up to {fetched.high_watermark} only."))
 
     def _report_loss(self, part: _Part, **details: Any) -> None:
@@ -543,7 +543,7 @@ class NativeReader:
                 # The new leader has other records at these offsets, which were not read yet.
                 part.asked = max(part.whole.start, end)
         if found.leader_epoch != part.epoch:
-            # Another leader may be behind as well, and has as much time to catch up.
+            # Another leader may be behind as well, and has the same time to catch up.
             part.short_since = None
         part.node, part.epoch = found.leader, found.leader_epoch
 
@@ -561,11 +561,11 @@ class NativeReader:
         return is_recreated(self._request.topics.get(topic.name), topic.id_text)
 
     def _is_moved(self, cluster_id: str | None) -> bool:
-        """Return whether topics were moved to this cluster (cluster.moved.from): ids and leader epochs are others."""
+        """Return whether topics were moved to this cluster (cluster.moved.from), with other ids and leader epochs."""
         return self._request.cluster not in (None, cluster_id)
 
     def _is_outdated(self, topic: TopicMetadata, part: _Part) -> bool:
-        """Return whether metadata name a leader from before the plan, or from before what was read.
+        """Return whether metadata name a leader that is older than the plan or the read records.
 
         Topics without an id (brokers before 2.8) are not compared: their epochs begin again if they are created again.
         """
@@ -576,7 +576,7 @@ class NativeReader:
 
     def _find_leaders(self, *, refresh: bool) -> None:
         if refresh:
-            # Where a log ends too early, or a topic or a leader is missing, the broker that was asked may be cut off.
+            # Where a log ends too early, or a topic or a leader is missing, the broker that answered may be cut off.
             is_doubtful = any(part.short_since is not None for part in self._without_broker())
             try:
                 self._engine.refresh(self._topics, another=is_doubtful, seconds=self._patience(self._parts.values()))

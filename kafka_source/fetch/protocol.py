@@ -1,4 +1,4 @@
-"""Fetch requests and responses as bytes: versions, how long a broker may wait, the throttle time; one in flight.
+"""Fetch requests and responses as bytes: versions, the broker's wait, the throttle time; one in flight.
 
 Responses are parsed in place, so record sets are never copied. Two versions are used. Version 13 names topics by their
 ids (KIP-516): a topic that was created again has another id, so the broker refuses to send its records. Version 11
@@ -153,7 +153,7 @@ def parse(buffer: bytearray, size: int, names: Mapping[UUID, str] | None = None)
         names: The names of the topics of a request of version 13 by their ids; None: the version is 11.
 
     Raises:
-        ValueError: The bytes are not a Fetch response of this version, or have a topic that was not asked for.
+        ValueError: The bytes are not a Fetch response of this version, or have a topic that was not requested.
     """
     # Limit the view to the response: the buffer is reused, and the end of a longer response may follow in it.
     with memoryview(buffer)[:size] as data:
@@ -164,7 +164,7 @@ def parse(buffer: bytearray, size: int, names: Mapping[UUID, str] | None = None)
 
 
 class _Cursor:
-    """Walks through a response. Every turn of every loop consumes bytes, so it comes to an end for any input."""
+    """Walks through a response. Every turn of every loop consumes bytes, so parsing ends for any input."""
 
     def __init__(self, data: memoryview, names: Mapping[UUID, str] | None) -> None:
         self._data = data
@@ -278,8 +278,8 @@ class FetchConnection(RequestConnection):
         rack: `client.rack`, to fetch from the closest replica (KIP-392); "": none.
         read_committed: The isolation level of all requests.
         timeout: See `RequestConnection`.
-        min_bytes: How many bytes the broker waits for (`fetch.min.bytes`).
-        max_wait_ms: How long it waits for them at most (`fetch.max.wait.ms`); at most half of the timeout is used.
+        min_bytes: The bytes for which the broker waits (`fetch.min.bytes`).
+        max_wait_ms: The broker's longest wait for them (`fetch.max.wait.ms`), at most half of the timeout.
 
     Attributes:
         knows_ids: Whether the broker knows topics by their ids.

@@ -1,4 +1,4 @@
-"""The assignors that a query's options name, with the options that they take."""
+"""The assignors that a query's options name, with their own options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def strategies_of(options: ReadOptions) -> list[Assignor]:
     """Return the assignors that the options name, in order of preference.
 
     Raises:
-        OptionError: There is no such assignor, or it does not take its options.
+        OptionError: The assignor does not exist, or refuses its options.
     """
     arguments = dict(options.assignor_options or {})
     names = options.partition_assignment_strategy

@@ -537,7 +537,7 @@ class ReadOptions(ValueOptions):
         return self.in_group and self.assign is None
 
     def default_framing(self, value_format: ValueFormat, schema: str | None) -> ValueFraming:
-        """Return what precedes the values of a column if its options do not say it."""
+        """Return the framing of a column's values if its options do not name one."""
         # With JSON columns given, the JSON mostly names no schema.
         return "none" if value_format == "json" and schema is not None else "confluent"
 
@@ -618,7 +618,7 @@ OPTIONS: tuple[Option, ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A setting of Kafka that would break what the connector promises.
+    """A setting of Kafka that would break a promise of the connector.
 
     Attributes:
         where: Where it is refused. Elsewhere it has no meaning, and is ignored as Kafka's clients ignore it.

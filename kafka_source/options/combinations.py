@@ -1,6 +1,6 @@
-"""Which options exclude each other, or need another one: one table of rules.
+"""The combinations of options that are refused: one table of rules.
 
-A rule is a function with examples of what it refuses. Validation calls all rules, docs/options.md shows each example
+A rule is a function with examples of refused options. Validation calls all rules, docs/options.md shows each example
 with its error, and a test walks through them. Each option alone is valid when a rule reads it.
 """
 
@@ -56,7 +56,7 @@ class Example:
 
 
 class Table(Generic[OptionsT]):
-    """The rules of reads, or of sinks, in the order in which they are asked.
+    """The rules of reads, or of sinks, in the order of their evaluation.
 
     Args:
         where: The kind of query of an example that does not name one.

@@ -48,10 +48,10 @@ class Only(Enum):
 
 
 class NotTakenError(ValueError):
-    """A value that a kind does not take, with the reason.
+    """A value that a kind refuses, with the reason.
 
     Args:
-        reason: Why, for people; empty: the kind's `takes` says it.
+        reason: The reason, for people; empty: the kind's `takes` is enough.
         spark: Spark's words for it; empty: the kind's.
     """
 
@@ -68,7 +68,7 @@ class Kind(Generic[_T_co]):
         takes: The accepted values, for people: it completes the sentence "it takes …".
         parse: Returns the value of a text; raises ValueError (`NotTakenError` with a reason), KeyError or TypeError on
             any other text.
-        spark: What Spark's own source says of any other text, with `{}` for the text; empty: nothing of its own.
+        spark: The error text of Spark's own source for any other value, with `{}` for the value; empty: none.
     """
 
     takes: str
@@ -85,7 +85,7 @@ class Option:
         kind: The type of its value.
         doc: Its effect, the reason for its default, when to change it: one to four sentences.
         default: The parsed value if the option is not given; None: no value.
-        default_text: The default in words, if the value does not say it.
+        default_text: The default in words, if the value is not enough.
         where: Where it has an effect.
         not_in_streams: Spark's words of the error if a stream has the option; empty: where it has no effect, it is
             ignored with a warning.

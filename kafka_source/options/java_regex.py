@@ -36,7 +36,7 @@ _PROPERTIES = {
     **dict.fromkeys(("space", "white_space", "blank", "cntrl", "z", "zs", "s", "m", "c", "lo", "lt", "lm"), _NONE),
 }
 
-# Stands for an empty class: a character that is in no topic's name.
+# Replaces an empty class: a character that is in no topic's name.
 _NOTHING = r"\x00"
 
 
@@ -54,7 +54,7 @@ def to_python(pattern: str) -> str:
 
 
 class _Translation:
-    """One pass over a pattern, with the position and whether it is inside of a class."""
+    """One pass over a pattern, with its position and the state of being in a class."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern

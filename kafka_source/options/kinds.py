@@ -1,4 +1,4 @@
-"""What each kind of option takes, and how its text is parsed: numbers, words, durations, sizes, JSON of offsets."""
+"""The kinds of options, with their values and parsers: numbers, words, durations, sizes, JSON of offsets."""
 
 from __future__ import annotations
 
@@ -66,18 +66,18 @@ _DURATION_UNITS_US |= {"h": 3600 * 10**6, "hour": 3600 * 10**6, "d": 86_400 * 10
 
 
 def word(*words: _Word) -> Kind[_Word]:
-    """Return the kind of an option that takes one of these words, in any case."""
+    """Return the kind of an option whose value is one of these words, in any case."""
     known = {str(one).lower(): one for one in words}
     return Kind("one of " + ", ".join(words), lambda text: known[text.strip().lower()])
 
 
 def integer(low: int | None = None, high: int | None = None, spark: str = "") -> Kind[int]:
-    """Return the kind of an option that takes a whole number within bounds, both included.
+    """Return the kind of an option whose value is a whole number within bounds, both included.
 
     Args:
         low: The lower bound; None: that of a `long` of Java.
         high: The upper bound; None: that of a `long` of Java.
-        spark: What Spark says of another value; see `Kind`.
+        spark: Spark's error text for another value; see `Kind`.
     """
 
     def parse(text: str) -> int:
@@ -91,7 +91,7 @@ def integer(low: int | None = None, high: int | None = None, spark: str = "") ->
 
 
 def offsets(words: Sequence[_Word]) -> Kind[_Word | PartitionValues]:
-    """Return the kind of an option that takes one of these words, or an offset for each partition."""
+    """Return the kind of an option whose value is one of these words, or an offset for each partition."""
     known = {str(one): one for one in words}
 
     def parse(text: str) -> _Word | PartitionValues:

@@ -47,7 +47,7 @@ def anchor_of(name: str) -> str:
 
 
 def takes_words(option: Option) -> str:
-    """Return what an option takes, with its units."""
+    """Return the allowed values of an option, with units."""
     return option.kind.takes + (f" ({option.units})" if option.units else "")
 
 
@@ -101,7 +101,7 @@ def refused_examples() -> Iterator[tuple[Example, OptionError]]:
 
 
 def _combinations() -> list[str]:
-    """Return an item for each error, with the remedy, and the examples without which it says too little."""
+    """Return an item for each error, with the remedy, and the examples that it needs."""
     items: dict[tuple[str, str], list[str]] = {}
     for example, error in refused_examples():
         shown = {name: text for name, text in example.given.items() if name not in _GIVEN_BESIDE or name in str(error)}

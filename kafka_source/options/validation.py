@@ -51,7 +51,7 @@ _SPARKS_OWN = frozenset(
 # Options of Spark's file sources too: a dict for several sources may have them with other values.
 _OF_OTHER_SOURCES = ("mode", "columnnameofcorruptrecord")
 
-# At this similarity (difflib's ratio) a name is a misspelt one and not another one: `startingOffset` is, and
+# At this similarity (difflib's ratio) a name counts as a misspelling of another: `startingOffset` is, and
 # `maxFilesPerTrigger`, an option of Spark's file sources, is not.
 _NEAR = 0.88
 
@@ -79,7 +79,7 @@ _MEANT = "If you mean it, set the option strict to false: it is then ignored, wi
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 
-# Where one of these is given, Spark does not look at the option at all.
+# If one of these is given, Spark ignores the option.
 _OUTRANKED_BY = {
     f"{end}{less}": tuple(f"{end}{more}" for more in ranks)
     for end in ("starting", "ending")
@@ -114,7 +114,7 @@ def check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
 
     Raises:
         OptionError: An option is misspelt, refused, missing, has a value that it does not take, or contradicts another;
-            names the option, its value and what it takes. Where Spark's own source has words for it, they come first.
+            names the option, its value and what it takes. The text of Spark's own source comes first, if it has one.
     """
     try:
         return _check_read(given, where)
@@ -178,7 +178,7 @@ def _has_effect_in_read(options: ReadOptions, only: Only) -> bool:
 
 
 def check_load(given: Mapping[str, str]) -> Checked[ReadOptions]:
-    """Check the options of a read of which Spark does not say yet whether it is a batch or a stream.
+    """Check the options of a read before Spark decides whether it is a batch or a stream.
 
     Raises:
         OptionError: The options are right in neither; see `check_read`.
@@ -192,13 +192,13 @@ def check_load(given: Mapping[str, str]) -> Checked[ReadOptions]:
         else:
             _check_values_of_streams(given)
             return checked
-    # Of two problems, the one that does not depend on the kind of query is reported.
+    # Of two problems, report the one that does not depend on the kind of query.
     first = next((one for one in problems if not isinstance(one, OtherQueryError)), problems[0])
     raise first.plain() if isinstance(first, OtherQueryError) else first
 
 
 def _check_values_of_streams(given: Mapping[str, str]) -> None:
-    """Check the values of options that have an effect in streams only: no kind of query takes a wrong one."""
+    """Check the values of options that have an effect in streams only: a wrong value is refused in any query."""
     for name, text in given.items():
         option = _BY_NAME.get(name.lower())
         if option is not None and option.where == Where.STREAM and not option.name.startswith(KAFKA_PREFIX):
@@ -218,10 +218,10 @@ def check_sink(given: Mapping[str, str]) -> Checked[SinkOptions]:
 def column_options(given: Mapping[str, str]) -> ReadOptions:
     """Return a read's options that decide about its columns; all others have their defaults.
 
-    Spark asks for the schema before it says whether the query is a batch or a stream.
+    Spark requests the schema before it decides whether the query is a batch or a stream.
 
     Raises:
-        OptionError: One of them has a value that it does not take.
+        OptionError: One of them has a value that it refuses.
     """
     names = ("includeheaders", "redundant.emit", "key.format", "value.format")
     values = {name.lower(): _parse(_BY_NAME[name.lower()], t) for name, t in given.items() if name.lower() in names}
@@ -305,7 +305,7 @@ def _make(
     make: type[_OptionsT], values: Mapping[str, object], settings: Mapping[str, str], registry: Mapping[str, str]
 ) -> _OptionsT:
     """Fill the fields with parsed values, which are by lower-case name."""
-    # Which value belongs to which field is known at run time only; `option` has tied the types of both together.
+    # The types of the fields' values are known at run time only; `option` has tied the types of both together.
     construct: Callable[..., _OptionsT] = make
     fields = {field: values[name] for field, o in declared_in(make).items() if (name := o.name.lower()) in values}
     if issubclass(make, ValueOptions):
@@ -335,7 +335,7 @@ class _Unknown:
 
     Attributes:
         text: The sentence; it never shows the value, which may be a secret.
-        is_mistake: Whether the user most likely meant another name.
+        is_mistake: Whether the name is most likely a misspelling.
     """
 
     text: str
@@ -356,7 +356,7 @@ def _unknown(name: str, where: Where, given: Mapping[str, str]) -> _Unknown | No
         if is_known(setting):
             return None
         meant = _nearest(setting, KNOWN)
-        # Most names are far from all others. Only for the few that are not, librdkafka is asked.
+        # Most names are far from all others. Only for the few others librdkafka is asked.
         if meant is None or is_librdkafkas(setting):
             return None
         return _Unknown(f"No Kafka client has the setting {name}. Did you mean {KAFKA_PREFIX}{meant}?", is_mistake=True)
@@ -384,7 +384,7 @@ def _is_decisive(setting: str, where: Where) -> bool:
 
 
 def _nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of some names of which this one looks like a misspelling."""
+    """Return the name of which another one is most likely a misspelling."""
     bare = _without_marks(name)
     plain = {_without_marks(one): one for one in names}
     cutoff = _NEAR_IF_SHORT if len(bare) <= _SHORT else _NEAR
@@ -428,7 +428,7 @@ def _check_topics(options: ReadOptions, given: Mapping[str, str]) -> None:
 def load_options(given: Mapping[str, str]) -> ReadOptions:
     """Return the options of a read that is being loaded: Spark says later whether it is a batch or a stream.
 
-    The warnings are left to `read_options`, which knows that.
+    `read_options` knows that, and logs the warnings.
 
     Raises:
         OptionError: See `check_load`.
@@ -466,7 +466,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def _set_up_logging(given: Mapping[str, str]) -> None:
-    """Log as the query asks for it, before its options are checked: an error may come with its frames."""
+    """Set up logging by the query's options before they are checked, because an error may be logged with its frames."""
     names = {name.lower(): text.strip() for name, text in given.items()}
     set_up_logging(names.get("log.level"), names.get("log.format"))
 

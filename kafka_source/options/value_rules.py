@@ -1,4 +1,5 @@
-"""Which options about decoded and encoded columns go together: formats, framings, schemas, the registry, dead letters.
+"""The combinations of options about decoded and encoded columns: formats, framings, schemas, the registry, dead
+letters.
 
 Two more tables of rules; see `combinations`.
 """
@@ -111,7 +112,7 @@ def _check_corrupt_column(options: ReadOptions, _where: Where, given: Mapping[st
     name, takes = options.column_name_of_corrupt_record, "a value only with mode=PERMISSIVE"
     if options.mode != "PERMISSIVE" and "columnnameofcorruptrecord" in {one.lower() for one in given}:
         raise OptionError("columnNameOfCorruptRecord", name, takes)
-    # Spark takes names that differ only in case for the same one.
+    # Names that differ only in case are equal to Spark.
     if name.lower() in map(str.lower, COLUMN_TYPES):
         raise OptionError("columnNameOfCorruptRecord", name, f"a name that is none of {', '.join(COLUMN_TYPES)}")
 
@@ -122,7 +123,7 @@ def _refuse_unused(column: ColumnOptions, names: Collection[str], prefix: str) -
     Args:
         column: The column.
         names: The options that are given, in lower case.
-        prefix: The options to look at: those of the column, or of the registry.
+        prefix: The options to check: the column's, or the registry's.
     """
     own = column.column
     for option in declared_in(ValueOptions).values():
@@ -250,7 +251,7 @@ def _check_registry(options: ValueOptions, asking: Sequence[ColumnOptions], name
 
     Args:
         options: The options.
-        asking: The columns for which it is asked.
+        asking: The columns of the query.
         names: The options that are given, in lower case.
     """
     decoded = options.decoded
@@ -274,7 +275,7 @@ def _check_registry(options: ValueOptions, asking: Sequence[ColumnOptions], name
 
 
 def subjects_of(options: ReadOptions, column: ColumnOptions) -> tuple[str, ...]:
-    """Return the subjects of a column: as its options say, or of the one topic that is read (TopicNameStrategy)."""
+    """Return the subjects of a column: from its options, or that of the only topic (TopicNameStrategy)."""
     if column.subject is not None:
         return tuple(dict.fromkeys(one.strip() for one in column.subject.split(",") if one.strip()))
     topics = options.subscribe or tuple(options.assign or ())

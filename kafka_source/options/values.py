@@ -50,12 +50,12 @@ class ColumnOptions:
 
     @property
     def follows_subject(self) -> bool:
-        """Whether the column has the newest schema of a subject, and each value names its own."""
+        """Whether the column has the newest schema of a subject, and each value has its own schema id."""
         return self.names_schemas and not self.has_own_schema and self.schema_id is None
 
     @property
     def is_plain_json(self) -> bool:
-        """Whether the column is JSON with nothing in front."""
+        """Whether the column is JSON without a frame."""
         return self.format == "json" and self.framing == "none"
 
 
@@ -199,7 +199,7 @@ class ValueOptions(CommonOptions):
     )
 
     def default_framing(self, value_format: ValueFormat, schema: str | None) -> ValueFraming:
-        """Return what precedes the values of a column if its options do not say it."""
+        """Return the framing of a column's values if its options do not name one."""
         return "none" if value_format == "json" and self.schema_registry_url is None else "confluent"
 
     @property

@@ -53,7 +53,7 @@ class RecordBatch:
 
 
 class Accumulator:
-    """Encodes records, and gives each partition's batches their sequence numbers, in the order of sending.
+    """Encodes records, and numbers each partition's batches in the order of sending.
 
     Args:
         settings: Settings of the producer.
@@ -106,7 +106,7 @@ class Accumulator:
         return [RecordBatch(TopicPartition(self._topics[t], p), data) for t, p, _, data in taken]
 
     def split(self, batch: RecordBatch) -> list[RecordBatch]:
-        """Split a batch that is too large for its topic in two. Batches encoded from here on are not larger either."""
+        """Split a batch that is too large for its topic in two. Later batches are not larger either."""
         return [RecordBatch(batch.tp, data) for data in self._encoder.split(batch.data)]
 
 

@@ -1,6 +1,6 @@
 """Dead letters: the records of a read whose values cannot be decoded, written to another topic as they are.
 
-Their headers have the names of Kafka Streams (KIP-1034, `ExceptionHandlerUtils`), so what reads its dead letters reads
+Their headers have the names of Kafka Streams (KIP-1034, `ExceptionHandlerUtils`), so readers of its dead letters read
 these too.
 """
 
@@ -85,12 +85,12 @@ def write_dead_letters(
 
 
 def dead_letters(topic: str, records: pa.RecordBatch, reasons: Sequence[str]) -> Records:
-    """Return the dead letters of records: key, value and headers as they are, and headers that say where and why.
+    """Return the dead letters of records: unchanged key, value and headers, and headers with the place and the reason.
 
     Args:
         topic: The topic of the dead letters.
         records: Raw records, with `key`, `value`, `headers`, `topic`, `partition` and `offset`; the key may be text.
-        reasons: Why each cannot be decoded; without the value.
+        reasons: The reason why each cannot be decoded, without the value.
     """
     own = records.column("headers").to_pylist()
     places = (records.column(name).to_pylist() for name in ("topic", "partition", "offset"))
@@ -100,7 +100,7 @@ def dead_letters(topic: str, records: pa.RecordBatch, reasons: Sequence[str]) ->
     ]
     return Records(
         values=records.column("value"),
-        # What was read as text is UTF-8: the bytes are the same.
+        # Columns that were read as text are UTF-8, so the bytes are the same.
         keys=records.column("key").cast(pa.binary()),
         topics=topic,
         headers=pa.array(headers, HEADERS),
@@ -113,7 +113,7 @@ def _headers(reason: str, topic: str, partition: int, offset: int) -> list[dict[
 
 
 def _acknowledged_by_all(settings: Settings) -> Settings:
-    """Return the settings with `acks=all`, whatever the query's own say."""
+    """Return the settings with `acks=all` in place of the query's own."""
     if all(settings.get(name, "all").lower() in ("all", "-1") for name in _ACKS):
         return settings
     return Settings({name: value for name, value in settings.given.items() if name not in _ACKS})

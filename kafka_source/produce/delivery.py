@@ -1,4 +1,4 @@
-"""Deliver the records of one task: the interface of both engines, which of them writes; a topic that does not exist."""
+"""Deliver the records of one task: the interface and choice of both engines; a topic that does not exist."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Delivery(RecordWriter, Protocol):
         ...
 
     def drop(self) -> None:
-        """Give up the records that are not sent yet: the task fails, and its next attempt writes all records again."""
+        """Abandon the records that are not sent yet: the task fails, and its next attempt writes all records again."""
         ...
 
 
@@ -149,7 +149,7 @@ def check_settings(settings: Settings, engine: str) -> None:
 def check_topic(settings: Settings, topic: str) -> None:
     """Look for a topic before records are written to it. The brokers may create it here, as they do for a producer.
 
-    Where brokers that have answered before do not answer, the delivery says so.
+    If brokers that have answered earlier do not answer, the delivery reports it.
 
     Raises:
         BootstrapError: No broker has ever answered this process.
@@ -160,7 +160,7 @@ def check_topic(settings: Settings, topic: str) -> None:
     client = cached_client(settings)
     try:
         client.run(client.reach_broker(Deadline(_REACH_SECONDS)))
-        # What a client knows, such as that of a process which writes a stream, is not looked for again.
+        # Topics that the client knows, as in a process that writes a stream, are not looked up again.
         if topic not in client.known.topics:
             client.run(_find_topic(client, topic, Deadline(_TOPIC_SECONDS)))
         client.run(client.reach_broker(Deadline(_REACH_SECONDS)))

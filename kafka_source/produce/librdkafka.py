@@ -135,7 +135,7 @@ class LibrdkafkaDelivery:
             self._keep(self)
 
     def drop(self) -> None:
-        """Give up the records that are not sent yet; see `Delivery`."""
+        """Abandon the records that are not sent yet; see `Delivery`."""
         with contextlib.suppress(KafkaException):
             self._producer.purge()
             self._producer.flush(_POLL_SECONDS)
@@ -268,7 +268,7 @@ def producer_config(settings: Settings) -> dict[str, Any]:
     """
     given = librdkafka_config(settings, Role.PRODUCER)
     if given.get("delivery.timeout.ms") == "0":
-        # librdkafka takes 0 for no limit.
+        # librdkafka has no limit with 0.
         given["delivery.timeout.ms"] = "1"
     given = {_ALIASES.get(name, name): value for name, value in given.items()}
     config: dict[str, Any] = {**_DEFAULTS, **given}

@@ -1,7 +1,7 @@
 """The native engine of writes: a delivery for each task, at least once or in a transaction; its `Sender` works.
 
-A delivery lives as long as its task. What outlives it belongs to the `NativeProducer`, one in each worker process for
-each set of settings: connections, metadata, and an idempotent identity.
+A delivery lives as long as its task. Connections, metadata and an idempotent identity outlive it in the
+`NativeProducer`, one in each worker process for each set of settings.
 """
 
 from __future__ import annotations

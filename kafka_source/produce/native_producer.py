@@ -1,4 +1,4 @@
-"""What a worker keeps for the native engine's next delivery: connections, metadata, an idempotent producer id."""
+"""A worker's state for the native engine's next delivery: connections, metadata, an idempotent producer id."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class NativeProducer:
         self._seen |= dict.fromkeys(seen.topics, time.monotonic())
 
     def connection(self, node: int, seconds: float = math.inf) -> ProduceConnection:
-        """Lend a connection to a broker until `keep`; open it within so many seconds.
+        """Lend a connection to a broker until `keep`; open it within this number of seconds.
 
         Raises:
             ConnectionLost: The broker cannot be reached, or is not in the metadata.
@@ -88,7 +88,7 @@ class NativeProducer:
         """Lend an accumulator until `keep_accumulator`.
 
         Raises:
-            KafkaGroupError: The brokers give no producer id.
+            KafkaGroupError: The brokers return no producer id.
         """
         accumulator, self._accumulator = self._accumulator, None
         if accumulator is None:

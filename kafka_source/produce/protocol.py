@@ -1,7 +1,7 @@
-"""Produce requests: their bytes and versions, and a connection that sends them and takes the responses.
+"""Produce requests: their bytes and versions, and a connection that sends them and receives the responses.
 
 Version 13 names topics by their ids (KIP-516, Kafka 4.1): a topic that was created again has another id, so the broker
-refuses records for the one before. Version 8 names them by name, for brokers before and topics without an id. From
+refuses records for the deleted one. Version 8 names them by name, for brokers before and topics without an id. From
 version 12 on a request adds its partitions to the transaction implicitly, which is KIP-890's second protocol
 (docs/design/transactions.md): there version 12 stands in for version 8, and a transaction of the first protocol has
 version 8 only. Source: `ProduceRequest.json` and `ProduceResponse.json` of Apache Kafka.
@@ -123,7 +123,7 @@ def parse(buffer: bytearray, size: int, version: int, names: Mapping[UUID, str])
         names: The names of the topics by their ids, for version 13.
 
     Raises:
-        ValueError: The bytes are not a Produce response of this version, or have a topic that was not asked for.
+        ValueError: The bytes are not a Produce response of this version, or have a topic that was not requested.
     """
     reader = Reader(bytes(memoryview(buffer)[:size]), position=_COUNT.size)
     reader.flexible = version != BY_NAME
@@ -197,7 +197,7 @@ class ProduceConnection(RequestConnection):
         Args:
             batches: The record batches.
             transaction: The transaction that the records are in; None for no transaction.
-            topic_ids: The ids of the topics, as far as they are known.
+            topic_ids: The known ids of the topics.
 
         Raises:
             ConnectionLost: The connection has ended, or is of no use: the broker does not speak the transaction's

@@ -1,4 +1,4 @@
-"""Records as Arrow columns, as a producer takes them: by topic, and the size of each."""
+"""Records as Arrow columns for a producer: by topic, with their sizes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Records:
         return self._each(lambda column: column.slice(begin, count))
 
     def sizes(self) -> list[int]:
-        """Return the bytes that each record takes in a record batch, about."""
+        """Return the approximate size of each record in a record batch, in bytes."""
         pc = _compute()
         sizes = pc.fill_null(pc.binary_length(self.values), 0)
         if self.keys is not None:

@@ -1,8 +1,8 @@
-"""Sends a task's record batches: to which broker, when again, when `send` blocks, and when to give up (`Sender`).
+"""Sends a task's record batches (`Sender`): brokers, repetitions, the blocking of `send`, and time limits.
 
 At most one record batch of a partition is in flight: the next one is sent when the broker has acknowledged it. So
-batches stay in order whatever is sent again, and the sequence numbers of an idempotent producer have no gap. A broker
-gets one request at a time, with one batch for each of its partitions, while the next batches are encoded.
+batches stay in order even if some are sent again, and the sequence numbers of an idempotent producer have no gap. A
+broker gets one request at a time, with one batch for each of its partitions, while the next batches are encoded.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class _PartitionQueue:
         tp: The partition.
         batches: Each with the time (`time.monotonic()`) from which its delivery timeout counts. The first one may be in
             flight.
-        leader: The node id of the partition's leader; None if it is not known.
+        leader: The node id of the partition's leader; None if unknown.
         in_flight: Whether the first batch is in flight.
         failures: Failed tries since the last acknowledged batch.
-        early: Tries since then that came while the coordinator was adding something else to the transaction.
+        early: Attempts since then during which the coordinator was adding something else to the transaction.
         retry_at: Earliest time to look for the leader, or to send the first batch, again.
     """
 
@@ -142,7 +142,7 @@ class Sender:
             queue.batches = deque((batch, since + seconds) for batch, since in queue.batches)
 
     def _should_send_partial_batches(self) -> bool:
-        """Return whether batches that are not full have waited for `linger.ms`, or take too much memory."""
+        """Return whether partial batches have waited for `linger.ms`, or take too much memory."""
         waited = time.monotonic() - self._filled_since
         # While other batches wait for a broker, these can fill up at no cost.
         return self._accumulator.pending_bytes > MAX_PENDING_BYTES or (
@@ -187,7 +187,7 @@ class Sender:
     # ---- requests
 
     def _poll(self, *, wait: bool) -> None:
-        """Send what can be sent and handle the responses that have arrived; with `wait`, wait for one."""
+        """Send the batches that can be sent and handle the responses that have arrived; with `wait`, wait for one."""
         self._find_leaders()
         self._send_requests()
         if self._receive(wait=wait):
@@ -271,8 +271,8 @@ class Sender:
         if self._transaction is None or all(queue.tp in self._in_transaction for queue in queues):
             return
         if self._transaction.opened.second_protocol and len({queue.leader for queue in self._queues.values()}) == 1:
-            # The leader has the coordinator add them. Several leaders that do so at the same time wait for each other,
-            # for longer than a request of ours takes.
+            # The leader has the coordinator add them. Several leaders that add partitions at the same time wait for
+            # each other, for longer than one request of ours takes.
             return
         # Add all known partitions, in one request.
         new = self._queues.keys() - self._in_transaction
@@ -334,7 +334,7 @@ class Sender:
             self._back_off(queue)
 
     def _split(self, queue: _PartitionQueue) -> None:
-        """Split the first batch in two, since the topic takes only smaller ones (Kafka: `ProducerBatch.split`).
+        """Split the first batch in two, since the topic accepts only smaller ones (Kafka: `ProducerBatch.split`).
 
         The sender cannot know the topic's limit beforehand: to describe a topic's configuration needs another right.
         """
@@ -373,7 +373,7 @@ class Sender:
 
 
 def _of_one_request(queues: list[_PartitionQueue]) -> list[_PartitionQueue]:
-    """Return as many queues as one request may hold, at least one.
+    """Return the queues that fit into one request, at least one.
 
     A queue that has failed is sent alone, since the whole request may have been too large.
     """
@@ -430,8 +430,8 @@ class TaskTransaction:
             self._client.run(self._give_up(Deadline(_ABORT_SECONDS)))
 
     async def _give_up(self, deadline: Deadline) -> None:
-        # InitProducerId alone would abort the transaction of another attempt that has taken the id since, whatever
-        # epoch it names. EndTxn of an epoch that is no longer the id's is refused.
+        # InitProducerId alone would abort the transaction of another attempt that has taken the id since, with any
+        # epoch. EndTxn of an epoch that is no longer the id's is refused.
         await end(self._client, self.opened, commit=False, deadline=deadline)
         if not self.opened.second_protocol:
             # There EndTxn leaves the epoch as it is. A request that is still on its way would open the transaction

@@ -1,4 +1,5 @@
-"""The settings of producers: defaults (`acks`, largest record, `linger.ms`, time-outs), what transactions refuse."""
+"""The settings of producers: defaults (`acks`, largest record, `linger.ms`, time-outs), and refusals of
+transactions."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ batch in one call.
 _TRANSACTION_TIMEOUT_MS = 600_000
 
 _ACKS = {"all": -1, "-1": -1, "1": 1}
-# librdkafka's default. Java's 16 KiB would mean 60 times as many requests for the broker.
+# librdkafka's default. With Java's 16 KiB the broker would get 60 times as many requests.
 _BATCH_BYTES = 1_000_000
 _METADATA_MS = 300_000
 # Brokers know a topic soon after it is created. A wrong name is reported within ten seconds.

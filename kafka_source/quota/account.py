@@ -1,8 +1,8 @@
-"""The quota of a query and what its tasks have fetched: decides when each task may fetch, and how much.
+"""The quota of a query and the fetched amounts of its tasks: decides when each task may fetch, and how much.
 
 KIP-13 delays a reader by (observed - bound x window) / bound. Brokers apply it to a sliding window: they let a whole
 window pass together, and a pause of the reader counts twice, when it happens and when it leaves the window. Here the
-window begins with the first fetch, and moves forward only over a pause that is longer than what may be caught up. So a
+window begins with the first fetch, and moves forward only over the part of a pause that may not be caught up. So a
 pause is caught up once, and an idle reader cannot save up more than 4 % of a window. Callers pass the time.
 """
 
@@ -96,7 +96,7 @@ class Limiter:
         return max(delay_of(self._amount, self._bound, now - self._since), self._next_at - now)
 
     def record(self, amount: float, now: float) -> None:
-        """Add a fetched amount; a negative one takes back an estimate that did not come."""
+        """Add a fetched amount; a negative one corrects an estimate."""
         self.sensor.record(amount, now)
         if self._bound is not None:
             self._since = max(self._since, now - self._amount / self._bound - self._max_saved)
@@ -188,7 +188,7 @@ class Account:
         self._last: Amounts = _NOTHING
         self._record_bytes: dict[TopicPartition, float] = {}
         self._lock = threading.RLock()
-        # When a task has last said that it is done; None: none has.
+        # The time of the last report of a finished task; None: none has.
         self.tasks_done_at: float | None = None
         self.reported = Reported()
 
@@ -201,15 +201,15 @@ class Account:
                 slot.turn_at, slot.expected = None, _NOTHING
 
     def record_bytes(self) -> dict[TopicPartition, float]:
-        """Return the bytes of an offset in each partition, the last ones measured counting most."""
+        """Return the bytes of an offset in each partition, with most weight on the last measures."""
         with self._lock:
             return dict(self._record_bytes)
 
     def grant(self, report: Report, now: float) -> Grant:
         """Record the work of a task, and return its next permission.
 
-        A task that has something left gets a turn: the time of its next fetch, after all turns before. It keeps the
-        turn until it reports the fetch. Until then the quota counts as much as the last fetch of any task brought.
+        A task that has records left gets a turn: the time of its next fetch, after all earlier turns. It keeps the turn
+        until it reports the fetch. Until then the quota counts the size of the last fetch of any task.
         """
         with self._lock:
             if not report.left:

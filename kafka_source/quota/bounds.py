@@ -1,4 +1,4 @@
-"""How many bytes and records a second a quota allows: from the options, a file, a URL, or the brokers (KIP-546)."""
+"""The bounds of a quota in bytes and records a second: from the options, a file, a URL, or the brokers (KIP-546)."""
 
 from __future__ import annotations
 
@@ -119,18 +119,18 @@ class QuotaSettings:
 
     @property
     def limits(self) -> bool:
-        """Whether there is a bound, or one may come by what is watched; if not, tasks only report what they fetch."""
+        """Whether there is a bound, or a watched source may set one; if not, tasks only report their fetches."""
         return self.bounds != UNBOUNDED or self.watch is not None
 
     @staticmethod
     def of(options: CommonOptions) -> QuotaSettings | None:
-        """Return the quota that the options ask for, None if they ask for none."""
+        """Return the options' quota, None without one."""
         settings = QuotaSettings.measuring(options)
         return settings if settings.limits else None
 
     @staticmethod
     def measuring(options: CommonOptions) -> QuotaSettings:
-        """Return the quota that the options ask for; if they ask for none, one without bounds."""
+        """Return the options' quota, or one without bounds."""
         bounds, watch = Bounds(options.quota_bytes_per_second, options.quota_records_per_second), options.quota_watch
         windows, seconds = options.quota_windows, options.quota_window_ms / 1000
         client_id = options.settings.client_id()
@@ -139,14 +139,14 @@ class QuotaSettings:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A task's part of its query's quota, and where the task asks for it.
+    """A task's part of its query's quota, and the address of the quota's server.
 
     Attributes:
         settings: The query's quota.
         bounds: The bounds when the task was planned.
         server: The control port of the process that has the query's account.
         slot: The number of the task's slot, or of its input partition without a group.
-        share: The part of the bounds that the task keeps to if it cannot reach the server.
+        share: The share of the bounds for a task that cannot reach the server.
         account: The name of the query's account at the server.
     """
 
@@ -217,13 +217,13 @@ def watch(
 ) -> Callable[[], None]:
     """Call `on_change` with the bounds whenever they change, on a thread, until the returned function is called.
 
-    What cannot be read changes nothing. The bounds are looked up once a second at least, four times a window.
+    An unreadable source changes nothing. The bounds are looked up once a second at least, four times a window.
 
     Args:
         quota: See `current_bounds`.
         settings: See `current_bounds`.
         rate: See `current_bounds`.
-        last: The bounds that hold already.
+        last: The current bounds.
         on_change: Called with other ones.
     """
     ended = threading.Event()

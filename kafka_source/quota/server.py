@@ -1,9 +1,10 @@
-"""Serve a query's quota to its tasks, in a stream's driver or in a process of its own; when that ends; `quota.report`.
+"""Serve a query's quota to its tasks, in a stream's driver or in a process of its own; the end of that process;
+`quota.report`.
 
 The planner of a batch ends before its tasks run, and the driver of a sink is a new process for each micro-batch. So the
 first of them starts a process beside the Spark driver; later ones with the same quota and client settings find it by a
 file in a directory that only this user can read, and have accounts of their own there. It ends with the Spark driver,
-or when no task has asked for ten minutes.
+or ten minutes after the last request of a task.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _MAX_ACCOUNTS = 256
 class QuotaServer:
     """The accounts of reads or writes that have the same quota, with its current bounds, at a control port.
 
-    Each read has an account of its own, also when many of them share this server.
+    Each read has an account of its own, even if several share this server.
 
     Args:
         ticket: Names the quota, its bounds and the port's address.
@@ -56,18 +57,18 @@ class QuotaServer:
         self._stop_watching = watch(ticket.settings, settings, rate, ticket.bounds, self._change)
 
     def account(self, name: str) -> Account:
-        """Return the account of this name; open it if there is none."""
+        """Return the account of this name; open it if necessary."""
         with self._lock:
             found = self._accounts.pop(name, None) or Account(self._settings, self._bounds)
             self._accounts[name] = found
-            # A read that ended does not say so. The bound is for memory only: it is far above the reads of one driver
-            # at a time, and a read that loses its account continues with a new one.
+            # A read does not report its end. The bound is for memory only: it is far above the reads of one driver at a
+            # time, and a read that loses its account continues with a new one.
             if len(self._accounts) > _MAX_ACCOUNTS:
                 del self._accounts[next(iter(self._accounts))]
             return found
 
     def close(self) -> None:
-        """End; tasks keep to their share of the bound from here on."""
+        """End the server; later, tasks keep to their share of the bound."""
         self._stop_watching()
         self.port.close()
 
@@ -124,7 +125,7 @@ class StreamQuota:
         starts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Return where each partition of the next micro-batch ends, so that the batch takes one window of the quota.
+        """Return the ends of the next micro-batch's partitions, so that the batch takes one window of the quota.
 
         Every window has one pause between two micro-batches then, neither two nor none.
         """
@@ -181,7 +182,7 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
         settings: The query's client settings.
         rate: The brokers' name of their bound, see `bounds.current_bounds`.
         driver: The id of the Spark driver's process.
-        name: The name of the account: that of a write, which all its micro-batches share, or a new one for a read.
+        name: The name of the account: a write's, which all its micro-batches share, or a new one for a read.
 
     Raises:
         InvalidConfigurationError: `quota.watch` cannot be read, or others can read the directory for temporary files.
@@ -197,7 +198,7 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
 
 
 def _read(file: Path, quota: QuotaSettings) -> Ticket | None:
-    """A ticket for the process that the file names, if it listens: it stays on, as if a task had asked."""
+    """A ticket for the process that the file names, if it listens; this counts as a request of a task."""
     try:
         server, bounds = json.loads(file.read_text())
         ticket = Ticket(quota, Bounds(*bounds), Address(*server))
@@ -219,7 +220,7 @@ def _start(quota: QuotaSettings, settings: Settings, rate: str, driver: int, fil
 
 
 def main(listener: str, driver: str, file: str) -> None:
-    """Serve until the Spark driver has ended, or no task has asked for long."""
+    """Serve until the Spark driver has ended, or tasks have sent no request for long."""
     set_up_logging()
     ticket, settings, rate = cast("tuple[Ticket, Settings, str]", side_process_message())
     with closing(QuotaServer(ticket, settings, rate, socket.socket(fileno=int(listener)))) as server:

@@ -1,4 +1,5 @@
-"""How many values are bad in a stream, and how many cores its target needs, as its tasks report it to the driver."""
+"""The number of bad values in a stream, and of cores that its target needs, from the reports of its tasks to the
+driver."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ class TaskFigures:
     """Add up the tasks' reports from one micro-batch to the next.
 
     Args:
-        quota: What the tasks report to; None: they report nothing.
+        quota: The server of the tasks' reports; None: they report nothing.
         counts_bad: Whether the stream continues after bad values.
         target: `targetTriggerDuration` in seconds; None: not set.
     """
@@ -17,7 +18,7 @@ class TaskFigures:
     def __init__(self, quota: StreamQuota | None, *, counts_bad: bool, target: float | None) -> None:
         self._quota, self._counts_bad, self._target = quota, counts_bad, target
         self._bad, self._busy = 0, 0.0
-        # How many tasks have reported when all those of the last batch have; None: no batch of this process has ended.
+        # The number of reports after the last batch's tasks; None: no batch of this process has ended.
         self._expected: int | None = None
 
     def expect(self, reports: int) -> None:

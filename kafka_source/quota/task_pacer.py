@@ -1,4 +1,4 @@
-"""A task's side of a quota: when it may fetch and how much; what it does without an answer."""
+"""A task's side of a quota: the time and size of its fetches, also without an answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NONE = Grant(0.0, 0.0, 0.0)
 
 
 def pacer_of(ticket: Ticket | None, settings: Settings, rate: str) -> Pacer:
-    """Return the pacer of a task, a context manager; without a ticket it holds nothing back.
+    """Return the pacer of a task, a context manager; without a ticket it delays no fetch.
 
     Args:
         ticket: The task's part of its query's quota.
@@ -69,11 +69,11 @@ class _Allowances:
 
 
 class Pacer:
-    """Holds a task's fetches back, and counts its fetches, the brokers' throttling, and bad records.
+    """Delays a task's fetches, and counts its fetches, the brokers' throttling, and bad records.
 
     Args:
         slot: The task's slot or input partition.
-        ask: Returns what may be fetched next, after a report; None: there is no quota.
+        ask: Returns the next allowed fetch, after a report; None: there is no quota.
     """
 
     def __init__(self, slot: int = -1, ask: Callable[[Report], Grant] | None = None) -> None:
@@ -123,12 +123,12 @@ class Pacer:
         self._report.records += records
 
     def measured(self, tp: TopicPartition, size: float, offsets: int) -> None:
-        """Note how many bytes so many offsets of one partition have."""
+        """Record the bytes of a number of offsets of one partition."""
         if self._ask is not None:
             self._report.sizes.append((tp.topic, tp.partition, size, offsets))
 
     def throttled(self, seconds: float) -> None:
-        """Count a pause that a broker asked for (KIP-219)."""
+        """Count a pause by a broker's throttling (KIP-219)."""
         self.throttle += seconds
         self._report.throttle += seconds
 
@@ -147,7 +147,7 @@ class Pacer:
             log.info("pace slot=%d delay_s=%.2f throttle_s=%.2f", self._report.slot, self.delay, self.throttle)
 
     def _reported(self, left: int) -> Report:
-        """The report until now, in whose place a new one begins."""
+        """The report until now, which a new one replaces."""
         report, self._report = self._report, Report(self._report.slot)
         report.left = left
         return report

@@ -1,4 +1,4 @@
-"""How many offsets a micro-batch may have so that its trigger takes a wished time (`targetTriggerDuration`). Pure.
+"""The number of offsets with which a trigger takes its target time (`targetTriggerDuration`). Pure.
 
 A trigger takes `fixed + cost x offsets` seconds: the line through the recent micro-batches, by the median of all slopes
 (Theil-Sen), which one odd trigger does not move. The next micro-batch has as many offsets as the line allows. Where the
@@ -49,10 +49,10 @@ class Measured:
 
     Attributes:
         offsets: The number of its offsets, above 0.
-        seconds: From the moment when it was planned until Spark asked for the next one: with an interval of triggers,
-            also the time in which Spark waited for it.
+        seconds: The seconds from its plan to Spark's request for the next one; with an interval of triggers including
+            Spark's wait.
         reading: From the moment when it was planned to the end of its last task; None: unknown.
-        asked_at: When Spark asked for the next one, in seconds since 1970.
+        asked_at: The time of Spark's request for the next one, in seconds since 1970.
     """
 
     offsets: int
@@ -68,10 +68,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How long a trigger takes: `fixed + cost x offsets`.
+    """The duration of a trigger: `fixed + cost x offsets`.
 
     Attributes:
-        fixed: Seconds however few offsets there are.
+        fixed: Seconds independent of the number of offsets.
         cost: Seconds for each offset.
     """
 
@@ -79,7 +79,7 @@ class Line:
     cost: float
 
     def seconds(self, offsets: int) -> float:
-        """Return how long a trigger of so many offsets takes."""
+        """Return the duration of a trigger with this number of offsets."""
         return self.fixed + self.cost * offsets
 
 
@@ -89,17 +89,17 @@ _Point = tuple[int, float]
 
 @dataclass(frozen=True, slots=True)
 class TriggerSize:
-    """How many offsets the next micro-batch may have, by the durations of the previous ones.
+    """The number of offsets of the next micro-batch, by the durations of the previous ones.
 
     Attributes:
-        target: How long a trigger should take, in seconds.
+        target: The target duration of a trigger, in seconds.
         limit: The maximum number of offsets of the next micro-batch.
-        after_reading: How many times as long as its reading a trigger takes with what comes after, such as the sink's
-            commit.
-        fixed: The fixed part of a trigger when it was last known, in seconds.
+        after_reading: The duration of a trigger divided by that of its reading, because of later steps such as the
+            sink's commit.
+        fixed: The last known fixed part of a trigger, in seconds.
         points: The recent micro-batches, the latest last.
         unknown_for: The number of triggers since the fixed part was known.
-        least: What the smallest possible micro-batch takes, if that is longer than the target; else None.
+        least: The duration of the smallest possible micro-batch, if longer than the target; else None.
     """
 
     target: float
@@ -112,7 +112,7 @@ class TriggerSize:
 
     @property
     def goal(self) -> float:
-        """How long the next trigger shall take, in seconds: the target, unless a trigger cannot be so short."""
+        """The aimed duration of the next trigger, in seconds: the target, unless a trigger cannot be so short."""
         return max(self.target, _OVER_FIXED * self.fixed)
 
     def after(self, batch: Measured) -> TriggerSize:
@@ -120,9 +120,9 @@ class TriggerSize:
         size = replace(self, after_reading=self._after_reading(batch))
         latest = batch.offsets, max(size._work(batch), 1e-3)
         if latest[0] < self.limit / 2 and latest[1] <= self.goal:
-            # A quiet topic: a micro-batch far below the limit says nothing against it.
+            # A quiet topic: a micro-batch far below the limit does not contradict it.
             return size
-        # Triggers that waited were taken for shorter than they are, as long as the time after the reading was unknown.
+        # Triggers that waited were underestimated while the time after the reading was unknown.
         earlier = self.points if size.after_reading <= _ODD * self.after_reading else ()
         points = _without_former_speed((*earlier, latest), self.fixed)[-_REMEMBERED:]
         line, known = line_through(points, self.fixed), bool(_slopes(points))
@@ -150,7 +150,8 @@ class TriggerSize:
         if not batch.may_have_waited:
             return batch.seconds
         if batch.reading is None:
-            # Somewhere below what was measured. This may be above the target by waiting alone, so it does not count.
+            # Between zero and the measured duration. This may be above the target by waiting alone, so it does not
+            # count.
             return min(batch.seconds, self.target)
         return min(batch.seconds, batch.reading * self.after_reading)
 
