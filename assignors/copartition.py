@@ -1,4 +1,4 @@
-"""`copartition`: the same partition number of several topics to the same member; what it does if the topics differ.
+"""`copartition`: the same partition number of several topics to the same member; the handling of topics that differ.
 
 Java has no such strategy. `range` has this effect while the topics have equal partition counts and equal subscribers,
 and loses it silently when they differ. `copartition` then raises an error, or co-locates the partitions that it can.
@@ -25,8 +25,8 @@ class Folded:
     """A group as a strategy sees it that must keep co-partitioned topics together.
 
     Attributes:
-        cluster: The cluster without the topics that are left out. A partition has the racks on which all its topics
-            have a replica.
+        cluster: The cluster without the omitted topics. A partition has the racks on which all its topics have a
+            replica.
         group: The subscriptions without these topics.
         sets: All topics of each set, by its first topic; topics without a set are not here.
     """
@@ -105,7 +105,7 @@ def check_alike(
     """Check that the topics of a set have equal partition counts and subscribers.
 
     Raises:
-        AssignmentError: They have not; the error names the topics or members, and gives the advice.
+        AssignmentError: They differ; the error names the topics or members, and gives the advice.
     """
     if len({counts[topic] for topic in topics}) > 1:
         listed = ", ".join(f"{topic} has {counts[topic]}" for topic in topics)

@@ -100,7 +100,8 @@ class Assignor(ABC):
     def should_rebalance(
         self, cluster: ClusterMetadata, group: GroupSubscription, held: Mapping[str, Assignment]
     ) -> str | None:
-        """Return why the leader should ask for a rebalance although the group has not changed; None: it should not.
+        """Return the reason why the leader should request a rebalance although the group has not changed; None: it
+        should not.
 
         Args:
             cluster: The present metadata, with the present lags and rates.

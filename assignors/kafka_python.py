@@ -1,4 +1,4 @@
-"""Adapter that lets a kafka-python (3.x) `KafkaConsumer` use these strategies.
+"""Adapter of these strategies for the `KafkaConsumer` of kafka-python (3.x).
 
     consumer = KafkaConsumer("orders", group_id="g", partition_assignment_strategy=[for_kafka_python("sticky")])
 

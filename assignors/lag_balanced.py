@@ -1,8 +1,8 @@
 """`lag-balanced`: balances the time that members need for their lag, where other strategies balance numbers.
 
 The leader knows the lag and the rate of each partition (`ClusterMetadata.work`), and members report in their user data
-how fast they read. A unit is a partition, or co-partitioned partitions that stay together. Its work is what is to be
-read in it within a horizon: its lag, and what arrives in it. The time of a member is the work of its units divided
+how fast they read. A unit is a partition, or co-partitioned partitions that stay together. Its work is the number of
+records to read within a horizon: its lag, and arriving records. The time of a member is the work of its units divided
 by its speed. Where nothing is known, the assignment is that of `sticky`. docs/design/balance.md has the reasons.
 """
 
@@ -67,8 +67,8 @@ IDLE = 0.01
 many of them would be busy when the units wake up."""
 
 _MAX_SPEED = 1e12
-# A speed that is further from the median than this factor is taken for an error of measuring. It must not starve the
-# member, nor give everything to it.
+# A speed that differs from the median by more than this factor counts as a measuring error. It must neither starve the
+# member nor give it all partitions.
 _MAX_SPEED_RATIO = 100.0
 # Units times members, because a plan compares each unit with each member: about 10 s in the leader.
 _MAX_STEPS = 10_000_000
@@ -93,7 +93,7 @@ class LagBalancedAssignor(Assignor):
     Args:
         groups: Sets of co-partitioned topics, whose partitions of the same number stay together; a topic may be in one
             set only. None: no sets.
-        speed: The records per second that this member can process, in place of what it measures; None: as measured.
+        speed: The records per second that this member can process, in place of measures; None: as measured.
         interval: The least number of seconds between two rebalances that the leader asks for because the balance has
             drifted. The work of at least this time is balanced.
     """
@@ -119,7 +119,7 @@ class LagBalancedAssignor(Assignor):
         return encode_measures(self._measures, self._last)
 
     def on_measures(self, measures: Measures) -> None:
-        """Keep what was measured for the next `subscription_user_data`; a speed that the user has set stays."""
+        """Keep the measures for the next `subscription_user_data`; a speed that the user has set stays."""
         self._measures = measures if self._speed is None else replace(measures, speed=self._speed)
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
@@ -131,7 +131,7 @@ class LagBalancedAssignor(Assignor):
         return self._interval
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """Assign by the time to drain, or as `sticky` does where nothing is known of the partitions' work.
+        """Assign by the time to drain, or as `sticky` if the partitions' work is unknown.
 
         Raises:
             AssignmentError: The topics of a co-partitioned set differ in partition counts or subscribers.
@@ -247,7 +247,7 @@ class _Plan:
         # Whole numbers, so that the order of units makes no difference to a sum.
         self._sums = [0] * len(load.speeds)
         self._counts = [0] * len(load.speeds)
-        # Units that stay in any case come first: the others fill up what they leave.
+        # Units that stay in any case come first: the others fill the remaining time.
         last = [holder < 0 and math.isinf(limit) for holder in load.holders]
         for unit in sorted(range(len(load.work)), key=lambda unit: (last[unit], -load.work[unit], unit)):
             holder = load.holders[unit]
@@ -308,7 +308,7 @@ class _Plan:
         return self._load.max_units is None or self._counts[place] < self._load.max_units[place]
 
     def _put(self, unit: int, place: int) -> None:
-        """Give a unit to a member; the one that had it has it no longer."""
+        """Give a unit to a member, in place of its holder."""
         work = self._load.work[unit]
         owner = self.owners[unit]
         if owner >= 0:
@@ -408,7 +408,7 @@ def _workload(
 def _known_work(
     folded: Folded, index: PartitionIndex, members: Sequence[MeasuredMember]
 ) -> tuple[list[int | None], list[float | None]]:
-    """Return the lag and the rate of each unit; None where they are known of none of its partitions.
+    """Return the lag and the rate of each unit; None if they are unknown for all of its partitions.
 
     The leader's own rate of a partition is preferred to that of the member that had the partition last.
     """
@@ -431,7 +431,7 @@ def _known_work(
 
 
 def _work(lags: Sequence[int | None], rates: Sequence[float | None], speed: float | None, interval: float) -> list[int]:
-    """Return the records of each unit that are to be read within the horizon; an unknown number counts as the mean.
+    """Return the records of each unit to read within the horizon; an unknown number counts as the mean.
 
     The horizon is the time in which the group as a whole, at `speed` records per second (None: unknown), drains its
     lag, but at least the interval in which the assignment stays. If a member has its share of the work of that time,

@@ -75,7 +75,7 @@ class TopicPartitions(Sequence[TopicPartition]):
 
 @dataclass(frozen=True, slots=True)
 class PartitionWork:
-    """What there is to read in one partition, as far as the leader knows.
+    """The records to read in one partition, as the leader knows them.
 
     Attributes:
         lag: The number of records between the group's committed offset and the end of the partition; None: unknown.
@@ -109,7 +109,7 @@ class ClusterMetadata:
         racks: For each topic, for each partition number, the racks of its replicas (offline ones too, KIP-881).
             A topic may be absent and a list may be short or empty: those racks are unknown.
         work: The lag and the rate of each partition, for strategies that weigh them (`Assignor.rebalance_interval`).
-            Nothing is known of a partition that is absent.
+            The work of an absent partition is unknown.
     """
 
     partitions: Mapping[str, int]

@@ -94,7 +94,7 @@ class _Exchange:
         return self._racks.mismatch(place, partition) or self._home.get(partition, place) != place
 
     def _relocate(self, partition: int) -> bool:
-        """Move the partition to the member where that improves the result most; return whether it was moved."""
+        """Move the partition to the member for which that improves the result most; return whether it was moved."""
         source = self._owner[partition]
         best: tuple[tuple[int, int], int, int | None] | None = None
         for target in self._places(partition):
@@ -133,7 +133,8 @@ class _Exchange:
             yield place
 
     def _exchanges(self, source: int, target: int) -> Iterator[int | None]:
-        """Yield what the target could give back: None if it has fewer partitions, then each one the source can take."""
+        """Yield the partitions that the target could return: None if it has fewer partitions, then each partition that
+        the source can take."""
         uniform = self._shared.uniform
         if uniform and len(self._held[target]) < len(self._held[source]):
             yield None

@@ -114,7 +114,7 @@ def _decode_ranks(data: bytes | None) -> list[Sequence[TopicPartition]]:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """The partitions that a member reports: all it held, those of them it led, and the generation of the report."""
+    """The partitions that a member reports: all that it had, those that it led, and the generation of the report."""
 
     held: Sequence[int]
     leading: frozenset[int]
@@ -195,7 +195,8 @@ class _Copies:
                 moved |= self._level_partition(partition, kept_too)
 
     def _level_by_chains(self) -> None:
-        """Let members hand new copies on where the one with the most has none that the one with the fewest may take."""
+        """Move new copies along chains of members if the member with the most has no copy for the member with the
+        fewest."""
         lowest = min(self._sizes, default=0)
         if max(self._sizes, default=0) < lowest + 2:
             return

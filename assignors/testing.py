@@ -346,8 +346,8 @@ class _Group:
                 self._settle(step.cluster)
                 after = self._owned()
                 lost = {member: before[member] - after[member] for member in after if before[member] - after[member]}
-                # A copy cannot go to a member that has the partition. So for each of its copies another one may have
-                # to move, or the members would not be level.
+                # A copy cannot go to a member that has the partition. So for each of its copies another one may have to
+                # move to keep the members level.
                 allowed = len(before[left]) if self._promises.copies > 1 else 0
                 assert sum(map(len, lost.values())) <= allowed, f"as {left} left, others lost {lost}"
 

@@ -1,4 +1,5 @@
-"""Kafka's bytes of subscriptions, assignments and sticky user data. `group/classic/leader.py` decides what is in it.
+"""Kafka's bytes of subscriptions, assignments and sticky user data. `group/classic/leader.py` decides about its
+contents.
 
 Schemas: ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json (v0 to v3, all non-flexible) of Apache
 Kafka, `StickyAssignor` (user data V0 and V1) and `CooperativeStickyAssignor` (user data V0). Big endian throughout.

@@ -1,4 +1,4 @@
-"""A function of the user's over record batches, beside the reading: what it is given, and what becomes of its result.
+"""A function of the user's over record batches, beside the reading: its input, and the checks of its result.
 
 The contract is that of Spark's `DataFrame.mapInArrow`: an iterator of record batches goes in, an iterator comes out. It
 needs no Spark.
@@ -33,7 +33,7 @@ _MOST_BYTES = (1 << 31) - 1
 
 
 def arrow_function(function: _F) -> _F:
-    """Allow `map.function` to name this function: SQL calls only functions that say so.
+    """Allow `map.function` to name this function: SQL calls only functions with this mark.
 
     @kafkagroup.arrow_function
     def lengths(batches):
@@ -89,7 +89,7 @@ class Mapping:
 
         Raises:
             InvalidConfigurationError: The function fails, or returns something else than rows of the schema.
-            BaseException: What reading raises, also where the function has caught it.
+            BaseException: The error of reading, even if the function has caught it.
         """
         given, process = _Given(batches, self.columns), os.getpid()
         returned: Iterator[object] | None = None
@@ -137,7 +137,7 @@ _Rows: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 
 
 class _Given:
-    """The batches that the function is given; it may ask in its own threads, and catch what reading raises."""
+    """The input of the function, which may read it in its own threads, and catch the errors of reading."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], columns: tuple[str, ...]) -> None:
         self._batches, self._columns = batches, list(columns)
@@ -160,7 +160,7 @@ class _Given:
         return batch if batch.schema.names == self._columns else batch.select(self._columns)
 
     def check(self) -> None:
-        """Raise what reading has raised."""
+        """Raise the error of reading."""
         if self._failure is not None:
             raise self._failure
 
@@ -280,7 +280,7 @@ def _is_shown_as(found: pa.DataType, wanted: pa.DataType) -> bool:
 def _as_layout_of(wanted: pa.Field, column: pa.Array) -> pa.Array:
     layout = _nullable(wanted.type, column.type)
     try:
-        # Of a part of a nested array whose rows have no items, pyarrow's cast makes one that it cannot write.
+        # If a part of a nested array has no items, pyarrow's cast makes an array that it cannot write.
         return (_own(column) if pa.types.is_nested(layout) else column).cast(layout)
     except pa.ArrowInvalid:
         if column.nbytes > _MOST_BYTES:
@@ -314,7 +314,7 @@ def _has_null(column: pa.Array, wanted: pa.Field) -> bool:
     if pa.types.is_list(wanted.type):
         return _has_null(column.flatten(), wanted.type.value_field)
     if pa.types.is_map(wanted.type):
-        # As a list of entries: a map shows those of other rows, too.
+        # As a list of entries: a map shows entries of other rows, too.
         entries = pa.list_(pa.struct([wanted.type.key_field, wanted.type.item_field]))
         return _has_null(pa.array(Retyped(column, entries)).flatten().flatten()[1], wanted.type.item_field)
     return False

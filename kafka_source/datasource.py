@@ -39,7 +39,7 @@ class KafkaGroupSource(DataSource):
     # Fixed by `schema`; Spark pickles this object after that call, so that all actions and micro-batches have the same.
     _readers: Readers | None = None
 
-    # Spark pickles this object for the process that commits micro-batches. For those that write it makes new ones.
+    # Spark pickles this object for the process that commits micro-batches. Queries that write get new ones.
     _is_unpickled = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -52,11 +52,11 @@ class KafkaGroupSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType | str:
-        """Check all options, and return the schema of Spark's Kafka source, with decoded columns if they are asked for.
+        """Check all options, and return the schema of Spark's Kafka source, with decoded columns if requested.
 
         With `map.function` it is the schema of its rows.
 
-        Spark calls this in `load()`, so that errors in the options come out there. With a schema of the user's, as in
+        Spark calls this in `load()`, where errors in the options are raised. With a schema of the user's, as in
         `.schema("value binary")`, Spark calls nothing of this class before the first action.
 
         Raises:
@@ -88,7 +88,7 @@ class KafkaGroupSource(DataSource):
         return BatchReader(self.options, schema, self._readers)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return the reader of a streaming query; if it cannot be made, one whose first call raises the reason."""
+        """Return the reader of a streaming query, or a reader whose first call raises the reason of its failure."""
         from kafka_source.source.stream import StreamReader
 
         try:
@@ -111,13 +111,13 @@ class KafkaGroupSource(DataSource):
 
 @short_errors
 class _RefusedStreamReader(DataSourceStreamReader):
-    """Stands for a stream reader that could not be made: its first call raises the reason.
+    """Replaces a stream reader that could not be made: its first call raises the reason.
 
     If `streamReader` itself raises, pyspark calls `stop()` on a reader that does not exist, and the last line that the
     user sees is its `UnboundLocalError`.
 
     Args:
-        reason: What `streamReader` would have raised.
+        reason: The error of `streamReader`.
     """
 
     def __init__(self, reason: Exception) -> None:
@@ -148,7 +148,7 @@ def register(spark: SparkSession) -> None:
 
     Spark finds it if `PYSPARK_PYTHON`, or else the `python3` of the PATH, is a Python that has this package. With a
     local master and without `PYSPARK_PYTHON`, the session's workers then run with the Python of this program, so that
-    nothing needs to be activated. It may be called again, and where Spark has found the module.
+    nothing needs to be activated. It may be called again, even if Spark has found the module.
     """
     _run_workers_with_this_python(spark)
     try:

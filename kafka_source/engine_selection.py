@@ -1,4 +1,4 @@
-"""Which engine serves a query, the native one or librdkafka; why not the native one, and what needs its kernel."""
+"""The engine of a query, native or librdkafka; the reason against native, and features that need its kernel."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _Name = TypeVar("_Name", bound=str)
 NATIVE_MODULE = "kafkagroup_native"
 
 #: The number of the kernel's interface that this version calls. `native/src/python/mod.rs` has the same number. Both
-#: change with every change of `native/kafkagroup_native.pyi`, so that a kernel that was built from other sources of the
-#: same version is noticed before a task calls it.
+#: change with every change of `native/kafkagroup_native.pyi`, so that a kernel from other sources of the same version
+#: is detected before a task calls it.
 INTERFACE = 9
 
 _INSTALL = f"`pip install kafkagroup-native=={__version__}` (in a clone: `pip install ./native`)"
@@ -80,7 +80,7 @@ def is_native(name: str) -> bool:
 def engine_of_tasks(name: _Name) -> _Name | Literal["librdkafka"]:
     """Return the `engine` option of a query's tasks: librdkafka where `auto` means that in the driver.
 
-    So they do not repeat the warning of the plan. One that cannot do what the driver can still warns, see `is_native`.
+    So they do not repeat the warning of the plan. An executor without the driver's engine warns, see `is_native`.
     """
     return "librdkafka" if name == "auto" and why_not_native() is not None else name
 
@@ -109,14 +109,14 @@ def check_engine(name: str, settings: Settings, role: Role = Role.CONSUMER, *, n
         native: Whether the native engine serves; None: as `is_native` says.
 
     Raises:
-        OptionError: A setting is refused, or has a value that it does not take.
+        OptionError: A setting is refused, or has an invalid value.
         InvalidConfigurationError: `native` is asked for, and this process cannot use it.
     """
     for warning in check_settings(settings, role, native=is_native(name) if native is None else native):
         _warn(warning, repr(settings))
 
 
-# A query is checked several times in one process. What is kept of it is its text, which shows no secret.
+# A query is checked several times in one process. Only its text is kept, which shows no secret.
 @lru_cache(maxsize=128)
 def _warn(warning: str, settings: str = "") -> None:
     log.warning("%s", warning)

@@ -75,14 +75,14 @@ class KafkaGroupError(Exception):
     """Base of all errors of kafkagroup.
 
     Args:
-        message: What happened, to which topic-partition and offset, and what to do.
+        message: The event, its topic-partition and offset, and the remedy.
         code: Kafka's (-1 and up) or librdkafka's (below -1) error code; None if the error has none.
-        condition: The name of the error condition that Spark's own Kafka source has for this problem, for programs
-            that look for it in messages; None if Spark has none.
+        condition: The name of Spark's own error condition for this problem, for programs that search messages for it;
+            None if Spark has none.
     """
 
     def __init__(self, message: str, *, code: int | None = None, condition: str | None = None) -> None:
-        # It may have the words of a broker, a registry or another member.
+        # It may have text from a broker, a registry or another member.
         shown = visible(message, keep="\n")
         super().__init__(shown if condition is None else f"[{condition}] {shown}")
         # A plain number, also in a pickle.
@@ -127,7 +127,7 @@ class DeliveryError(AbortableError):
         topic: The record's topic.
         partition: The record's partition; None if it was not chosen yet.
         reason: The broker's or librdkafka's error text.
-        advice: What the user can do, as a sentence.
+        advice: The remedy, as a sentence.
         code: The error code of the delivery report.
     """
 
@@ -196,8 +196,9 @@ class NotVisibleError(ApplicationRecoverableError):
 
     Args:
         batch: The number of the batch.
-        partitions: The partitions without commit markers, or whose leader could not be asked.
-        missing: The transactional id whose marker is missing, by partition; without partitions that could not be asked.
+        partitions: The partitions without commit markers, or whose leader did not answer.
+        missing: The transactional id whose marker is missing, by partition; without partitions whose leader did not
+            answer.
         seconds: The time since the commit for which the markers were awaited.
     """
 
@@ -240,11 +241,11 @@ class DataLossError(ApplicationRecoverableError):
         reason: The known cause, as a sentence, for example that the topic was deleted and created again.
         truncated_to: The end offset to which a new leader's log was truncated, if records before `planned`, which were
             read already, are no longer in it; None if the log was not truncated.
-        problem: What is wrong, if the arguments above do not say it; without a full stop.
+        problem: The problem, if the arguments above do not describe it; without a full stop.
         condition: The subclass of Spark's error condition KAFKA_DATA_LOSS.
         sentence: The first sentence, if the arguments above do not make it. If it is about no single partition,
             `partition` and `planned` are -1.
-        advice: What to do, if it is not what helps against deleted records.
+        advice: The remedy, if it differs from that against deleted records.
     """
 
     def __init__(
@@ -290,7 +291,7 @@ class DataLossError(ApplicationRecoverableError):
 
     @staticmethod
     def of_unsubscribed(tp: TopicPartition, *, planned: int) -> DataLossError:
-        """Return the error for a partition that was read up to `planned`, and that the options do not select now."""
+        """Return the error for a partition that was read up to `planned`, and that the options no longer select."""
         return DataLossError(
             topic=tp.topic,
             partition=tp.partition,
@@ -303,7 +304,7 @@ class DataLossError(ApplicationRecoverableError):
 
     @staticmethod
     def of_other_topics(topics: Sequence[str], *, selection: str) -> DataLossError:
-        """Return the error for a checkpoint of other topics than those that the options select.
+        """Return the error for a checkpoint whose topics the options do not select.
 
         Args:
             topics: The topics of the checkpoint, at least one.
@@ -362,7 +363,7 @@ class DataLossError(ApplicationRecoverableError):
 
         Args:
             tp: The partition.
-            planned: Where the batch starts in it.
+            planned: The batch's start in it.
             end: The ending offset.
             available: The partition's offsets as [first, end).
         """
@@ -379,7 +380,7 @@ class DataLossError(ApplicationRecoverableError):
 
     @staticmethod
     def of_lower_end(tp: TopicPartition, *, planned: int, end: int) -> DataLossError:
-        """Return the error for a partition that ends at `end` now, before the offset at which reading continues."""
+        """Return the error for a partition that ends at `end`, before the offset at which reading continues."""
         return DataLossError(
             topic=tp.topic,
             partition=tp.partition,
@@ -421,9 +422,9 @@ class OptionError(InvalidConfigurationError, ValueError):
         option: The option's name as users write it.
         got: The value, None if the option is missing. Never a secret: callers pass a redacted value.
         takes: The valid values, for example "a number greater than 0"; empty if `problem` says it.
-        problem: What is wrong and what to do, as one or more sentences, where no other value would be right; None: the
+        problem: The problem and its remedy, as one or more sentences, where no other value would be right; None: the
             sentence is made of `got` and `takes`.
-        spark: What Spark's own Kafka source says in this case, without a full stop: users search for these words.
+        spark: The text of Spark's own Kafka source in this case, without a full stop: users search for it.
         condition: See `KafkaGroupError`.
     """
 

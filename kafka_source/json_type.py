@@ -1,4 +1,4 @@
-"""The type of JSON values, as option `value.schema` or `key.schema` says it: as Spark's `from_json`, or a JSON Schema.
+"""The type of JSON values, from option `value.schema` or `key.schema`: a type of Spark's `from_json`, or a JSON Schema.
 
 Spark's own parser of such texts is in the JVM, which the processes that plan a query do not have.
 """

@@ -38,9 +38,10 @@ def map_in_arrow(
 
     Args:
         reader: `spark.read` or `spark.readStream` with its options, without `.schema(…)`; also of Spark Connect.
-        f: Takes and gives iterators of `pyarrow.RecordBatch`. It is pickled as UDFs are, at most 16 MiB.
+        f: A function from an iterator of `pyarrow.RecordBatch` to another one. It is pickled as UDFs are, at most 16
+            MiB.
         schema: The columns of its rows.
-        columns: The columns that it is given; None: all of the read. Name those that it uses: others are not made.
+        columns: The columns that it is given; None: all of the read. Name the used ones: others are not made.
 
     Raises:
         OptionError: The function cannot be pickled, or an option is wrong.
@@ -59,5 +60,5 @@ def map_in_arrow(
         return reader.format(FORMAT).load()
     finally:
         for name in of_function:
-            # A reader cannot forget an option: an empty one is none.
+            # A reader cannot drop an option: an empty one counts as none.
             reader.option(name, "")

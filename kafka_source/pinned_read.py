@@ -27,7 +27,7 @@ from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.positions import Positions
 from kafka_source.source.start_and_end import commit_existing, resolve_batch
 
-# A block may take as long as a batch: so long the group's other members wait for it when they rebalance.
+# A block may take as long as a batch; the group's other members wait for it when they rebalance.
 _REBALANCE_TIMEOUT_MS = 1_800_000
 
 _MEMBERSHIP = "group.membership"
@@ -51,7 +51,7 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
             print(orders.count())  # the same rows, whatever has arrived since
 
     This process joins the group and keeps its slots alive with heartbeats while the block runs. If an exception leaves
-    the block, nothing is committed. The DataFrame may be used after the block too; it still means the same rows.
+    the block, nothing is committed. The DataFrame may be used after the block too; it still has the same rows.
 
     Args:
         spark: The session that reads; it must know the format.
@@ -89,7 +89,7 @@ def pinned_ranges(options: Mapping[str, str]) -> Iterator[tuple[Range, ...]]:
             owner = GroupMemberOwner(parsed, policy_of(parsed, Caller.BLOCK), subscription, group, positions=positions)
             members = ending.enter_context(closing(owner))
             ids, ranges = _ranges(cluster, parsed, members, subscribed)
-            # The commits say which leader's log had the records, and of which topic they are.
+            # The commits have the leader epochs of the records, and the topic ids.
             read = StreamOffset(
                 {r.topic_partition: Span(r.start, r.end, 0) for r in ranges},
                 topics=ids,

@@ -1,4 +1,4 @@
-"""Which columns the options of a read select (`includeHeaders`, `redundant.emit`, `string`), with Spark's types."""
+"""The columns that the options of a read select (`includeHeaders`, `redundant.emit`, `string`), with Spark's types."""
 
 from __future__ import annotations
 

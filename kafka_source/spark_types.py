@@ -51,7 +51,7 @@ _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
 
 
 def spark_type(kind: pa.DataType) -> DataType:
-    """Return Spark's type for one that the kernel makes."""
+    """Return Spark's type for one of the kernel's."""
     if pa.types.is_struct(kind):
         return StructType([StructField(field.name, spark_type(field.type), field.nullable) for field in kind])
     if pa.types.is_list(kind):
@@ -64,7 +64,7 @@ def spark_type(kind: pa.DataType) -> DataType:
 
 
 def arrow_type(kind: DataType, path: str = "") -> pa.DataType:
-    """Return the Arrow type of a column that a sink encodes, as the driver knows it before the first row.
+    """Return the Arrow type of a column that a sink encodes, known before the first row.
 
     Args:
         kind: Its type in Spark.

@@ -1,7 +1,7 @@
 """Check a query's Kafka settings by Java's table: types, ranges, names. Addresses: `servers.py`.
 
-Java's own rules decide which values are right. A value that Java takes is taken; where librdkafka's range is narrower,
-librdkafka gets the nearest value that it accepts, and the user a warning.
+Java's own rules decide which values are right. A value that Java accepts is accepted; where librdkafka's range is
+narrower, librdkafka gets the nearest value in its range, and the user a warning.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def check_settings(settings: Settings, role: Role, *, native: bool) -> tuple[str
     Args:
         settings: Settings of the Kafka clients.
         role: CONSUMER in a read, PRODUCER in a write.
-        native: Whether the native engine serves; if not, librdkafka has to take the settings too.
+        native: Whether the native engine serves; if not, librdkafka has to accept the settings too.
 
     Returns:
         Warnings: unknown settings, those that have no effect although a user may expect one, or whose values are
         narrowed for librdkafka.
 
     Raises:
-        OptionError: A setting is refused, or has a value that Java does not take.
+        OptionError: A setting is refused, or has a value that Java refuses.
     """
     warnings: list[str] = []
     for name in settings:
@@ -80,7 +80,7 @@ def _checked(settings: Settings, java: JavaSetting, role: Role, *, native: bool)
 
 
 def _takes(java: JavaSetting, value: str) -> bool:
-    """Return whether Java takes a value."""
+    """Return whether Java accepts a value."""
     if java.words:
         return value.lower() in java.words
     if java.type in _INTEGERS:
@@ -96,7 +96,7 @@ def _takes(java: JavaSetting, value: str) -> bool:
 
 
 def _not_of_java(settings: Settings, name: str, *, native: bool) -> list[str]:
-    """Check a setting that Java does not have: librdkafka's own, or an unknown one, whose value is not shown."""
+    """Check a setting that Java lacks: librdkafka's own, or an unknown one, whose value is not shown."""
     if not is_librdkafkas(name):
         close = difflib.get_close_matches(name, sorted(KNOWN), n=1)
         meant = f"; did you mean kafka.{close[0]}?" if close else ""

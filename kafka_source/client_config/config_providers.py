@@ -31,7 +31,7 @@ def resolve(given: Mapping[str, str]) -> dict[str, str]:
     A variable of a provider that `config.providers` does not name stays as it is, as in Java.
 
     Raises:
-        OptionError: A provider is not known, a file cannot be read or is not allowed, or a key is missing. Names the
+        OptionError: A provider is unknown, a file cannot be read or is not allowed, or a key is missing. Names the
             variable, and never shows a value.
     """
     lookups = {name.lower(): _lookup(name, given) for name in _list(given.get(_PROVIDERS, ""))}

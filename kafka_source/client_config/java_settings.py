@@ -1,4 +1,4 @@
-"""Every setting of Java's clients (kafka-clients 4.3): type, range, librdkafka's name; what we follow or refuse.
+"""Every setting of Java's clients (kafka-clients 4.3): type, range, librdkafka's name; its handling here.
 
 The names, types and lower bounds are those of Java's `ConsumerConfig`, `ProducerConfig`, `AdminClientConfig`,
 `SslConfigs` and `SaslConfigs`; a test compares them with the jar. `check` compares what users give with this table,
@@ -22,7 +22,7 @@ class Role(Flag):
 
 
 class Handling(Enum):
-    """How a setting is handled."""
+    """The handling of a setting."""
 
     HONOURED = "honoured"
     MAPPED = "mapped"
@@ -55,12 +55,12 @@ class JavaSetting:
         name: Its name.
         roles: The Java clients that have it.
         type: Its type.
-        native: What the native engine and our own connections do with it.
-        librdkafka: What the librdkafka engine does with it.
-        does: What it does here, where that is not what Java's documentation says; or why it has no meaning, or what to
-            use instead. A sentence without a full stop.
+        native: Its handling by the native engine and our own connections.
+        librdkafka: Its handling by the librdkafka engine.
+        does: Its effect here, if that differs from Java's documentation; or the reason why it has none, or an
+            alternative. A sentence without a full stop.
         minimum: Java's lower bound of a number; None: none.
-        words: The texts that Java takes, in lower case; empty: any.
+        words: The texts that Java accepts, in lower case; empty: any.
         rdkafka: librdkafka's name, under which it gets the value; empty: it does not get it.
         refused_for: The roles in which it is refused; in the other ones it has no meaning.
         harmless: The values, in lower case and without a package, that change nothing and so are not refused.
@@ -114,7 +114,7 @@ def _passed(
     words: tuple[str, ...] = (),
     rdkafka: str = "",
 ) -> JavaSetting:
-    """A setting that librdkafka gets, under its own name for it."""
+    """A setting that librdkafka gets under its own name."""
     how = Handling.MAPPED if rdkafka else Handling.HONOURED
     return JavaSetting(name, roles, kind, native, how, does, minimum, words, rdkafka or name)
 
@@ -518,7 +518,7 @@ def as_markdown() -> str:
 
 
 def _remark(java: JavaSetting) -> str:
-    """Return what the page says about a setting beside its name."""
+    """Return the page's remark about a setting."""
     if java.native is java.librdkafka and java.native is not Handling.HONOURED:
         return f"{java.native.value}: {java.does}"
     only = "librdkafka only" if java.native is _UNUSED else ""

@@ -1,4 +1,4 @@
-"""The SASL mechanism and credentials that settings mean: JAAS, login handlers. The login: `kafka_client/sasl.py`."""
+"""The SASL mechanism and credentials of settings: JAAS, login handlers. The login: `kafka_client/sasl.py`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OAuth:
         principal: The subject of an unsecured token.
         extensions: SASL extensions for the broker (KIP-342).
         provider: The provider of the tokens, if there is no endpoint: see `tokens`; empty: none.
-        options: What the provider gets: the options of the login module, with `region` for AWS.
+        options: The provider's input: the options of the login module, with `region` for AWS.
     """
 
     url: str = ""
@@ -193,7 +193,7 @@ def _provided(settings: Settings, module: LoginModule | None, provider: str) -> 
 
 
 def _region(settings: Settings, options: Mapping[str, str]) -> str:
-    """Return the AWS region: of the brokers' names, as Java's login does it, else of the environment."""
+    """Return the AWS region: from the brokers' names, as Java's login does, else from the environment."""
     named = _REGION.search(settings.get("bootstrap.servers", ""))
     region = named[1] if named else os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     region = options.get("awsRegion") or region
@@ -204,7 +204,7 @@ def _region(settings: Settings, options: Mapping[str, str]) -> str:
 
 
 def _check_login_handler(settings: Settings) -> str:
-    """Return the token provider that does what a login handler of Java does; empty: none is needed.
+    """Return the token provider that replaces a login handler of Java; empty: none is needed.
 
     Raises:
         OptionError: The handler is a Java class without a counterpart.
@@ -225,7 +225,7 @@ def _check_client_handler(settings: Settings) -> None:
 
 
 def _kerberos(settings: Settings, module: LoginModule | None) -> Sasl:
-    """Return a Kerberos login as Java's Krb5LoginModule describes it: with a keytab, or with a ticket that is there."""
+    """Return a Kerberos login of Java's Krb5LoginModule: with a keytab, or with an existing ticket."""
     options = dict(module.options) if module else {}
     service = settings.get("sasl.kerberos.service.name") or options.get("serviceName") or "kafka"
     if options.get("ticketCache"):

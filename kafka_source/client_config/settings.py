@@ -1,4 +1,4 @@
-"""Client settings as the user gave them: which are secrets and hidden, numbers and times, the `client.id`."""
+"""Client settings as the user gave them: hidden secrets, numbers and times, the `client.id`."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Settings(Mapping[str, str]):
         """Return the `client.id` of a client, by which brokers identify it for quotas and in logs and metrics.
 
         Args:
-            purpose: Empty for fetchers and producers: they use `client.id` itself, because client quotas are meant for
+            purpose: Empty for fetchers and producers, which use `client.id` itself, because client quotas apply to
                 them. Other clients, for example the driver's, must not be throttled by these quotas: they append their
                 purpose.
         """

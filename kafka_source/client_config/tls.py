@@ -1,4 +1,4 @@
-"""A client's TLS: opens key and trust stores, finds their type, takes PEM; versions, the check of the host's name.
+"""A client's TLS: key and trust stores of any type, PEM; versions, the check of the host's name.
 
 Of Java's store types, PEM is used as it is, from files or inline (KIP-651); PKCS12 and JKS are converted to PEM. JCEKS
 is refused; the error contains the command that converts it.
@@ -173,7 +173,7 @@ def _versions(settings: Settings) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
     """Return the oldest and the newest version that `ssl.enabled.protocols` and `ssl.protocol` allow, as Java does.
 
     Raises:
-        OptionError: A version is older than TLS 1.2, or not known, or none is left.
+        OptionError: A version is older than TLS 1.2 or unknown, or none is left.
     """
     takes = "TLSv1.2, TLSv1.3 or both; older versions are not secure"
     enabled = settings.get("ssl.enabled.protocols", "")

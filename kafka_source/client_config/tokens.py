@@ -1,4 +1,4 @@
-"""OAUTHBEARER tokens from a provider that the user names: a function of theirs, AWS, Azure or Google.
+"""OAUTHBEARER tokens from a provider that the user names: a function, AWS, Azure or Google.
 
 `kafka.sasl.oauthbearer.token.provider` is `module:function`, `aws`, `azure` or `google`. A function gets the options of
 the login module in `kafka.sasl.jaas.config` as a dict, and returns `(token, expires_at)` with the time in seconds since
@@ -35,8 +35,8 @@ def provided_token(oauth: OAuth) -> Token:
     """Return a new token of `oauth.provider`.
 
     Raises:
-        OptionError: There is no such provider, or its library is not installed.
-        AuthenticationError: The provider gives no token; the error has the type of its exception, and not its text,
+        OptionError: The provider does not exist, or its library is not installed.
+        AuthenticationError: The provider returns no token; the error has the type of its exception, and not its text,
             which may contain a secret.
     """
     make = _BUILT_IN.get(oauth.provider) or _function(oauth.provider)

@@ -1,4 +1,4 @@
-"""The brokers' own quotas of clients (KIP-546): describe and alter them, and find the one that holds for a client."""
+"""The brokers' own quotas of clients (KIP-546): describe and alter them, and find a client's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ClientQuota:
 
 
 def holding(quotas: Iterable[ClientQuota], user: str, client_id: str, name: str) -> float | None:
-    """Return the value that holds for a client, None if there is none."""
+    """Return the value for a client, or None."""
     known = {frozenset(quota.entity.items()): quota.values[name] for quota in quotas if name in quota.values}
     # Kafka's order of precedence (KIP-55): the name itself, the default, no entry; the user counts more.
     users: list[dict[str, str | None]] = [{USER: user}, {USER: None}, {}]
@@ -41,7 +41,7 @@ def holding(quotas: Iterable[ClientQuota], user: str, client_id: str, name: str)
 
 
 def value_of_client(settings: Settings, client_id: str, name: str) -> float | None:
-    """Ask the brokers for the value that holds for a client id and the user of the settings; None: there is none.
+    """Request the value for a client id and the user of the settings from the brokers; None: there is none.
 
     Raises:
         KafkaGroupError: The brokers refuse.

@@ -13,11 +13,11 @@ from kafka_source.model.partition_runs import numbers_by_topic
 
 
 class AskedEpoch(NamedTuple):
-    """A leader epoch whose end is asked for.
+    """A leader epoch whose end is requested.
 
     Attributes:
-        epoch: The epoch. If the log has no records of it, the last epoch before it counts.
-        current: The epoch of the leader that is asked; a broker that leads in another one refuses. -1: any.
+        epoch: The epoch. If the log has no records of it, the previous epoch counts.
+        current: The epoch of the leader; a broker that leads in another epoch refuses. -1: any.
     """
 
     epoch: int
@@ -29,7 +29,7 @@ async def epoch_ends(
 ) -> dict[TopicPartition, int]:
     """Return the end offset of an epoch in each partition that a broker leads; -1: unknown. No retries.
 
-    If it is lower than an offset up to which records were read from a leader of that epoch, the logs diverge there.
+    If it is lower than an offset up to which records of that epoch were read, the logs diverge there.
 
     Args:
         client: The cluster's client.

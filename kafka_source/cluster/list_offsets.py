@@ -23,7 +23,7 @@ class ListedOffset(NamedTuple):
     Attributes:
         offset: The offset; -1 if the partition has no record at or after the timestamp.
         leader_epoch: The epoch of the leader, for LATEST; of the record, for a timestamp. -1: unknown (Kafka 2.0).
-        timestamp: That of the record, in ms since 1970; -1: for a special timestamp, or without a record.
+        timestamp: The record's timestamp, in ms since 1970; -1: for a special timestamp, or without a record.
     """
 
     offset: int

@@ -40,8 +40,8 @@ _T = TypeVar("_T")
 _MAX_PAUSE = 1.0
 _LOST = (BootstrapError, ConnectionLost)
 
-# How long to retry a cluster that has answered before: Java's default.api.timeout.ms. The time until the client
-# rebootstraps is added to it.
+# The time limit of retries for a cluster that has answered earlier: Java's default.api.timeout.ms. The time until the
+# client rebootstraps is added to it.
 _PATIENCE_MS = 60_000
 
 
@@ -60,7 +60,7 @@ class NoLeaderError(RefreshRetriableError):
 class Cluster:
     """Looks up topics and offsets, with deadlines and retries.
 
-    A cluster that has answered once may lose all of its brokers and come back under new addresses. Lookups in such a
+    A cluster that has answered once may lose all of its brokers and return under new addresses. Lookups in such a
     cluster are retried for longer than lookups in a cluster that has never answered.
 
     Args:
@@ -68,7 +68,7 @@ class Cluster:
         timeout_ms: The time limit of each attempt. A lookup is retried for at least this long.
         retries: The minimum number of retries (Spark's `fetchOffset.numRetries`).
         retry_ms: The first pause between attempts (`fetchOffset.retryIntervalMs`); it doubles with each retry.
-        leader_seconds: How long to wait for the leader of a partition that has none; None: as long as for an answer.
+        leader_seconds: The wait for the leader of a partition that has none; None: as long as for an answer.
         client: A client to share, which `close` must not close; by default this object has its own.
         strict: Refuse a selection of partitions of which some do not exist when it is first looked up.
     """
@@ -118,10 +118,9 @@ class Cluster:
 
     @contextmanager
     def metadata_snapshot(self, known: Snapshot | None = None) -> Iterator[None]:
-        """Ask for the metadata of each topic once in this block: a plan needs its partitions, its id and its leaders.
+        """Request the metadata of each topic once in this block: a plan needs its partitions, its id and its leaders.
 
-        Do not wait for a rebalance in the block, after which topics may be others. Leaders that turn out to be outdated
-        are asked for again.
+        Do not wait for a rebalance in the block, after which topics may differ. Outdated leaders are looked up again.
 
         Args:
             known: Metadata to begin with.
@@ -134,7 +133,7 @@ class Cluster:
 
     @contextmanager
     def without_snapshot(self) -> Iterator[None]:
-        """Ask for metadata again in this block, also within a `metadata_snapshot`."""
+        """Request metadata again in this block, even within a `metadata_snapshot`."""
         outer, self._known = self._known, None
         try:
             yield
@@ -147,7 +146,8 @@ class Cluster:
         Raises:
             InvalidConfigurationError: A different cluster answers than before.
         """
-        # Every metadata response is compared with the known id, so this asks only while no broker is connected.
+        # Every metadata response is compared with the known id, so this sends a request only while no broker is
+        # connected.
         if self._client.cluster_id is None or not self._client.connected:
             self._ask("Fetching the cluster's id", lambda deadline: self._client.metadata((), deadline))
         return self._client.cluster_id
@@ -213,7 +213,7 @@ class Cluster:
         }
 
     def without_leader(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return those of the existing partitions that have no leader."""
+        """Return the existing partitions without a leader."""
         wanted = set(partitions)
         topics = self._describe_topics({tp.topic for tp in wanted}).topics
         known = {tp: topics[tp.topic].partitions.get(tp.partition) for tp in wanted if tp.topic in topics}
@@ -340,7 +340,7 @@ class Cluster:
             seen, known = known, None
             if seen is not None:
                 with suppress(RetriableError):
-                    # A leader that is gone without a word must leave time to ask for the new one.
+                    # A leader that no longer answers must leave time to look up the new one.
                     return await question(_leaders(seen, partitions), Deadline(self._timeout / 2))
             # The leaders may have changed, and the response contains the cluster id, which shows whether the same
             # cluster still answers.
@@ -357,7 +357,7 @@ class Cluster:
         deadline: Deadline,
         read_committed: bool,
     ) -> list[dict[TopicPartition, ListedOffset]]:
-        # A request must not contain a partition twice, so each question has requests of its own.
+        # A request must not contain a partition twice, so each kind of offset has requests of its own.
         asked: dict[tuple[int, int], dict[TopicPartition, int]] = {}
         for number, times in enumerate(questions):
             for tp, timestamp in times.items():
@@ -374,7 +374,7 @@ class Cluster:
         return found
 
     def _ask(self, what: str, question: Callable[[Deadline], Coroutine[Any, Any, _T]]) -> _T:
-        """Return the result of a lookup; repeat it after errors, but those that only a setting or a right can end.
+        """Return the result of a lookup; repeat it after errors, except for errors of a setting or a right.
 
         Args:
             what: The lookup as the beginning of a sentence in errors.

@@ -28,7 +28,7 @@ class TopicIds:
         self._invalidated_at = float("-inf")
 
     def invalidate(self) -> None:
-        """Drop all entries, so that the next call asks the cluster."""
+        """Drop all entries, so that the next call requests metadata."""
         self._known = {}
 
     def invalidate_if_old(self) -> None:
@@ -45,7 +45,7 @@ class TopicIds:
         return {name: self._known[name] for name in wanted}
 
     def existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return the partitions that exist, sorted; ask the cluster again for topics that seem to lack partitions."""
+        """Return the existing partitions, sorted; request metadata again of topics that seem to lack partitions."""
         partitions = sorted(partitions)
         self.describe(tp.topic for tp in partitions)
         if incomplete := {tp.topic for tp in partitions if not self._exists(tp)}:

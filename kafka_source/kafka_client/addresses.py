@@ -1,6 +1,6 @@
 """Connect to the first address of a host name that answers (RFC 8305, "happy eyeballs"), with blocking sockets.
 
-A firewall or a dead machine answers nothing, so the first address of a name could take the whole time of a connection.
+A firewall or a dead machine does not answer, so the first address of a name could take the whole time of a connection.
 Therefore the next address is tried after a short delay, while the earlier ones continue.
 """
 
@@ -22,7 +22,7 @@ DELAY_SECONDS = 0.25
 
 
 class Address(NamedTuple):
-    """One address of a name: what `socket.socket` and `connect` take."""
+    """One address of a name, as arguments of `socket.socket` and `connect`."""
 
     family: int
     place: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
@@ -38,12 +38,12 @@ def is_address(host: str) -> bool:
 
 
 def connect_first(host: str, port: int, seconds: float) -> socket.socket:
-    """Return a socket that is connected to the first address of `host` that answers; its timeout is what is left.
+    """Return a socket that is connected to the first address of `host` that answers; its timeout is the remaining time.
 
     Args:
         host: A name or an address.
         port: The port.
-        seconds: The time limit for all addresses together. The resolver has its own.
+        seconds: The time limit for all addresses together. The resolver has a time limit of its own.
 
     Raises:
         OSError: The name cannot be resolved, or no address answers; it is the error of the last address.
@@ -71,7 +71,8 @@ def connect_first(host: str, port: int, seconds: float) -> socket.socket:
 
 
 def interleaved(addresses: Iterable[Address]) -> list[Address]:
-    """Return the addresses with their families in turns, beginning with that of the first; else in the same order."""
+    """Return the addresses with their families in turns, beginning with the first one's, otherwise in the same
+    order."""
     families: dict[int, list[Address]] = {}
     for address in addresses:
         families.setdefault(address.family, []).append(address)
@@ -80,7 +81,7 @@ def interleaved(addresses: Iterable[Address]) -> list[Address]:
 
 
 class _Attempts:
-    """Sockets that connect at the same time; those that have not won are closed at the end."""
+    """Sockets that connect at the same time; all but the first connected one are closed at the end."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()

@@ -1,4 +1,4 @@
-"""The addresses that brokers advertise: whether one has answered this process, and the sentence where none does.
+"""The addresses that brokers advertise: whether one has answered this process, and the error if none does.
 
 A broker that has just answered at an address of `bootstrap.servers` is alive: its own address answers soon, or never.
 """

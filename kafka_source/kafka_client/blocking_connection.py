@@ -43,8 +43,7 @@ class BlockingConnection:
         expires_at: The time at which the broker ends the session (KIP-368), in `time.monotonic()` seconds; None: never.
             Open a new connection before then.
         client_id: The client id in the header of each request.
-        round_trip: The seconds from the fastest request to its response: at first one of the handshake, later also one
-            of the owner's.
+        round_trip: The seconds of the fastest request: at first of the handshake, later of any request.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class BlockingConnection:
         `expected` is as in `handshake`.
 
         Raises:
-            ConnectionLost: No broker answers at the endpoint, or another one.
+            ConnectionLost: No broker, or another broker, answers at the endpoint.
             AuthenticationError: TLS or SASL fails.
         """
         sock: socket.socket | None = None
@@ -125,7 +124,7 @@ class BlockingConnection:
 def _shake_hands(
     sock: socket.socket, endpoint: Endpoint, settings: ConnectionSettings, expected: Identity | None, until: float
 ) -> tuple[Session, float]:
-    """Return the session, and the seconds of the fastest request; all of it ends at `until`."""
+    """Return the session, and the seconds of the fastest request; end at `until`."""
     fastest = math.inf
     talk = handshake(endpoint, settings.sasl, expected)
     step: Call | Session = next(talk)
@@ -225,7 +224,7 @@ class RequestConnection:
         Raises:
             ConnectionLost: The connection was lost, or the response was not complete within the timeout.
         """
-        # From here and not from the request: a response may wait in the socket's buffer while its owner works.
+        # Counted from here and not from the request: a response may wait in the socket's buffer while its owner works.
         until = time.monotonic() + self._timeout
         try:
             size = read_frame_size(self._raw.socket, self._max_bytes, until=until)

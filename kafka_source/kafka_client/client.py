@@ -1,4 +1,4 @@
-"""The client of one cluster: which broker is asked, which next if it fails; metadata, coordinators, connections."""
+"""The client of one cluster: choice of brokers, metadata, coordinators, connections."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ _MANY_KEYS_VERSION = 4
 # Seconds after which the next endpoint is tried too, while an earlier one has not answered.
 _NEXT_BROKER_SECONDS = 0.5
 _BOOTSTRAP_SECONDS = 8.0
-# How long to look for another coordinator, before the refusal of this one is believed.
+# The time limit of the search for another coordinator, before the refusal of this one counts.
 _CONFIRM_SECONDS = 5.0
 # Seconds that a caller waits longer for a request which another caller has sent, so that its own error comes first.
 _SHARED_MARGIN = 0.5
-# Which failures in a row are logged as a warning; all others are logged at DEBUG.
+# The numbers of consecutive failures that are logged as a warning; all others are logged at DEBUG.
 _WORTH_A_WARNING = (6, 20, 60, 180)
 
 
@@ -77,13 +77,13 @@ class KafkaClient:
         self.loop = loop or EventLoop(f"kafkagroup-{self.settings.client_id}")
         self._connections: dict[int, Connection] = {}
         self._opening: dict[int, asyncio.Task[Connection]] = {}
-        # The broker that is asked for metadata and coordinators, the time from which another one is, and those that are
-        # not asked because their metadata were older than what other brokers had said.
+        # The broker for metadata and coordinators, the time from which another one is used, and the brokers that are
+        # avoided because their metadata were older than other brokers'.
         self._any: Connection | None = None
         self._ask_another_at = 0.0
         self._left: Endpoint | None = None
         self._outdated: set[Endpoint] = set()
-        # All that are open: the shared ones, the replaced ones with requests in flight, and the dedicated ones.
+        # All open connections: shared ones, replaced ones with requests in flight, and dedicated ones.
         self._open: list[Connection] = []
         self._brokers: dict[int, Broker] = {}
         # The address of `bootstrap.servers` that has answered last, and the search for a broker at its own address.
@@ -96,9 +96,9 @@ class KafkaClient:
         self._reconnects = Reconnects(self.settings.reconnect)
         self._recovery = Recovery(self.settings.rebootstrap_after)
         self.cluster_id: str | None = None
-        # Whether the last broker that answered refuses a client that means another one.
+        # Whether the last broker that answered refuses clients that name another broker.
         self._brokers_check_identity = False
-        # The last metadata of each topic that was asked for; it may be outdated.
+        # The last metadata of each requested topic, which may be outdated.
         self.known = Snapshot(None, {})
 
     def __repr__(self) -> str:
@@ -110,7 +110,8 @@ class KafkaClient:
         """Run one of the coroutines below and return its result.
 
         Raises:
-            ConnectionLost: It took longer than `timeout` seconds, as where this process or the brokers stood still.
+            ConnectionLost: It took longer than `timeout` seconds, for example because this process or the brokers were
+                suspended.
         """
         try:
             return self.loop.run(work, timeout)
@@ -168,7 +169,7 @@ class KafkaClient:
             topics: Names of topics; None: all topics that this user may describe.
             deadline: The time limit for all attempts; by default `request.timeout.ms`.
             create: Whether the brokers may create missing topics (`auto.create.topics.enable`).
-            another: Ask another broker than last time, whose answer may be that of a broker that is cut off.
+            another: Use another broker than last time, which may be cut off.
 
         Raises:
             BootstrapError: No broker answers before the deadline.
@@ -226,7 +227,7 @@ class KafkaClient:
         log.warning("rebootstrap servers=%s reason=%r", self.settings.bootstrap_names, reason)
         self._close_shared()
         self._brokers.clear()
-        # The next answer may come from a restored cluster, whose leader epochs begin again.
+        # The next response may come from a restored cluster, whose leader epochs begin again.
         self._outdated.clear()
         self.known = Snapshot(None, {})
         self._recovery = self._recovery.answered()
@@ -239,11 +240,11 @@ class KafkaClient:
         return any(connection.usable for connection in self._shared())
 
     async def any_connection(self, deadline: Deadline) -> Connection:
-        """Return a shared connection to a broker that may be asked about the cluster.
+        """Return a shared connection to a broker for metadata and coordinators.
 
         It is a random broker, and another one after `metadata.max.age.ms`: a broker that is cut off from its
-        controllers answers as if nothing had changed. While that broker works on an earlier request, it is the one
-        with the fewest requests in flight.
+        controllers returns its last state. While that broker works on an earlier request, it is the one with the fewest
+        requests in flight.
 
         Raises:
             BootstrapError: No broker can be reached before the deadline.
@@ -268,12 +269,12 @@ class KafkaClient:
         return self._share(await self._bootstrap(deadline))
 
     def _worth_asking(self) -> list[Endpoint]:
-        """Return the known brokers in random order: those last that were left, or were behind their cluster."""
+        """Return the known brokers in random order, with the avoided ones last."""
         known = _shuffled(broker.endpoint for broker in self._brokers.values())
         return sorted(known, key=lambda endpoint: (endpoint in self._outdated, endpoint == self._left))
 
     def _ask_another(self) -> None:
-        """Leave the broker that is asked for metadata and coordinators; the next request goes to another one."""
+        """Avoid the current broker for metadata and coordinators; the next request goes to another one."""
         left, self._any = self._any, None
         if left is None:
             return
@@ -288,7 +289,7 @@ class KafkaClient:
             self._connections[node_id] = left
 
     def _share(self, opened: Connection) -> Connection:
-        """Return the connection that all share: another caller may have opened one in the same moment."""
+        """Return the shared connection: another caller may have opened one at the same time."""
         if self._any is not None and self._any.usable:
             if opened not in self._shared():
                 opened.close()
@@ -321,7 +322,7 @@ class KafkaClient:
         return await asyncio.shield(task)
 
     def _opened(self, node_id: int, task: asyncio.Task[Connection]) -> None:
-        # Here and not where it is waited for: all that waited may have been cancelled, and it must be closed some day.
+        # Here and not in the callers, which may all have been cancelled: it must be closed.
         is_wanted = self._opening.get(node_id) is task
         if is_wanted:
             del self._opening[node_id]
@@ -349,7 +350,7 @@ class KafkaClient:
 
     @property
     def _is_reached(self) -> bool:
-        """Whether this process has reached a broker at the address that it advertises; also before any is known."""
+        """Whether this process has reached a broker at its advertised address, or knows none yet."""
         return not self._brokers or advertised.has_answered(broker.endpoint for broker in self._brokers.values())
 
     async def reach_broker(self, deadline: Deadline) -> None:
@@ -424,7 +425,7 @@ class KafkaClient:
             try:
                 return await self._first_of(_shuffled(self.settings.bootstrap), within, verify=True)
             except ConnectionLost as error:
-                # An attempt that the time was over for says only that.
+                # The error of an attempt at the deadline has only the time limit.
                 problem = error if problem is None or not within.over else problem
                 raise
 
@@ -484,7 +485,7 @@ class KafkaClient:
             raise ConnectionLost(f"The broker {endpoint} knows no brokers.")
         self._entry = endpoint
         if not self._brokers:
-            # A caller that only asks for coordinators needs other brokers too, if this one is cut off.
+            # A caller that only looks up coordinators needs other brokers too, if this one is cut off.
             self._brokers = dict(read_snapshot(answer).brokers)
         return connection
 
@@ -517,7 +518,7 @@ class KafkaClient:
                     problem = failure if isinstance(failure, Exception) else problem
             raise problem
         finally:
-            # Also those that have just opened: two may do so in one pass of the event loop.
+            # Including just opened ones: two may open in one pass of the event loop.
             for task in started:
                 if task is not first:
                     task.cancel()
@@ -568,7 +569,7 @@ class KafkaClient:
     async def find_coordinators(self, keys: Iterable[str], deadline: Deadline, kind: int = GROUP) -> None:
         """Look up the coordinators of many keys with one request, if the broker can do that (KIP-699, Kafka 3.0).
 
-        `coordinator` looks up those that this leaves out, with the error of each.
+        `coordinator` looks up the omitted ones, with the error of each.
         """
         wanted = [key for key in keys if (kind, key) not in self._coordinators]
         if not wanted:
@@ -595,7 +596,7 @@ class KafkaClient:
         return task
 
     def _found(self, kind: int, key: str, task: asyncio.Task[Broker]) -> None:
-        # Here and not where it is waited for: all callers may have given up.
+        # Here and not in the callers, which may all have stopped waiting.
         del self._finding[kind, key]
         if not task.cancelled() and task.exception() is None:
             self._coordinators[kind, key] = task.result()
@@ -611,13 +612,13 @@ class KafkaClient:
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
         """Drop the cached coordinator, so that the next request looks it up; call it when the coordinator has moved.
 
-        The next request for it goes to another broker: the one that named it may be behind its cluster.
+        The next lookup goes to another broker: the one that named this coordinator may be behind its cluster.
         """
         if self._coordinators.pop((kind, key), None) is not None:
             self._ask_another()
 
     def forget_lost_coordinator(self, key: str, kind: int = GROUP) -> None:
-        """Drop the cached coordinator, whose connection is lost, also where it coordinates others."""
+        """Drop the cached coordinator, whose connection is lost, for all keys that it coordinates."""
         lost = self._coordinators.get((kind, key))
         self.forget_coordinator(key, kind)
         self._coordinators = {one: broker for one, broker in self._coordinators.items() if broker != lost}
@@ -641,7 +642,7 @@ class KafkaClient:
         return False
 
     def forget_refusals(self, key: str, kind: int) -> None:
-        """Drop the refusals: one is believed, or the coordinator has refused nothing."""
+        """Drop the refusals: one counts, or the coordinator has accepted a request."""
         self._refusing.pop((kind, key), None)
 
     # ---- retries

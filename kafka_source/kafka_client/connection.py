@@ -27,16 +27,16 @@ _R = TypeVar("_R")
 # The part of a session's lifetime after which the connection is replaced; Java's client uses 0.85 to 0.95.
 _REAUTHENTICATE_AT = 0.85
 
-# The part of a request's time limit that a pause may take. The answer needs the rest: without an answer the connection
-# would be closed, and a new login is the last thing that a broker needs which asks for less.
+# The part of a request's time limit that a pause may take. The response needs the rest: without a response the
+# connection would be closed, and a new login would load a throttling broker even more.
 _MAX_PAUSE_SHARE = 0.5
 # Seconds from which a pause is a warning.
 _LONG_PAUSE = 1.0
 
 log = logging.getLogger(__name__)
 
-# The errors that Python raises where Java raises EOFException: the peer closed the connection, it refused nothing.
-# The alerts of a broker that misses a client's certificate, or does not trust it.
+# Python's errors where Java raises EOFException: the peer closed the connection without a refusal. The alerts of a
+# broker that misses a client's certificate, or does not trust it.
 _ABOUT_CERTIFICATE = re.compile("ALERT_.*(CERTIFICATE|UNKNOWN_CA)|ALERT_ACCESS_DENIED")
 _TLS_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
@@ -50,7 +50,7 @@ class HandshakeEnded(ConnectionLost):
 
     Args:
         message: What happened.
-        advice: What to check where this client has never logged in with its settings.
+        advice: The advice for a client that has never logged in with its settings.
     """
 
     def __init__(self, message: str, advice: str) -> None:
@@ -63,7 +63,7 @@ class UnexpectedAnswer(ConnectionLost):
 
 
 class BrokerThrottles(RetriableError):  # noqa: N818 - what happens, not a kind of error
-    """A quota holds this client back for longer than the request has time (KIP-219); the connection stays open."""
+    """A quota throttles this client beyond the request's deadline (KIP-219); the connection stays open."""
 
 
 class Connection:
@@ -91,7 +91,7 @@ class Connection:
         """Connect to the first address of the host that answers, and authenticate; `expected` as in `handshake`.
 
         Raises:
-            ConnectionLost: No broker answers at the endpoint, or another one; the message gives the reason.
+            ConnectionLost: No broker, or another broker, answers at the endpoint; the message gives the reason.
             AuthenticationError: TLS or SASL fails.
         """
         seconds = settings.connect_timeout if timeout is None else min(timeout, settings.connect_timeout)
@@ -120,7 +120,7 @@ class Connection:
 
     @property
     def checks_identity(self) -> bool:
-        """Whether the broker refuses a client that means another one (KIP-1242)."""
+        """Whether the broker refuses clients that name another broker (KIP-1242)."""
         return self._session.checks_identity
 
     @property
@@ -148,7 +148,7 @@ class Connection:
 
         Raises:
             ConnectionLost: The connection was lost, or no response arrived within `timeout` seconds. Then the
-                connection is closed: a broker responds in order, so later responses would wait behind the missing one.
+                connection is closed: a broker responds in order, so later responses would wait for the missing one.
             BrokerThrottles: The broker demands a pause that leaves too little of `timeout`.
         """
         end = time.monotonic() + timeout
@@ -193,7 +193,7 @@ class Connection:
             raise UnexpectedAnswer(f"{self.endpoint} sent a malformed answer to {request.name}: {error}.") from error
 
     def _obey(self, throttle_ms: int, name: str) -> None:
-        """Send nothing for so long: the broker does not read from this connection until then."""
+        """Send nothing for this time: the broker does not read from this connection."""
         if throttle_ms <= 0:
             return
         pause = throttle_ms / 1000

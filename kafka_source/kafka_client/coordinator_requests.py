@@ -18,7 +18,7 @@ from kafka_source.kafka_client.metadata import topic_id_of
 from kafka_source.model.commits import CommitOffset
 from kafka_source.runtime.deadline import Deadline
 
-# With these a coordinator refuses what another one may have accepted since.
+# With these errors an outdated coordinator may refuse requests that the current one accepts.
 _REFUSALS = frozenset(
     (
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -47,7 +47,7 @@ async def to_coordinator(
 ) -> _R:
     """Send a request to the coordinator and return its response.
 
-    If the coordinator cannot be reached, the client forgets it, so that the next attempt looks it up again.
+    If the coordinator cannot be reached, the client discards it, so that the next attempt looks it up again.
 
     Args:
         client: The cluster's client.
@@ -56,11 +56,11 @@ async def to_coordinator(
         request: The request; it is sent once.
         deadline: The time limit, besides `request.timeout.ms`.
         max_version: The highest version of the request to use.
-        min_version: The lowest version of the request to use, where an earlier one means something else.
+        min_version: The lowest usable version of the request, if earlier ones have another meaning.
 
     Raises:
-        ConnectionLost: The coordinator gave no response. Or it refuses a member or an epoch, and another broker names
-            another coordinator: one that is cut off refuses by its earlier state.
+        ConnectionLost: The coordinator did not answer. Or it refuses a member or an epoch, and another broker names
+            another coordinator: a broker that is cut off refuses by its earlier state.
         RetriableError: The coordinator does not support `min_version`; nothing was sent.
     """
     connection = await _connection(client, kind, key, deadline)
@@ -93,7 +93,7 @@ def _codes_of(response: object) -> Iterator[int]:
 
 
 async def coordinator_versions(client: KafkaClient, kind: int, key: str, deadline: Deadline) -> ApiVersions:
-    """Return the API versions and features that the coordinator supports, as it said when its connection was opened.
+    """Return the API versions and features that the coordinator has reported when its connection was opened.
 
     Raises:
         RetriableError: The coordinator was not reached before the deadline.
@@ -134,10 +134,10 @@ async def coordinator_call(
         read: Returns the result of a response. It raises the errors in it, see `check_coordinator`.
         max_version: The highest version of the request to use.
         min_version: The lowest version of the request to use, as in `to_coordinator`.
-        on_lost: Called after an attempt whose response was lost: the coordinator may have done what it asks for.
+        on_lost: Called after an attempt whose response was lost: the coordinator may have handled the request.
 
     Raises:
-        KafkaGroupError: What `read` raises; if it is retriable, the error of the last attempt before the deadline.
+        KafkaGroupError: The error of `read`; a retriable one only from the last attempt before the deadline.
     """
 
     async def attempt() -> _T:
@@ -155,7 +155,7 @@ async def coordinator_call(
 def check_coordinator(client: KafkaClient, kind: int, key: str, code: int, what: str) -> None:
     """Raise the error for the code in a coordinator's response; 0 is no error.
 
-    If the coordinator has moved, the client forgets it, so that the next attempt looks it up again.
+    If the coordinator has moved, the client discards it, so that the next attempt looks it up again.
     """
     if code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
         client.forget_coordinator(key, kind)

@@ -1,4 +1,4 @@
-"""Frames of the Kafka protocol: a length of four bytes, then a message; how long one may be.
+"""Frames of the Kafka protocol: a length of four bytes, then a message; their largest length.
 
 The length is checked before memory is allocated for it. If the peer does not speak the Kafka protocol, the four bytes
 can be any number: the first bytes of a TLS alert are a length of 352 MB, those of "HTTP" a length of 1.2 GB
@@ -41,7 +41,7 @@ def frame_size(head: bytes, max_bytes: int) -> int:
         max_bytes: The maximum size of a response.
 
     Raises:
-        FrameError: A response cannot have this size. The message says what kind of server seems to answer.
+        FrameError: A response cannot have this size. The message names the kind of server that seems to answer.
     """
     size: int = _LENGTH.unpack(head)[0]
     if _MIN_BYTES <= size <= max_bytes:
@@ -83,7 +83,7 @@ def read_frame(sock: socket.socket, max_bytes: int, *, until: float) -> bytes:
 def read_into(sock: socket.socket, view: memoryview, *, until: float) -> None:
     """Fill `view` from a blocking socket.
 
-    The time limit is for all bytes together: a peer that sends a byte now and then would hold the caller otherwise.
+    The time limit is for all bytes together; otherwise a peer that sends a byte now and then would block the caller.
 
     Raises:
         OSError: The connection was closed, or the view is not full at `until`.
@@ -152,7 +152,7 @@ NO_TAGS = b"\0"
 
 
 def compact(length: int) -> bytes:
-    """Return a length or count as flexible versions have it (KIP-482)."""
+    """Return a length or count of a flexible version (KIP-482)."""
     rest, found = length + 1, bytearray()
     while rest > 0x7F:
         found.append(rest & 0x7F | 0x80)

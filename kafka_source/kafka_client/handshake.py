@@ -29,7 +29,7 @@ from kafka_source.version import __version__
 _R = TypeVar("_R")
 
 _SOFTWARE_NAME = "kafkagroup"
-# The version of ApiVersions from which on it names the broker that is meant.
+# The first version of ApiVersions that names the wanted broker.
 _WITH_IDENTITY = 5
 
 
@@ -42,7 +42,8 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The broker that a client means to reach; another one at the same address refuses it (KIP-1242, Kafka 4.4)."""
+    """The broker that a client wants to reach; another one at the same address refuses the client (KIP-1242, Kafka
+    4.4)."""
 
     cluster_id: str
     node_id: int
@@ -63,7 +64,7 @@ class Session:
 
     @property
     def checks_identity(self) -> bool:
-        """Whether the broker refuses a client that means another one."""
+        """Whether the broker refuses clients that name another broker."""
         return self.versions.has(ApiVersionsRequest.API_KEY, _WITH_IDENTITY)
 
 
@@ -75,12 +76,12 @@ def handshake(
     Args:
         endpoint: Where the broker is.
         sasl: How to log in; None: not at all.
-        expected: The broker that should be there. Name it only if brokers of this cluster check it: others refuse the
-            version of the request first, which costs a round trip.
+        expected: The expected broker. Name it only if brokers of this cluster check it: others refuse the version of
+            the request first, which costs a round trip.
 
     Raises:
         AuthenticationError: The broker refuses the credentials or the mechanism.
-        RetriableError: No OAUTHBEARER token is available at the moment, or another broker is there.
+        RetriableError: No OAUTHBEARER token is available at the moment, or another broker answers.
     """
     versions = yield from _api_versions(endpoint, expected)
     if sasl is None:

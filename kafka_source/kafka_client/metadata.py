@@ -95,9 +95,9 @@ class Snapshot:
         return replace(seen, topics={**others, **seen.topics})
 
     def newer_than(self, seen: Snapshot) -> str | None:
-        """Return in words in which point this snapshot is newer than `seen`; None: in none.
+        """Return in words the point in which this snapshot is newer than `seen`; None: in none.
 
-        A leader epoch never goes back while a topic exists. Topics without an id (brokers before 2.8) are not compared:
+        A leader epoch never decreases while a topic exists. Topics without an id (brokers before 2.8) are not compared:
         they may have been created again, and begin at 0 then.
         """
         for name, topic in seen.topics.items():
@@ -114,7 +114,7 @@ class Snapshot:
         return None
 
     def for_assignor(self, topics: Iterable[str]) -> ClusterMetadata:
-        """Return the metadata of these topics in the form that assignors take."""
+        """Return the metadata of these topics for assignors."""
         known = [self.topics[name] for name in sorted(set(topics)) if name in self.topics]
         return ClusterMetadata(
             # Partition numbers have no gaps: if metadata lacks a partition for a moment, the partition still exists.

@@ -1,7 +1,7 @@
-"""How long until the same broker is tried again (`reconnect.backoff.ms`, KIP-144); `client` tries another one.
+"""The pause until the same broker is tried again (`reconnect.backoff.ms`, KIP-144); `client` tries another one.
 
-Each failure in a row doubles the pause, up to `reconnect.backoff.max.ms`, with a jitter, so that the executors of a job
-do not come back to a broker at the same moment.
+Each consecutive failure doubles the pause, up to `reconnect.backoff.max.ms`, with a jitter, so that the executors of a
+job do not return to a broker at the same time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Log in: PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628), GSSAPI (RFC 4752); when an OAuth token is fetched again.
+"""Logins by PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628) and GSSAPI (RFC 4752); refreshed OAuth tokens.
 
-Each mechanism is a generator that yields what to send and receives what the broker answers. It ends when the broker has
-accepted the login, and proved its identity where the mechanism has such a proof.
+Each mechanism is a generator that yields the bytes to send and receives the broker's answers. It ends when the broker
+has accepted the login, and has proved its identity if the mechanism has a proof.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ MIN_ITERATIONS = 4096
 """The fewest rounds of SCRAM that are accepted, as in Java's client (RFC 7677): fewer make a stolen exchange cheap to
 search for the password."""
 
-# A round takes half a microsecond: more than this is no setting of a broker, and would only occupy this process.
+# A round takes half a microsecond: no broker is set to more than this, which would only occupy this process.
 _MAX_ITERATIONS = 1_000_000
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-# No security layer: Kafka has none beside TLS.
+# No security layer: Kafka has no security layer other than TLS.
 _AUTHENTICATION_ONLY = 1
 
 
@@ -165,7 +165,8 @@ def oauthbearer(tokens: Tokens) -> Exchange:
     """
     extensions = "".join(f"\1{name}={value}" for name, value in tokens.extensions.items())
     if (yield f"n,,\1auth=Bearer {tokens.token()}{extensions}\1\1".encode()):
-        # A broker that refuses the token says so, waits for this byte, and only then ends the login (RFC 7628, 3.2.3).
+        # A broker that refuses the token reports it, waits for this byte, and only then ends the login (RFC 7628,
+        # 3.2.3).
         yield b"\1"
         raise SaslError("the broker refuses the token")
 

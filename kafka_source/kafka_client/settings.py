@@ -15,7 +15,7 @@ from kafka_source.kafka_client.sasl import Login
 from kafka_source.model.identity import MOVED_FROM
 from kafka_source.runtime.retry import RetryPolicy
 
-# Shorter than Java's five minutes: in this time a query notices new records though the broker that it asks is cut off.
+# Shorter than Java's five minutes: after this time a query sees new records even if the broker that it used is cut off.
 _METADATA_AGE_MS = 10_000
 
 
@@ -27,7 +27,7 @@ class ConnectionSettings:
         bootstrap: The endpoints of `bootstrap.servers`.
         client_id: The client id in every request's header.
         tls: The TLS context, or None without TLS.
-        sasl: How to log in, or None without SASL. It contains secrets, so the repr leaves it out.
+        sasl: The login, or None without SASL. It contains secrets, so the repr leaves it out.
         connect_timeout: Seconds for all addresses of a name, TLS and SASL together.
         request_timeout: Seconds to wait for a response.
         retry: The pauses between attempts.
@@ -54,7 +54,7 @@ class ConnectionSettings:
     send_buffer: int | None = None
 
     def set_buffers(self, sock: socket.socket) -> None:
-        """Set the sizes of a socket's buffers, as far as the operating system allows them."""
+        """Set the sizes of a socket's buffers, if the operating system allows them."""
         for option, size in ((socket.SO_RCVBUF, self.receive_buffer), (socket.SO_SNDBUF, self.send_buffer)):
             if size is not None:
                 with contextlib.suppress(OSError):

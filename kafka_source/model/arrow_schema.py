@@ -39,7 +39,7 @@ class Retyped:
     """An Arrow array with another type of the same layout, for `pa.array`: with other nullability.
 
     Args:
-        array: An array, or what exports one.
+        array: An array, or an object that exports one.
         kind: The other type.
     """
 

@@ -1,11 +1,11 @@
-"""The name that a user may have meant where a topic or group does not exist."""
+"""The similar name for a topic or group that does not exist."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-# At this similarity (difflib's ratio) a name is rather a misspelt one than another one.
+# At this similarity (difflib's ratio) a name is rather a misspelling than another name.
 _CUTOFF = 0.75
 
 

@@ -1,4 +1,4 @@
-"""Offsets as a group has them: the note in their metadata (stream, topic, rewind), and how many one request holds."""
+"""A group's offsets: the note in their metadata (stream, topic, rewind), and the number in one request."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class CommitOffset:
 
     Attributes:
         offset: The next offset to read.
-        leader_epoch: The epoch of a leader whose log had everything before the offset; -1 if it is not known (KIP-320).
+        leader_epoch: The epoch of a leader whose log had everything before the offset; -1 if unknown (KIP-320).
         metadata: A text of the application's own.
-        topic_id: The id of the topic, which coordinators from 4.1 on compare. In an answer the one that was asked for;
-            which topic a commit was about only its note says. None: unknown.
+        topic_id: The id of the topic, which coordinators from 4.1 on compare. In a response the requested id; only the
+            note has the id of the topic of the commit. None: unknown.
     """
 
     offset: int
@@ -31,7 +31,7 @@ def check_one_topic(offsets: Iterable[TopicPartition]) -> None:
     """Check before a commit without a transaction that it is refused as a whole if a topic was created again.
 
     Raises:
-        UnknownTopicError: It has several topics: of these the others would be committed.
+        UnknownTopicError: It has several topics, and the others would be committed.
     """
     if len({tp.topic for tp in offsets}) > 1:
         raise UnknownTopicError.of_names_only()
@@ -96,7 +96,7 @@ def is_of_other_topic(entry: CommitOffset, topic_id: str | None, cluster: str | 
 
 
 def without_topic(entry: CommitOffset) -> CommitOffset:
-    """Return an offset that counts whatever topic has its name."""
+    """Return an offset that counts for any topic of the name."""
     note = replace(OffsetNote.parse(entry.metadata), topic=None, cluster=None)
     return replace(entry, metadata=note.metadata)
 
@@ -124,8 +124,8 @@ def with_notes(
         offsets: The offsets.
         rewinds: The id of the rewind of each partition that was rewound.
         stream: The stream's id.
-        epochs: The leader epoch of each offset, as far as it is known.
-        topic_ids: The ids of the topics, as far as they are known.
+        epochs: The known leader epochs of the offsets.
+        topic_ids: The known ids of the topics.
         cluster: The cluster's id; None: unknown.
     """
     epochs, topic_ids = epochs or {}, topic_ids or {}

@@ -15,13 +15,13 @@ class SlotCredentials:
     Attributes:
         group: `group.id`.
         generation: The group's generation in which the member joined; -1 for a commit without membership.
-        member_id: The member id that the coordinator gave; empty for a commit without membership.
+        member_id: The member id from the coordinator; empty for a commit without membership.
         instance_id: `group.instance.id`; None for a dynamic member.
         slot: The number of the slot in its query.
         partitions: The partitions that the slot was assigned in this generation, without copies of others' (replicas).
         per_member_epoch: Whether the credentials vouch for this member only. In a classic group all members of a
-            generation are valid together, so one of them may commit for all slots of its query. Where the brokers
-            assign, each member has an epoch of its own, and another slot may have lost its partitions already.
+            generation are valid together, so one of them may commit for all slots of its query. In the consumer
+            protocol each member has an epoch of its own, and another slot may have lost its partitions already.
         right: The id of the right to commit the batch: new credentials are published under it when the slot has joined
             again in the middle of the batch. None: they are not renewed. See `commits.rights`.
     """
@@ -42,12 +42,12 @@ class SlotCredentials:
 
 
 def representative_slots(slots: Iterable[SlotCredentials]) -> list[SlotCredentials]:
-    """Return those of the slots that vouch for all of them.
+    """Return the slots whose membership implies that of all of them.
 
     If the coordinator accepts one slot of a classic group, its generation continues, with the assignment that all slots
     were given, see `per_member_epoch`. A second process with the same instance ids takes slots 0, 1, 2 and so on: if it
-    takes any of these slots, it takes the one with the lowest number too, so this one is asked for. While the process
-    is still joining, the answer may come too early; then the driver's heartbeats notice it.
+    takes any of these slots, it takes the one with the lowest number too, so that one is checked. The check may precede
+    the join of that process; then the driver's heartbeats detect the loss.
     """
     found: dict[tuple[str, int, int], SlotCredentials] = {}
     for one in sorted(slots, key=lambda one: one.slot):

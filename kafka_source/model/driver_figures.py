@@ -24,7 +24,7 @@ KEY = "metrics"
 
 
 def group_of(offset: Mapping[str, Any]) -> str | None:
-    """Return the group of the query that wrote an offset; None: in no group, or not known.
+    """Return the group of the query that wrote an offset; None: in no group, or unknown.
 
     Args:
         offset: The JSON of an end offset, as it is in the checkpoint.
@@ -61,7 +61,7 @@ class RebalanceCause(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """One rebalance as the slots of one query saw it.
+    """One rebalance of the slots of a query.
 
     Attributes:
         at_ms: When it ended, in milliseconds since 1970.
@@ -138,7 +138,7 @@ class TimeAlignment:
 
     Attributes:
         time_ms: The least timestamp of the next records of the partitions that are behind, in milliseconds since 1970.
-        held_by: The partition whose next record has it.
+        held_by: The partition whose next record has this timestamp.
         skew_before_ms: The greatest such timestamp minus the least one; None: a previous plan serves.
         skew_after_ms: The same after the micro-batch, of the partitions that a limit has not cut; None: there are none.
     """
@@ -162,12 +162,12 @@ class DriverFigures:
         latest: The latest offsets, where Spark does not show them (before 4.2); else empty.
         max_offsets: The most offsets that the micro-batch might have; None: without `targetTriggerDuration`.
         bad_records: The number of records whose values could not be decoded, as tasks have reported them in that time;
-            None: unknown, because tasks of the batch before have not reported, or there is no batch before. Or values
-            are not decoded, or the first bad one ends the query.
+            None: unknown, because tasks of the previous batch have not reported, or there is no previous batch. Or
+            values are not decoded, or the first bad one ends the query.
         cores_needed: The seconds in which the tasks of the batch before were busy over `targetTriggerDuration`; None:
             not set, or unknown as above.
         alignment: How the partitions were kept in step; None: without `maxTimestampSkew`, or all were read to the end.
-        halt: What pauses the query's group, or has stopped it at its boundaries; None: the query reads.
+        halt: The halt of the query's group; None: the query reads.
     """
 
     at_ms: int

@@ -1,8 +1,8 @@
-"""Halts: what `pause`, `stop` and `resume` ask of all queries of a group, as the entries of a side group say it. Pure.
+"""Halts: the requests of `pause`, `stop` and `resume` to all queries of a group, as entries of a side group. Pure.
 
-A halt is the newest of its group: one with a higher number replaces it, and `resume` is a halt that asks for nothing.
-An entry is a committed offset. Its metadata is the same in all entries of a halt; its offset is the partition's
-boundary, before which a stopped query ends. A partition without one is read no further from the next trigger on.
+The halt with the highest number is the current one of its group; `resume` is a halt without an effect. An entry is a
+committed offset. Its metadata is the same in all entries of a halt; its offset is the partition's boundary, before
+which a stopped query ends. A partition without a boundary is read no further from the next trigger on.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Halt:
 
     Attributes:
         kind: What it asks for.
-        author: The user and the host that ask.
-        at_ms: When they did, in milliseconds since 1970.
+        author: The author's user and host.
+        at_ms: The time of the halt, in milliseconds since 1970.
         number: The number of the halt in its group.
-        boundaries: Where partitions stop; a partition that is missing stops where it is.
+        boundaries: The boundaries of partitions; a partition without one stops where it is.
     """
 
     kind: HaltKind
@@ -75,7 +75,8 @@ class Halt:
     def entries(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         """Return the boundary and the text of each entry.
 
-        Without boundaries each entry says all of it: one partition of each topic is enough, also if topics are deleted.
+        Without boundaries each entry has the whole halt: one partition of each topic is enough, even if topics are
+        deleted.
 
         Args:
             partitions: The partitions of the group.
@@ -86,7 +87,7 @@ class Halt:
 
 
 def while_it_holds(newest: Halt | None) -> Halt | None:
-    """Return what pauses or stops a group; None: its newest halt is that it was resumed, or it has none."""
+    """Return the halt of a group; None: its newest halt is that it was resumed, or it has none."""
     return None if newest is None or newest.kind is HaltKind.RESUME else newest
 
 

@@ -1,7 +1,7 @@
 """Refuse offsets of another cluster (`cluster.moved.from`), and notice a topic that was deleted or created again.
 
 A query that reaches another cluster fails. A topic that was deleted and created again has another id (KIP-516). Brokers
-before Kafka 2.8 have no topic ids: where one of two ids is not known, the topics count as the same.
+before Kafka 2.8 have no topic ids: if one of two ids is unknown, the topics count as the same.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ MOVED_FROM = "cluster.moved.from"
 
 
 def check_same_cluster(known: str | None, found: str | None, *, servers: str, moved_from: str | None) -> None:
-    """Check that the cluster is the one the offsets came from, or that the user has allowed the move.
+    """Check that the offsets came from this cluster, or that the user has allowed the move.
 
     Args:
         known: The id of the cluster that the offsets came from; None: unknown.
-        found: The id of the cluster that answers now; None: its brokers send no id.
+        found: The id of the current cluster; None: its brokers send no id.
         servers: `bootstrap.servers`, for the message.
         moved_from: The value of the option `cluster.moved.from`; None: not set.
 

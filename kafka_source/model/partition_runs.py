@@ -41,13 +41,13 @@ def format_partitions(partitions: Iterable[TopicPartition]) -> str:
 
 
 def first_names(names: Sequence[str], max_named: int, separator: str = ", ") -> str:
-    """Return the first names, and how many more there are."""
+    """Return the first names, and the number of the others."""
     more = len(names) - max_named
     return separator.join(names[:max_named]) + (f" and {more} more" if more > 0 else "")
 
 
 def format_moves(moves: Mapping[TopicPartition, tuple[int, int]]) -> str:
-    """Return some partitions with where they go from and to, and how many more there are."""
+    """Return some partitions with their old and new offsets, and the number of the others."""
     texts = [f"{tp.topic}-{tp.partition} from={before} to={to}" for tp, (before, to) in sorted(moves.items())]
     more = f" and {len(texts) - _MAX_MOVES} more" if len(texts) > _MAX_MOVES else ""
     return ", ".join(texts[:_MAX_MOVES]) + more

@@ -1,7 +1,7 @@
-"""Targets of a rewind: where a group shall continue, as users write it, and the offsets that it means. Pure.
+"""Targets of a rewind: a group's new position, as users write it, and its offsets. Pure.
 
-A target says what to look up (`timestamps`, `other_group`); `resolve` turns it and what was found into offsets. The
-caller does the I/O, so that a rewind of a stopped group and one of a running group mean the same offsets.
+A target names its lookups (`timestamps`, `other_group`); `resolve` turns it and the results into offsets. The caller
+does the I/O, so that a target has the same offsets in a stopped and in a running group.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class Move:
         partition: The partition number.
         committed: The offset that is committed before; None: none.
         offset: The offset to commit.
-        asked: The offset that the target means; it differs from `offset` if the log does not have it, and then the
-            nearest one that it has is taken, as in Kafka's tool.
+        asked: The target's offset; it differs from `offset` if the log does not have it, which is then the nearest
+            offset of the log, as in Kafka's tool.
     """
 
     topic: str
@@ -125,10 +125,10 @@ def other_group(target: Target) -> str | None:
 
 
 def resolve(target: Target, partitions: Iterable[TopicPartition], known: Known) -> tuple[Move, ...]:
-    """Return the new positions of a group, sorted; partitions that the target leaves as they are are left out.
+    """Return the new positions of a group, sorted, without partitions that the target does not change.
 
     Args:
-        target: Where the group shall continue.
+        target: The group's new position.
         partitions: The partitions to move. With `AtOffsets` and `FromGroup` only those of them that have an offset.
         known: The offsets that were looked up.
 

@@ -138,7 +138,7 @@ class StreamOffset:
 
     Attributes:
         partitions: The partitions that the query owned when it planned the batch.
-        topics: The ids of their topics, as far as the brokers have ids (Kafka 2.8 and later).
+        topics: The ids of their topics, if the brokers have ids (Kafka 2.8 and later).
         cluster: The cluster's id; None: unknown.
         generation: The group's generation in which the batch was planned; -1 without a group.
         slots: The number of slots; 0 without a group, where each range is an input partition.
@@ -149,7 +149,7 @@ class StreamOffset:
         by_sink: Whether the batch was planned with `commit=sink`: the sink commits with the batch's decision.
         schemas: The ids of the schemas to which values were resolved when the batch was planned, by column.
         epochs: The epoch of the leader whose log had everything before the partition's end (KIP-320); without
-            partitions where it is not known.
+            partitions for which it is unknown.
         rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.strategies`.
         of_spark: Whether this is an offset of Spark's own Kafka source. Its spans are empty: the start of the batch is
             in the offset before.
@@ -184,7 +184,7 @@ class StreamOffset:
         return replace(self, partitions=kept, topics=ids, rewinds=rewinds, epochs=epochs)
 
     def in_cluster(self, cluster_id: str | None) -> StreamOffset:
-        """Return this offset as far as it means something in the cluster that answers; None: unknown.
+        """Return the parts of this offset that are valid in the current cluster; None: unknown.
 
         Topics that were migrated to it (`cluster.moved.from`) have other ids and leader epochs there.
         """
@@ -222,7 +222,7 @@ class StreamOffset:
     def from_json(value: Mapping[str, Any]) -> StreamOffset:
         """Parse an offset that `to_json` or Spark's own Kafka source has written.
 
-        Keys that are not known, such as a quota's figures, are ignored.
+        Unknown keys, such as a quota's figures, are ignored.
 
         Raises:
             InvalidConfigurationError: The offset is of a newer version, of another source, or damaged.

@@ -1,8 +1,8 @@
-"""The topics that match `subscribePattern`, for a query and for a group's leader; how long the search may take.
+"""The topics that match `subscribePattern`, for a query and for a group's leader; the time limit of the search.
 
-Python's `re` backtracks: an expression and a text of a few dozen characters can take years, and neither another
-thread of the process nor a signal's handler runs. So a process of its own searches, and the kernel ends it when it has
-used its processor time, also if its parent has ended.
+Python's `re` backtracks: an expression and a text of a few dozen characters can take years, and neither another thread
+of the process nor a signal's handler runs. So a process of its own searches, and the kernel ends it when it has used
+its processor time, even if its parent has ended.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ _judged: dict[str, dict[str, bool]] = {}
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
     """Return the names that contain a match of the pattern (Spark's semantics), sorted, without internal topics.
 
-    It blocks while it judges names that it has not seen before, so an event loop calls it in a thread.
+    It blocks while it matches new names, so an event loop calls it in a thread.
 
     Raises:
         OptionError: The pattern takes too long for one of the names.
     """
     wanted = sorted(set(names) - _INTERNAL)
     known = dict(_judged.get(pattern, {}))
-    # A user with the right to create topics chooses their names, also one for which the pattern never ends.
+    # A user with the right to create topics may choose a name for which the pattern never ends.
     new = [name for name in wanted if name not in known]
     if new:
         try:

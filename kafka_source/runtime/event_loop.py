@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-# Loaded here, because pyarrow and others load it when they first need it, which Python refuses after its main thread.
+# Loaded here, because pyarrow and other libraries load it late, which Python refuses after its main thread.
 import concurrent.futures.thread
 import contextlib
 import os
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop that gives work which blocks, also that of asyncio's resolver, to a thread of its own.
+    """A loop that runs blocking work, including that of asyncio's resolver, in threads of its own.
 
     Python refuses its pools further work when the main thread has ended, although other threads continue.
     """
@@ -116,7 +116,7 @@ class EventLoop:
         """Cancel all tasks, stop the thread and wait for its end.
 
         Args:
-            last: What to call on the loop's thread when all tasks have ended: it may close what they have opened.
+            last: The function to call on the loop's thread when all tasks have ended: it may close their connections.
         """
         if not self.alive:
             return

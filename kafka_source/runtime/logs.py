@@ -1,4 +1,5 @@
-"""Where log lines go and how they look, in Spark's Python processes (`log.level`, `log.format`); what is said once.
+"""Destination and format of log lines in Spark's Python processes (`log.level`, `log.format`); lines that are logged
+once.
 
 Warnings go to standard error, in the form of Spark's. The options `log.level` and `log.format`, or the variables
 `KAFKAGROUP_LOG_LEVEL` and `KAFKAGROUP_LOG_FORMAT`, ask for more, for one query. Where Spark captures the log of a
@@ -28,7 +29,7 @@ def log_event(log: logging.Logger, level: int, event: str, **fields: Value) -> N
         log: The logger.
         level: The level, such as `logging.INFO`.
         event: The event's name, the first word of the line and the field `event` of the JSON.
-        fields: What is known of it, in the order of the line.
+        fields: Its known fields, in the order of the line.
     """
     if log.isEnabledFor(level):
         text = " ".join([event, *(f"{name}={_text(value)}" for name, value in fields.items())])
@@ -79,7 +80,7 @@ _CAPTURE_MODULE, _CAPTURE_FORMATTER = "pyspark.logger.worker_io", "JSONFormatter
 
 
 class TextFormatter(logging.Formatter):
-    """Lines as Spark's own: it says WARN."""
+    """Lines like Spark's own, which have WARN."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as a line."""
@@ -90,14 +91,14 @@ class WorkerHandler(logging.Handler):
     """Writes to standard error, or to Spark's capture of this process' log while there is one.
 
     Attributes:
-        yields: Whether handlers of the root logger get the records instead, where there are some.
+        yields: Whether handlers of the root logger get the records instead, if there are any.
     """
 
     yields = True
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
-        # Spark captures the log of one task, or of one call in the driver, and reuses the process: look each time.
+        # Spark captures the log of one task, or of one call in the driver, and reuses the process: check each time.
         if self.yields and logging.getLogger().handlers:
             return
         capture = spark_capture()
@@ -123,15 +124,15 @@ def spark_capture() -> logging.Handler | None:
 
 
 def set_up_logging(level: str | None = None, form: str | None = None) -> None:
-    """Log this package to standard error, or to Spark's capture, as one query asks for it.
+    """Log this package to standard error, or to Spark's capture, by one query's options.
 
-    A process serves several queries: what one asks for ends where another one, or its own next step, asks for nothing.
-    A query that asks for nothing logs warnings, in the form of Spark's own, unless the program has handlers of its own,
+    A process serves several queries: the settings of one query end with the next call of a query without settings. A
+    query without these options logs warnings, in the form of Spark's own, unless the program has handlers of its own,
     which get the records then. If the program has configured this package's logging itself, nothing is changed.
 
     Args:
-        level: The option `log.level`; None: the level in the variable `KAFKAGROUP_LOG_LEVEL`. If only the format JSON
-            is asked for, the level is WARNING.
+        level: The option `log.level`; None: the level in the variable `KAFKAGROUP_LOG_LEVEL`. With only the format
+            JSON, the level is WARNING.
         form: The option `log.format`, `text` or `json`; None: the variable `KAFKAGROUP_LOG_FORMAT`, or text.
     """
     chosen_form = (form or os.environ.get(FORMAT, "")).lower()

@@ -37,7 +37,7 @@ def private_directory() -> Iterator[Path]:
 
 @contextmanager
 def exclusive(name: str) -> Iterator[None]:
-    """Let one process of this user and machine at a time be in a block of this name; others wait.
+    """Admit one process of this user and machine at a time to a block of this name; others wait.
 
     Raises:
         OSError: As `private_directory`.
@@ -71,7 +71,7 @@ def _lock(name: str) -> int:
 
 
 def name_of(identity: object) -> str:
-    """Return a short name, fit for a file here, that is the same in all processes for what has the same `repr`."""
+    """Return a short name for a file, which is the same in all processes for values with the same `repr`."""
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
 
 

@@ -1,8 +1,8 @@
 """The Python processes of a Spark driver: how they start, are prepared, and notice that query or driver has ended.
 
-Spark ends a stream's process with SIGTERM (seen in 4.2 and 4.3). If the driver's JVM is killed, no signal comes.
-A process that waits for Spark's next call sees the end of its connection; one that waits in a join does not, so it
-checks its parent from time to time.
+Spark ends a stream's process with SIGTERM (seen in 4.2 and 4.3). If the driver's JVM is killed, there is no signal. A
+process that waits for Spark's next call sees the end of its connection; one that waits in a join does not, so it checks
+its parent from time to time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def driver_pid() -> int:
     """Return the id of the driver's JVM, from one of its Python processes.
 
     It starts them itself, or has Spark's daemon fork them (`spark.python.use.daemon`), which it has started. A forked
-    process has the command line of its parent; where `/proc` does not show it, the parent is taken for the driver.
+    process has the command line of its parent; where `/proc` does not show it, the parent counts as the driver.
     """
     parent = os.getppid()
     try:
@@ -46,7 +46,7 @@ def is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
     except OSError as error:
-        # Another user's process cannot be signalled, and is there.
+        # Another user's process cannot be signalled, but exists.
         return isinstance(error, PermissionError)
     return True
 
@@ -105,7 +105,7 @@ def prepare_worker(log_level: str | None, log_format: str | None = None) -> None
 
 @functools.cache
 def freeze_gc() -> None:
-    """Leave the objects that the process has now out of all later garbage collections; once in a process.
+    """Exclude the current objects of the process from all later garbage collections; once in a process.
 
     Loaded modules are some 70,000 objects, which a full collection takes 25 to 40 ms to look at. Modules that are
     loaded later are collected as usual.

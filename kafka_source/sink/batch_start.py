@@ -40,10 +40,9 @@ class BatchStart:
 
     Before the tasks of a batch start, the driver has to fence other drivers, complete the last decision and start the
     quota's server. Spark's Python data source API has no hook for this: a writer has `write` (in each task), `commit`
-    and `abort` (after the tasks), and nothing before them. But Spark (4.0 to 4.3) creates a new writer for each batch
-    and each micro-batch, in a process of the driver (`pyspark.sql.worker.write_into_data_source`), and pickles it there
-    for the tasks before they start. So a writer owns a `BatchStart`, and pickling the writer pickles the `BatchStart`,
-    which begins the batch.
+    and `abort` (after the tasks). But Spark (4.0 to 4.3) creates a new writer for each batch and each micro-batch, in a
+    process of the driver (`pyspark.sql.worker.write_into_data_source`), and pickles it there for the tasks before they
+    start. So a writer owns a `BatchStart`, and pickling the writer pickles the `BatchStart`, which begins the batch.
 
     Pickling is a weak hook, since any code may pickle. The rules that make it safe:
 
@@ -57,7 +56,7 @@ class BatchStart:
       writer, and each task raises it.
 
     Args:
-        target: What to write and where.
+        target: The target of the write.
         begin: Begins the batch; raises a KafkaGroupError if it cannot.
     """
 
@@ -96,7 +95,7 @@ class BatchStart:
             self._outcome = error
 
     def close(self) -> None:
-        """Never begin from here on: the writer commits or aborts a batch that another process has begun."""
+        """Stop beginning: the writer commits or aborts a batch that another process has begun."""
         self._closed = True
 
     def __getstate__(self) -> tuple[Target, BatchContext | KafkaGroupError | None]:

@@ -28,7 +28,7 @@ from kafka_source.sink.two_phase.committer import DriverEpoch, PreparedBatch, Tw
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.transactions.open_transaction import initialise
 
-# How long the driver may take to begin a batch, to commit it, or to give it up. After a crash the begin waits this long
+# The time limit of the driver to begin a batch, to commit it, or to abort it. After a crash the begin waits this long
 # for the transactions that the last driver has left open.
 _DRIVER_STEP_SECONDS = 120.0
 _BROKER = 4  # `ConfigResource.Type.BROKER`
@@ -134,9 +134,9 @@ async def check_timeout(client: KafkaClient, prefix: str, timeout_ms: int, deadl
     """Check the timeout against `transaction.max.timeout.ms` of the broker that coordinates `{prefix}-driver`.
 
     The check reads the broker's configuration (DescribeConfigs), which changes nothing. This needs the right
-    DESCRIBE_CONFIGS on the cluster. If the broker returns no limit, the check initialises `{prefix}-driver` with
-    the timeout, and the coordinator refuses a timeout that is too high. That fences other drivers of the prefix, as the
-    begin of the next batch does anyway.
+    DESCRIBE_CONFIGS on the cluster. If the broker returns no limit, the check initialises `{prefix}-driver` with the
+    timeout, and the coordinator refuses a timeout that is too high. That fences other drivers of the prefix, which the
+    begin of the next batch would do anyway.
 
     Args:
         client: Client of the cluster that the sink writes to.

@@ -1,4 +1,4 @@
-"""Which columns of rows are topic, key, value, headers and partition of records, with which types; rows to records.
+"""The columns of rows that are topic, key, value, headers and partition of records, and their types; rows to records.
 
 The rules of the schema are those of Spark's own Kafka sink. Error texts are Spark's where users may search for them.
 """
@@ -20,7 +20,7 @@ from kafka_source.model.record_columns import COLUMN_TYPES
 from kafka_source.options.kinds import DecodedColumn
 from kafka_source.produce.records import HEADERS, Records
 
-# Spark 4.0 gives a stream's sink rows one by one.
+# Spark 4.0 passes a stream's rows to the sink one by one.
 _ROWS_AT_ONCE = 1000
 
 
@@ -31,9 +31,9 @@ def from_arrow(
 
     Args:
         batch: The rows.
-        columns: Where the parts of a record are.
+        columns: The columns of a record's parts.
         topic: The option `topic`.
-        encodings: How keys and values are encoded; those without one are bytes or strings.
+        encodings: The encodings of keys and values; columns without one are bytes or strings.
 
     Raises:
         InvalidConfigurationError: A row has no topic, a negative partition, a header without a key, or a value or key
@@ -93,7 +93,8 @@ def _headers(headers: Sequence[Any] | None) -> list[dict[str, Any]] | None:
 
 
 def _named_headers(headers: pa.Array) -> pa.Array:
-    """Return headers with the names of `HEADERS`: Arrow casts fields by name, and Spark takes names in any case."""
+    """Return headers with the names of `HEADERS`: Arrow casts fields by name, and Spark's names are
+    case-insensitive."""
     names = [field.name for field in HEADERS.value_type]
     if [field.name for field in headers.type.value_type] == names:
         return headers
@@ -186,7 +187,7 @@ def sink_columns(
     Args:
         fields: For each column of the rows its name, and the name of its type in Spark's SQL.
         topic: The option `topic`.
-        encoded: The columns that are encoded, so that they may have any type; each must be there.
+        encoded: The columns that are encoded, which may have any type; each must exist.
 
     Raises:
         InvalidConfigurationError: A column is missing or has a wrong type; names it and its allowed types.

@@ -1,6 +1,6 @@
 """Spark's writers, in any output mode: `write` runs in each task, `commit` and `abort` in the driver.
 
-What begins a batch, before its tasks: see `BatchStart`.
+The begin of a batch, before its tasks; see `BatchStart`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Writer:
     """The common part of all writers.
 
     Args:
-        target: What to write and where.
+        target: The target of the write.
 
     Attributes:
         start: Begins the batch when Spark pickles this writer.
@@ -61,7 +61,7 @@ class _Writer:
         self.start = BatchStart(target)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Spark unpickles a writer in each Python worker that writes or commits. Nothing else sets up logging there.
+        # Spark unpickles a writer in each Python worker that writes or commits. No other code sets up logging there.
         self.__dict__.update(state)
         spark_processes.prepare_worker(self._target.options.log_level, self._target.options.log_format)
 

@@ -2,8 +2,8 @@
 
 All partitions of a commit become the group's offsets together or not at all. The group decides about commits: its
 coordinator checks generation, member id and instance id in the transaction. The producer epoch orders the commits of
-one transactional id: nothing of an earlier one is written after a later one. Attempts of a task are one member, so
-there the epoch decides, too.
+one transactional id: no offset of an earlier commit is written after a later commit. Attempts of a task are one member,
+so there the epoch decides, too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FetchByIds = Callable[
 """Returns what a group has committed of topics with these ids; raises UnknownTopicError as `fetch_by_ids`."""
 
 # If this process dies in the middle of a commit, readers of the group's offsets wait until the coordinator aborts the
-# transaction. Our own tries end before that: the abort takes the epoch, which would look like a later attempt's work.
+# transaction. Our own attempts end before that: the abort raises the epoch, as a later attempt of the task would.
 _TRANSACTION_TIMEOUT_MS = 10_000
 _TRY_SECONDS = 8.0
 # Errors of a cluster that has no transactions for this user; see `TransactionalCommitter.commit_as`.
@@ -70,16 +70,16 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
 
     A broker keeps each id for seven days, so an id lives longer than a member. It is named by the first of the owned
     partitions: members of one generation own none in common, so they never fence each other. The next owner of the
-    partition, also a later run of the same job, takes the same id, and fences what is left of its predecessor. So a
-    group has at most as many ids as partitions, and a query that has the group for itself has one. Where tasks or a
-    sink commit what is read, a driver has one more, with `-driver` behind it.
+    partition, or a later run of the same job, takes the same id, and fences an open transaction of its predecessor. So
+    a group has at most as many ids as partitions, and a query that has the group for itself has one. Where tasks or a
+    sink commit, a driver has one more id, which ends in `-driver`.
 
     The id starts with the name of the group, for rights by prefix. Names of groups and topics may contain any sign, so
     without it, group `a` with topic `b-c` and group `a-b` with topic `c` would have one id and fence each other.
 
     Args:
         group: `group.id`.
-        partitions: What the member or query owns in this generation; at least one.
+        partitions: The partitions of the member or query in this generation; at least one.
     """
     first = min(partitions)
     digest = sha256(repr((group, first.topic, first.partition)).encode()).hexdigest()[:8]
@@ -90,10 +90,10 @@ def commits_plainly_after(error: InvalidConfigurationError, group: str, transact
     """Return whether to commit without transactions from now on, because the cluster has none for this user.
 
     A warning says so, once in a process. The group coordinator still checks the member and its generation, as it does
-    for every consumer. What is lost is the check between two attempts of a task, which commit the same offsets.
+    for every consumer. Only the check between two attempts of a task is lost, and they commit the same offsets.
 
     Args:
-        error: What came of a commit in a transaction.
+        error: The outcome of a commit in a transaction.
         group: `group.id`.
         transactional: The option `commit.transactional`; None if it is not set. If it is true, the error ends the
             query.
@@ -125,8 +125,8 @@ def was_without_transactions(group: str) -> bool:
 class TransactionalCommitter:
     """Commits a group's offsets in transactions of one transactional id. From one thread at a time.
 
-    The process keeps one client for the commits of all committers with the same settings, `client.id` with `-commit`
-    behind it. It is not the members' client, because a heartbeat that is not answered closes its connection.
+    The process keeps one client for the commits of all committers with the same settings, whose `client.id` ends in
+    `-commit`. It is not the members' client, because an unanswered heartbeat closes its connection.
 
     Args:
         settings: Of the Kafka clients.
@@ -135,11 +135,11 @@ class TransactionalCommitter:
         timeout: Seconds for one commit, with all its tries.
         coordinator_seconds: Seconds to wait while the brokers name no transaction coordinator.
         attempt: It commits once, as one attempt of a task, and this is `group.requests.fetch_by_ids`. A later attempt
-            takes the id, and keeps it whatever became of this commit. An attempt that Spark no longer waits for may
-            take the id after a later micro-batch: what the group has from that stays. None: any other committer. It
-            commits again where the id was taken from it, as a request of its predecessor or of its own may do that was
-            late, and the group decides. It takes the next epoch as soon as a transaction has ended, unless the
-            coordinator has given it with the end (KIP-890's second protocol).
+            takes the id, and keeps it whatever the outcome of this commit. An abandoned attempt may take the id after a
+            later micro-batch, whose offsets stay. None: any other committer. It repeats a commit after it was fenced,
+            because a late request of its predecessor or of its own may take the id; the group accepts or refuses. It
+            takes the next epoch as soon as a transaction has ended, unless the coordinator has given it with the end
+            (KIP-890's second protocol).
     """
 
     def __init__(
@@ -156,9 +156,9 @@ class TransactionalCommitter:
         self._timeout = timeout
         self._coordinator_seconds = coordinator_seconds
         self._attempt = attempt
-        # Of an attempt: the transaction whose outcome is unknown, or that lacks a part of the offsets.
+        # Of an attempt: the transaction with an unknown outcome, or with a part of the offsets.
         self._unfinished: OpenTransaction | None = None
-        # Taken in the background, or given by the coordinator when it ended the last one. The first one fences an
+        # Taken in the background, or returned by the coordinator with the end of the last one. The first one fences an
         # earlier owner and opens the connections.
         self._ready: Future[OpenTransaction] | None = self._client.loop.spawn(self._initialise(Deadline(timeout)))
 
@@ -172,16 +172,17 @@ class TransactionalCommitter:
 
         Args:
             parts: For each member its credentials and the next offsets to read, by partition.
-            has_looked: Whether the caller has compared the topics' ids with those of the offsets. Else it
-                gets UnknownTopicError where the group coordinator does not say so; it looks then, and calls again.
+            has_looked: Whether the caller has compared the topics' ids with those of the offsets. Otherwise
+                UnknownTopicError is raised where the group coordinator does not compare ids; the caller compares them
+                then, and calls again.
 
         Raises:
             ValueError: The member has not joined. The broker would check nothing, even in a group with members.
             FencedError: The member is no longer in the group, or another attempt of the task has taken the
                 transactional id.
             UnknownTopicError: A topic was deleted; nothing is committed.
-            UnknownOutcomeError: The coordinator did not say in time whether the transaction is committed; the group's
-                committed offsets show it.
+            UnknownOutcomeError: The coordinator did not report in time whether the transaction is committed; the
+                group's committed offsets show it.
             AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id, or READ on the group.
             InvalidConfigurationError: The brokers have named no transaction coordinator for `coordinator_seconds`.
             KafkaGroupError: Any other category; a retriable error was retried for `timeout` seconds.
@@ -197,7 +198,7 @@ class TransactionalCommitter:
             self._client.run(self._commit(groups, Deadline(self._timeout), has_looked=has_looked))
 
     def close(self) -> None:
-        """Take the id no more: an epoch that is still being taken in the background would fence the next owner."""
+        """Stop taking the id: an epoch that is taken in the background would fence the next owner."""
         ready, self._ready = self._ready, None
         if ready is not None:
             ready.cancel()
@@ -221,14 +222,14 @@ class TransactionalCommitter:
     async def _commit_once(self, groups: Sequence[GroupOffsets], deadline: Deadline, *, has_looked: bool) -> None:
         transaction = await self._next_transaction(deadline)
         self._unfinished = None
-        # Asked for each try: the feature of the cluster may have changed since the last one.
+        # Checked for each attempt: the feature of the cluster may have changed since the last one.
         second = await commits_by_id(self._client, self._transactional_id, groups[0].member.group, deadline)
         transaction = replace(transaction, second_protocol=second)
         try:
             groups = await self._checked(groups, deadline, by_id=second)
         except UnknownTopicError:
             if not has_looked:
-                # Nothing is in the transaction yet: the next call commits in it.
+                # The transaction is still empty: the next call commits in it.
                 self._set_ready(transaction)
                 raise
         if not groups:
@@ -248,11 +249,11 @@ class TransactionalCommitter:
     async def _checked(
         self, groups: Sequence[GroupOffsets], deadline: Deadline, *, by_id: bool
     ) -> Sequence[GroupOffsets]:
-        """Return the offsets to commit; of an attempt, without those that a later micro-batch has passed.
+        """Return the offsets to commit; for an attempt, without offsets that a later micro-batch has passed.
 
         Raises:
-            UnknownTopicError: The coordinator does not say that the topics are those whose ids the offsets have, and
-                will not say so in the commit, either.
+            UnknownTopicError: The coordinator does not compare the topics' ids with the offsets', neither here nor in
+                the commit.
         """
         if self._attempt is not None:
             kept = [await self._without_passed(group, self._attempt, deadline) for group in groups]
@@ -264,11 +265,11 @@ class TransactionalCommitter:
     async def _without_passed(self, group: GroupOffsets, fetch: FetchByIds, deadline: Deadline) -> GroupOffsets:
         """Leave out partitions in which the same stream has committed a later offset since, after the same rewind.
 
-        No other producer of the id can commit between this check and the commit, whose epoch is the last one.
+        No other producer of the id can commit between this check and the commit, which has the newest epoch.
 
         Raises:
-            UnknownTopicError: The offsets are not known to be of these topics: they have no ids, or see `fetch_by_ids`.
-                The later offset could be one of a deleted topic.
+            UnknownTopicError: The offsets may belong to other topics: they have no ids, or see `fetch_by_ids`. The
+                later offset could be one of a deleted topic.
         """
         name, offsets = group.member.group, group.offsets
         ids = topic_ids_to_commit(offsets)
@@ -297,7 +298,7 @@ class TransactionalCommitter:
         ready, self._ready = self._ready, None
         if ready is not None:
             with contextlib.suppress(RetriableError):
-                # It began before the commit, so its deadline is over before the commit's.
+                # It began before the commit, so its deadline is earlier.
                 return await asyncio.wrap_future(ready)
         return await self._initialise(deadline)
 

@@ -95,15 +95,15 @@ async def commit_in(
         groups: The offsets, by group.
         deadline: For all of it, except for the abort after an error.
         before_commit: Work that must succeed before the commit; it begins when the offsets are added.
-        fail_on_unknown_topic: Give up immediately if the group coordinator does not know a topic; else ask it until
-            the deadline, for it may not have heard yet of a topic that was created a moment ago.
+        fail_on_unknown_topic: Fail immediately if the group coordinator does not know a topic; otherwise retry until
+            the deadline, because a topic may have just been created.
 
     Returns:
         The id's next transaction, as `end` does.
 
     Raises:
         FencedError: Another process has taken the transactional id, or a member is no longer in its group.
-        UnknownOutcomeError: The coordinator did not say in time whether the transaction is committed.
+        UnknownOutcomeError: The coordinator did not report in time whether the transaction is committed.
         UnknownTopicError: A topic does not exist. The transaction is aborted.
         AbortableError: A retriable error persisted until the deadline. The transaction is aborted.
         KafkaGroupError: Any other category. The transaction is aborted.

@@ -1,4 +1,4 @@
-"""One transaction from InitProducerId to EndTxn: its producer epoch, what is repeated, and when it is gone.
+"""One transaction from InitProducerId to EndTxn: its producer epoch, repetitions of requests, and its loss.
 
 One epoch is for one transaction. Versions of the protocol before KIP-890 let a producer keep its epoch for the next
 transaction, and a commit or abort request that the network delivers late can then end this next transaction half
@@ -61,9 +61,9 @@ class OpenTransaction:
 
     Attributes:
         transactional_id: `transactional.id`.
-        producer_id: The producer id that the coordinator gave.
+        producer_id: The producer id from the coordinator.
         epoch: The producer epoch; no other transaction of this id has it.
-        records: How many records it holds, where that is known.
+        records: The number of its records, if known.
         second_protocol: Whether its requests are of KIP-890's second protocol, from the first one to its end. Requests
             of both protocols cannot be mixed.
     """
@@ -94,9 +94,9 @@ async def initialise(
         transactional_id: The id to take.
         timeout_ms: The coordinator aborts the transaction when it has been open for so long.
         deadline: For all tries.
-        ended: The id's last transaction as far as the caller knows. If the id has another one by now, nothing is taken
-            over and the error `is_gone` (KIP-360). If a later one is open, the coordinator aborts it nevertheless. If
-            it is the next one and not open, the response has its epoch, as for a repeated request.
+        ended: The id's last transaction that the caller knows. If the id has another one now, the id is not taken and
+            the error `is_gone` (KIP-360). If a later one is open, the coordinator aborts it nevertheless. If it is the
+            next one and not open, the response has its epoch, as for a repeated request.
         once: Do not repeat a request without an answer. A coordinator may handle it at any later time, and then ends
             the transaction of a repeated one.
 
@@ -131,9 +131,9 @@ async def initialise(
                 raise
             raise UnknownOutcomeError(f"{what}: the coordinator has not answered ({error}).") from error
         if again and ended is not None and answer.error_code in _OTHER_EPOCH:
-            # A coordinator that has restarted or moved no longer knows the epoch before the present one
-            # (TransactionMetadata.lastProducerEpoch is not in its log). So to it, a repeated request looks like
-            # another process's, and refuses both.
+            # A coordinator that has restarted or moved no longer knows the previous epoch
+            # (TransactionMetadata.lastProducerEpoch is not in its log). To that coordinator a repeated request looks
+            # like another process's, so it refuses both.
             raise UnknownOutcomeError(
                 f"{what}: the id has a newer epoch than {ended.epoch}. Either an earlier try, whose response was lost, "
                 "has begun it, or another process.",
@@ -191,7 +191,7 @@ async def end(
         The id's next transaction, if this one was of the second protocol, in which its end raises the epoch; else None.
 
     Raises:
-        UnknownOutcomeError: The commit was sent, and the coordinator did not say in time what became of it.
+        UnknownOutcomeError: The commit was sent, and the coordinator did not report its outcome in time.
         KafkaGroupError: If the error `is_gone`, the transaction no longer exists, or was ended the other way.
     """
     name = transaction.transactional_id
@@ -215,7 +215,7 @@ async def end(
         check_coordinator(client, TRANSACTION, name, answer.error_code, what)
         if not transaction.second_protocol:
             return None
-        # It has another producer id where the epochs of the one before are used up.
+        # It has another producer id if the epochs of the previous one are used up.
         return OpenTransaction(name, answer.producer_id, answer.producer_epoch)
 
     newest, oldest = (_SECOND_END_VERSION, _SECOND_END_VERSION) if transaction.second_protocol else (_END_VERSION, 0)
@@ -243,5 +243,5 @@ async def end(
 
 
 def is_gone(error: KafkaGroupError) -> bool:
-    """Return whether a coordinator says that a transaction no longer exists, or was ended the other way."""
+    """Return whether a coordinator reports that a transaction no longer exists, or was ended the other way."""
     return error.code in _GONE

@@ -24,11 +24,11 @@ from kafka_source.runtime.deadline import Deadline
 
 log = logging.getLogger(__name__)
 
-# Of records that were dropped with their transaction, and of calls that it no longer takes.
+# Errors of records that were dropped with their transaction, and of calls after its end.
 _CONSEQUENCES = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE})
 _TRANSACTION_LOG = "__transaction_state"
-# librdkafka opens three connections in sequence and backs off before the second and third: 20 ms in all instead of
-# 59. Where a broker is down the wait still doubles with each try.
+# librdkafka opens three connections in sequence and backs off before the second and third: 20 ms in all instead of 59.
+# If a broker is down the wait still doubles with each attempt.
 _QUICK = {"reconnect.backoff.ms": 1}
 # Between checks for errors that the client has reported, such as a refused password.
 _INIT_SLICE_SECONDS = 1.0
@@ -40,7 +40,7 @@ class TransactionalProducers:
     Args:
         config: librdkafka's, without the transactional id.
         transactional_id: Another process that initialises it fences this one.
-        init_seconds: How long the background may take to make a producer ready.
+        init_seconds: The time limit of the background to make a producer ready.
         keep_warm: Whether the next producer is made ready as soon as a transaction has ended.
     """
 
@@ -83,13 +83,13 @@ class TransactionalProducers:
         try:
             return preparation.result(deadline)
         except TimeoutError:
-            # It continues in the background: a second one beside it would be fenced by the first when that is done.
+            # It continues in the background: when it is done, it would fence a second one.
             with self._lock:
                 self._next = preparation
             raise preparation.timed_out(deadline.seconds) from None
 
     def ended(self) -> None:
-        """The transaction has come to its end, whichever: the next producer may be made ready."""
+        """Record the end of the transaction: the next producer may be made ready."""
         if self._keep_warm:
             self.prepare()
 
@@ -164,7 +164,7 @@ class _Preparation:
         """Have a connection to a broker before the coordinator is looked for.
 
         librdkafka drops its bootstrap connection with the first metadata; if it looks for the coordinator just then it
-        tries again after 500 ms. The second question here goes over a broker's own connection.
+        tries again after 500 ms. The second request here goes over a broker's own connection.
         """
         for _ in range(2):
             with contextlib.suppress(KafkaException):
@@ -198,7 +198,7 @@ class _Preparation:
         return error_for_code(code, self._context, reason=f"not ready after {seconds:.0f} s{said}")
 
     def _on_problem(self, error: KafkaError) -> None:
-        # A broker that is down for a moment is reported too; what counts is what stands when time is up.
+        # A broker that is down for a moment is reported too; the last error at the deadline counts.
         self._problem = error
         if self._also_tell is not None:
             self._also_tell(error)

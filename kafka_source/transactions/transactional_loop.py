@@ -1,6 +1,6 @@
 """A public helper for loops of your own over a confluent-kafka producer: a transaction from begin to commit.
 
-`run_transaction` does after each error what KIP-1050 asks for its category. Nothing in this package uses the loop: the
+`run_transaction` handles each error as KIP-1050 requires for its category. Nothing in this package uses the loop: the
 source commits offsets with `offset_committer`, and the sink writes in transactions that its driver ends. See
 `examples/transactional_loop.py`.
 """
@@ -41,7 +41,7 @@ _GRACE_SECONDS = 1.0
 
 
 class Transaction:
-    """An open transaction; what is done with it counts once `run_transaction` has committed it.
+    """An open transaction; its work counts once `run_transaction` has committed it.
 
     Args:
         producer: Initialised, and used for this transaction alone.
@@ -133,7 +133,7 @@ class Transaction:
         return True
 
     def abort(self) -> None:
-        """Abort as far as that is possible; for `run_transaction`. The next initialisation aborts what is left."""
+        """Abort if possible; for `run_transaction`. The next initialisation aborts the rest."""
         deadline = Deadline(_ABORT_SECONDS)
         try:
             call_within(deadline, lambda: self._producer.abort_transaction(deadline.left))
@@ -141,7 +141,7 @@ class Transaction:
             log.debug("%s was not aborted: %s", self._name, error)
 
     def release(self) -> None:
-        """Let go of the producer, which the traceback of an error would otherwise keep alive."""
+        """Release the producer, which the traceback of an error would otherwise keep alive."""
         del self._producer
 
     def _call(self, doing: str, call: Callable[[float], object]) -> None:
@@ -194,7 +194,7 @@ def run_transaction(
     - Application-recoverable: aborted where possible, and raised: the caller starts from the last durable position.
     - Invalid configuration, and any error of the work itself: aborted, and raised.
 
-    Each try takes a new producer, and with it an epoch of its own: see `TransactionalProducers`.
+    Each attempt takes a new producer with an epoch of its own; see `TransactionalProducers`.
 
     Args:
         producers: Of the transactional id.
@@ -205,10 +205,10 @@ def run_transaction(
             unknown outcome and a broken producer are tried again too; only a fenced producer ends it.
 
     Returns:
-        What the work returned in the try that was committed.
+        The result of the work in the committed attempt.
 
     Raises:
-        KafkaGroupError: Of the categories as said above.
+        KafkaGroupError: Errors of the categories above.
     """
     deadline = Deadline(timeout)
 

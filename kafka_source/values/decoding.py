@@ -1,12 +1,12 @@
-"""Decode values and keys in tasks, each by its writer's schema: which are bad, and what becomes of them (`mode`).
+"""Decode values and keys in tasks, each by its writer's schema; find and handle bad ones (`mode`).
 
     raw columns, with topic, partition and offset for errors  ->  a struct of each, and the bytes of bad values
 
 Below, a value is that of a column: of `value` or of `key`.
 
-What is wrong with a record is for the mode to decide: bytes that are no value of its schema, an id that the registry
-does not know, a schema that cannot be resolved to the column's. A registry that is away or refuses is an error of the
-task in every mode.
+The mode decides about bad records: bytes that are no value of their schema, an id that the registry does not know, a
+schema that cannot be resolved to the column's. A registry that is away or refuses is an error of the task in every
+mode.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 # The kernel's id of the writer schema of values that name none.
 _UNNAMED = 0
-# How long a schema that the registry does not know is waited for where it then ends the query.
+# The wait for a schema that the registry does not know, after which the query ends.
 _FAILFAST_SECONDS = 1.0
 
 
@@ -54,7 +54,7 @@ class ColumnDecoding:
     Attributes:
         reader: The schema of the column, to which values are resolved.
         type: The column's type.
-        framing: What precedes an Avro datum, a Protobuf message or a text of JSON.
+        framing: The bytes before an Avro datum, a Protobuf message or a text of JSON.
         corrupt: The column with the bytes of bad values, with `mode=PERMISSIVE`.
         registry: The settings of the registry's client.
         ends_at_newer: Whether the query ends when the subject of the column has a newer schema.
@@ -82,8 +82,8 @@ class Decoding:
     """The decoding of a query's records; sent to every task.
 
     Attributes:
-        columns: How each column is decoded that is.
-        mode: What becomes of records with bad values.
+        columns: The decodings of the columns.
+        mode: The handling of records with bad values.
     """
 
     columns: tuple[ColumnDecoding, ...]
@@ -97,7 +97,7 @@ class _Bad:
     Attributes:
         row: Its row.
         schema_id: The id of its schema, if it names one.
-        why: What is wrong with it.
+        why: Its fault.
     """
 
     row: int
@@ -105,7 +105,7 @@ class _Bad:
     why: str
 
     def reason(self, column: DecodedColumn) -> str:
-        """Return what is wrong with the record."""
+        """Return the fault of the record."""
         if self.schema_id is not None:
             whose = "its" if column == "value" else "its key's"
             return f"{whose} schema id is {self.schema_id}; {self.why}"
@@ -118,19 +118,19 @@ def decode(
     planned: Mapping[DecodedColumn, ReaderSchema] | None = None,
     on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None = None,
 ) -> Iterator[tuple[pa.RecordBatch, dict[str, pa.Array]]]:
-    """Yield the rows that the mode keeps, and the columns that are made, in batches that `batch_bytes` bounds.
+    """Yield the rows that the mode keeps, with the decoded columns, in batches that `batch_bytes` bounds.
 
     Args:
         batch: Raw records, with the columns to decode, `topic`, `partition` and `offset`; they may have others.
         decoding: How to decode.
-        planned: The reader's schemas when the batch was planned. Where one is another than now, values are resolved to
-            it first.
-        on_bad: Called with the raw records that have a bad value, and what is wrong with each, before their batch is
-            yielded; not if there are none, or the first one is an error.
+        planned: The reader's schemas when the batch was planned. If one differs from the current schema, values are
+            resolved to it first.
+        on_bad: Called with the raw records that have a bad value, and their faults, before their batch is yielded; not
+            without bad ones, or if the first one is an error.
 
     Raises:
         UnreadableRecordError: A value is bad, with `mode=FAILFAST`.
-        InvalidConfigurationError: What was resolved to the earlier schema cannot be read with the current one.
+        InvalidConfigurationError: A column of the earlier schema cannot be converted to the current one.
         AuthenticationError: The registry refuses the credentials.
         ApplicationRecoverableError: The query is to start again with a newer schema.
         RetriableError: The registry does not answer.
@@ -149,7 +149,8 @@ def _first_rows(
     planned: Mapping[DecodedColumn, ReaderSchema] | None,
     on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None,
 ) -> tuple[int, pa.RecordBatch, dict[str, pa.Array]]:
-    """Return how many rows could be decoded before one of the columns was full, and `decode`'s result for these."""
+    """Return the number of rows that were decoded before one of the columns was full, and `decode`'s result for
+    these."""
     made: dict[str, pa.Array] = {}
     reasons: dict[int, list[str]] = {}
     for column in decoding.columns:
@@ -216,10 +217,10 @@ def _error(batch: pa.RecordBatch, row: int, reason: str) -> UnreadableRecordErro
 
 
 class _Decoder:
-    """A decoder of a column, which asks the registry for the writer schemas that it meets. JSON values need none.
+    """A decoder of a column, which fetches new writer schemas from the registry. JSON values need none.
 
     Args:
-        key: How to decode; and the schema that the column has now, if the values are to be resolved to it after that.
+        key: The decoding, and the column's current schema, if values are resolved to it afterwards.
     """
 
     def __init__(self, key: tuple[ColumnDecoding, ReaderSchema | None]) -> None:
@@ -269,14 +270,14 @@ class _Decoder:
         """Add the writer schemas that the kernel does not know.
 
         Returns:
-            The reasons of unusable schemas, and how many rows have no more schemas than the kernel keeps.
+            The reasons of unusable schemas, and the number of rows whose schemas fit into the kernel.
 
         Raises:
             ApplicationRecoverableError: See `_check_newest`.
         """
         kernel, problems = self._kernel, dict[int, str]()
         if isinstance(kernel, JsonDecoder):
-            # A JSON Schema does not say how a value is read, so those of records are not asked for.
+            # A JSON Schema does not change the decoding of a value, so records' schemas are not fetched.
             if self._decoding.ends_at_newer:
                 self._met |= self._check_newest(set(kernel.schema_ids(raw)) - self._met)
             return problems, len(raw)
@@ -309,7 +310,7 @@ class _Decoder:
         return None
 
     def _check_newest(self, new: set[int]) -> set[int]:
-        """Return schemas of values that are new here, if the column still has the newest one of its subject.
+        """Return the new schemas of values, if the column still has the newest schema of its subject.
 
         The registry decides, and not the number: a schema of another subject may have a higher one.
 

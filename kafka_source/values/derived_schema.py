@@ -68,7 +68,7 @@ def _type_of(kind: pa.DataType, nullable: bool, name: str, namespace: str, path:
         nullable: Whether it may be null.
         name: The name that a record gets: that of the field.
         namespace: The names of the records around it.
-        path: Where it is, for errors.
+        path: Its place, for errors.
     """
     made = _not_null(kind, name, namespace, path)
     return [made, "null"] if nullable and made != "null" else made
@@ -109,7 +109,7 @@ def _not_null(kind: pa.DataType, name: str, namespace: str, path: str) -> _Json:
 
 
 def _bytes_of(precision: int) -> int:
-    """Return how many bytes hold every decimal of so many digits."""
+    """Return the number of bytes for all decimals with this number of digits."""
     largest: int = 10**precision - 1
     return (largest.bit_length() + 8) // 8
 
@@ -117,8 +117,8 @@ def _bytes_of(precision: int) -> int:
 def json_schema(kind: pa.DataType) -> str:
     """Return the JSON Schema of the texts that are written of a column of this type.
 
-    An object has no other properties than these. Registries take a new property that is not required as a compatible
-    change only if it is so.
+    An object has no other properties than these. Only then registries accept a new optional property as a compatible
+    change.
 
     Raises:
         InvalidConfigurationError: JSON has no such type; names the path.
@@ -129,7 +129,7 @@ def json_schema(kind: pa.DataType) -> str:
 def _json_type(kind: pa.DataType, path: str) -> dict[str, object]:
     if pa.types.is_struct(kind):
         properties = {f.name: _json_type(f.type, f"{path}.{f.name}" if path else f.name) for f in kind}
-        # A null is left out.
+        # A null is omitted.
         required = [field.name for field in kind if not field.nullable]
         closed: dict[str, object] = {"type": "object", "properties": properties, "additionalProperties": False}
         return closed | ({"required": required} if required else {})

@@ -63,7 +63,7 @@ def column_of(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Return a value as Arrow takes it."""
+    """Return a value for Arrow."""
     if value is None:
         return None
     if pa.types.is_struct(kind):

@@ -23,7 +23,7 @@ _FIRST = 1 << 31
 _NUMBERS_FROM, _NUMBERS_TO = pa.scalar(b"\0\x80", pa.binary()), pa.scalar(b"\1", pa.binary())
 _OF_NONE = pa.scalar(b"\0" + b"\xff" * 4, pa.binary())
 
-# A topic has a few GUIDs. Broken headers may name another one in each record.
+# A topic has a few GUIDs. Broken headers may name another GUID in each record.
 _MAX_KNOWN = 10_000
 
 
@@ -56,8 +56,8 @@ class HeaderIds:
     def framed(self, raw: pa.Array, headers: pa.Array) -> pa.Array:
         """Return the values with a zero byte and 4 bytes in front of each that has the header.
 
-        The bytes of a value without it may be a number that stands for a GUID, and no id. Such a value gets a number
-        that stands for none.
+        The bytes of a value without a header may be a number that stands for a GUID, and no id. Such a value gets a
+        number without a GUID.
         """
         entries, rows = headers.flatten(), pc.list_parent_indices(headers)
         is_id = pc.equal(entries.field("key"), self._header)
@@ -66,7 +66,7 @@ class HeaderIds:
         if not found:
             return raw
         if len(self._guids) > _MAX_KNOWN:
-            # A GUID that comes again gets another number.
+            # A GUID that appears again gets another number.
             self._guids, self._numbers = {}, {}
         heads = pa.array([self._head(found.get(row)) for row in range(len(raw))], pa.binary())
         may_be_number = pc.and_(pc.greater_equal(raw, _NUMBERS_FROM), pc.less(raw, _NUMBERS_TO))

@@ -1,6 +1,6 @@
 """HTTP requests to a few hosts, over one kept connection to each; through the proxy that the environment names.
 
-Redirects are not followed. A request ends at its time limit, also where the server sends a byte now and then.
+Redirects are not followed. A request ends at its time limit, even if the server sends a byte now and then.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Connections:
     """The kept connections. Threads may share it: a second request at the same time has a connection of its own.
 
     Args:
-        context: How TLS connections are made.
-        max_bytes: How much of a body is read.
+        context: The TLS context of connections.
+        max_bytes: The largest number of bytes of a body.
     """
 
     def __init__(self, context: ssl.SSLContext | None, max_bytes: int) -> None:
@@ -52,9 +52,9 @@ class Connections:
         """Return the answer to a GET, or with a body to a POST.
 
         Raises:
-            TimeoutError: There is none in time.
+            TimeoutError: There is no response in time.
             OSError: The server cannot be reached, or breaks off.
-            http.client.HTTPException: What answers is no HTTP.
+            http.client.HTTPException: The response is no HTTP.
             ValueError: A header cannot be sent.
         """
         scheme, host, *_ = urlsplit(url)
@@ -62,7 +62,7 @@ class Connections:
         with self._lock:
             kept = self._idle.pop((scheme, host), None)
         if kept is not None:
-            # The server may have closed it since. What is asked here may be asked twice.
+            # The server may have closed it since. These requests may be repeated.
             with suppress(ConnectionError, http.client.BadStatusLine, ssl.SSLError):
                 return self._exchange(kept, url, body, headers, deadline)
         return self._exchange(self._connection(url), url, body, headers, deadline)

@@ -1,7 +1,7 @@
 """The type of the values of a JSON Schema: fields by name, as Spark would infer it from values of all of its branches.
 
-A JSON Schema says which values are valid, and not how they are written. A value without a single type of Spark is a
-string: its JSON's text. All may be null.
+A JSON Schema defines the valid values, not their bytes. A value without a single type of Spark is a string: its JSON's
+text. All may be null.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 _Json = object
 """A part of a schema, as JSON has it."""
 
-# A few lines can have an endless number of parts: one that refers twice to one that refers twice, and so on.
+# A few lines can have an endless number of parts: a definition that refers twice to one that refers twice, and so on.
 _MAX_PARTS = 20_000
 # Arrow's C++ library imports no deeper type.
 _MAX_DEPTH = 64
@@ -45,7 +45,7 @@ class _Object:
 
     Attributes:
         fields: Its fields, in their order.
-        others: What other fields have, of interest if none is named; null: there are none.
+        others: The type of other fields, used if no field is named; null: there are none.
     """
 
     fields: Mapping[str, _Node] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def json_schema_type(text: str, imports: Mapping[str, str] | None = None) -> pa.
         imports: The schemas to which it refers, by the names of the references.
 
     Raises:
-        SchemaError: It is no JSON Schema, has no type, refers to a schema that is not there, or is too large.
+        SchemaError: It is no JSON Schema, has no type, refers to a missing schema, or is too large.
     """
     try:
         documents = {name: json.loads(schema) for name, schema in {**(imports or {}), "": text}.items()}
@@ -150,7 +150,7 @@ class _Reader:
         return _SCALARS.get(str(kind))
 
     def _listed(self, parts: list[_Json], others: _Json, document: str, within: tuple[str, ...]) -> _Node:
-        """Return what parts of a value are of which some are listed, and the others have a schema or none."""
+        """Return the kind of a value's parts, some of which are listed; the others have one schema or none."""
         listed = [self.node(one, document, within) for one in parts]
         if isinstance(others, dict):
             listed.append(self.node(others, document, within))
@@ -179,7 +179,7 @@ class _Reader:
         return self.node(part, name, (*within, place))
 
     def _document(self, target: str, document: str) -> str:
-        """Return the name of the document that a reference means, within another one."""
+        """Return the name of the document of a reference within another document."""
         if not target:
             return document
         of_base = urljoin(_id_of(self._documents[document]), target)
@@ -211,7 +211,7 @@ def _of_value(value: _Json) -> _Node:
 
 
 def _one_of(branches: list[_Node]) -> _Node:
-    """Return the kind of values, each of which is of one of these branches."""
+    """Return the kind of values of any of these branches."""
     return None if None in branches else reduce(_merged, branches)
 
 

@@ -1,7 +1,7 @@
 """The schema of a column that is read: given, pinned by its id, or the newest of a subject, fixed at `load()`.
 
-Protobuf values have fields by number, so the schema says which of them are columns, and how these are called. JSON
-values have fields by name: a JSON Schema, or a type of Spark that is given, says which of them are columns.
+Protobuf values have fields by number, so the schema has the columns and their names. JSON values have fields by name; a
+JSON Schema, or a given type of Spark, names those that are columns.
 
 It is fixed when a query is loaded, in the driver. The tasks resolve all values to it.
 """
@@ -31,7 +31,7 @@ from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
 
 @dataclass(frozen=True, slots=True)
 class ProtobufMessage:
-    """The parts of a Protobuf schema beside its text.
+    """The parts of a Protobuf schema other than its text.
 
     Attributes:
         name: The full name of the message; None: the first one of the schema.
@@ -55,8 +55,8 @@ class ReaderSchema:
         json: The type of the column, if the values are JSON.
         protobuf: The message of the schema, if the values are Protobuf.
         column: The column.
-        newest: The subjects whose newest schemas it has, and the ids of these; empty: it is given or pinned.
-        recursive_depth: How often a type may contain itself; 0: the type in itself is a text of JSON.
+        newest: The subjects whose newest schemas it has, and their ids; empty: it is given or pinned.
+        recursive_depth: The depth to which a type may contain itself; 0: the type in itself is a text of JSON.
     """
 
     text: str
@@ -128,7 +128,7 @@ class ReaderSchema:
 
 
 def reader_schema(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
-    """Return the schema of a column, as it is now; not one of JSON values that is given.
+    """Return the current schema of a column; not a given one of JSON values.
 
     Raises:
         InvalidConfigurationError: The kernel is not installed, the registry does not have the schema, or a descriptor

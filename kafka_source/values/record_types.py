@@ -36,9 +36,10 @@ def union_of(schemas: Mapping[str, str]) -> str:
 
 
 def other_record(writer: str, reader: str) -> str | None:
-    """Return why a writer's record is none of the column's; None: it is one, or one of the schemas has no record.
+    """Return the reason why a writer's record is none of the column's; None: it is, or one of the schemas has no
+    record.
 
-    Avro's rules compare no names of records, so a record of another type would be read as one of the column where all
+    Avro's rules do not compare names of records, so a record of another type would be read as the column's if all
     fields have defaults. Names are compared without their namespace, and with the aliases of the reader's.
 
     Args:
@@ -76,7 +77,7 @@ def _parsed(text: str) -> Any:
     try:
         return _unwrapped(json.loads(text))
     except (ValueError, RecursionError):
-        # The caller that needs it says so.
+        # A caller that needs the schema reports the error.
         return None
 
 

@@ -1,4 +1,4 @@
-"""An Avro schema and those that it refers to, all fetched, as one text: each named type where it is first used."""
+"""An Avro schema and its references, all fetched, as one text: each named type where it is first used."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def inline_references(text: str, included: Iterable[str]) -> str:
 
     Args:
         text: The schema as JSON.
-        included: The text of each schema to which it refers, directly or not. As in Java, each type counts that one of
-            them defines, and of several with one name the first.
+        included: The text of each schema to which it refers, directly or not. As in Java, a reference provides all
+            types that it defines, and of several with one name the first counts.
 
     Raises:
         ValueError: A text is no JSON.
@@ -47,7 +47,7 @@ def _definitions(node: Any, namespace: str) -> Iterator[tuple[str, Any]]:
 
 class _Inliner:
     def __init__(self, types: Mapping[str, Any]) -> None:
-        # What is defined is known from where it is to be included; what is written has its text already.
+        # A type's text is included at its first use, and is known from there on.
         self._types, self._defined, self._written = types, set[str](), set[str]()
 
     def type_of(self, node: Any, namespace: str) -> Any:

@@ -1,11 +1,10 @@
-"""The client of a schema registry: schemas and those that they refer to, unknown ids, cache, tries, logins; registers.
+"""The client of a schema registry: schemas with their references, unknown ids, cache, attempts, logins; registers.
 
-Each process asks once for an id and keeps the answer. A request is repeated while the registry is not reached or is
+Each process requests an id once and keeps the response. A request is repeated while the registry is not reached or is
 overloaded, for as long as `schema.registry.timeout.ms`. Redirects are not followed, so credentials reach no other host.
 
 A refusal of a schema or subject of the options is an error. A refusal of an id that a record names (`by_ids`) is the
-record's fault, if the registry returns schemas at the same time that this process has read before; else it is the
-registry's.
+record's fault if the registry still returns schemas that this process has read earlier; otherwise it is the registry's.
 """
 
 from __future__ import annotations
@@ -53,22 +52,22 @@ _MAX_KEPT = 1000
 # Registries have signed ids.
 _MAX_ID = (1 << 31) - 1
 
-# How long a refused schema stays refused; it may be deleted and registered again.
+# The time for which a refused schema stays refused; it may be deleted and registered again.
 _UNUSABLE_SECONDS = 60.0
 # The nodes of a registry learn of a new schema late.
 _LATE_PAUSES = (1.0, 10.0)
-# How many requests a minute find an id unknown, at most. A producer may write any number of such ids.
+# The largest number of requests a minute for unknown ids. A producer may write any number of such ids.
 _UNKNOWN_A_MINUTE = 300
 # The part of its time in which a process may wait for ids without an answer.
 _WAITING_SHARE = 0.1
-# How long the registry's good answer about known schemas counts, and of how many of them one has to be returned.
+# The time for which a response about known schemas counts, and the number of schemas of which one has to be returned.
 _CONTROL_SECONDS = 60.0
 _CONTROLS = 3
 
-# How long a sink waits for the newest schema of a subject of which it knows an earlier one.
+# A sink's wait for the newest schema of a subject of which it knows an earlier one.
 _KNOWN_SECONDS = 2.0
 
-# How much of a refusal is shown: it may list all fields of a large schema.
+# The largest part of a refusal that is shown: it may list all fields of a large schema.
 _MAX_SHOWN = 2000
 
 # Confluent's codes: no such subject, version or schema. Another 404 comes from a wrong URL.
@@ -80,8 +79,8 @@ class RegisteredSchema:
     """A schema of the registry.
 
     Attributes:
-        id: Its number in the registry, which records have in front; -1: the registry does not say it.
-        text: The schema. One of Avro includes the schemas that it refers to.
+        id: Its number in the registry, with which records begin; -1: the registry does not return it.
+        text: The schema. An Avro schema includes its references.
         kind: The registry's word for what it is: AVRO, PROTOBUF or JSON.
         imports: The names and texts of the files that a Protobuf schema imports, or a JSON Schema refers to.
         rules: Its rules that change values; empty with `schema.rules=ignore`.
@@ -101,7 +100,7 @@ class RegisteredSchema:
             writes: Whether values are written with it.
 
         Raises:
-            InvalidConfigurationError: It has rules that would have to change the values.
+            InvalidConfigurationError: It has rules that require a change of the values.
         """
         wanted, name = value_format.upper(), "the schema" if self.id < 0 else f"the schema with id {self.id}"
         if self.kind != wanted:
@@ -128,9 +127,9 @@ class _Request:
     Attributes:
         path: Its path and query.
         what: Which schema, for errors.
-        verb: What the registry is to do with it, for errors.
+        verb: The registry's action, for errors.
         body: What is posted; None: it is a GET.
-        wants: What the answer must have: a text or a number.
+        wants: The type of the response: a text or a number.
     """
 
     path: str
@@ -146,7 +145,7 @@ class _UnusableError(Exception):
     Args:
         reason: Why, as a sentence without a full stop.
         is_refusal: Whether the registry has refused to return the schema.
-        error: The error of this refusal where it is the registry's; None: it says that it does not have the schema.
+        error: The error of this refusal where it is the registry's; None: the registry does not have the schema.
     """
 
     def __init__(self, reason: str, *, is_refusal: bool = False, error: Exception | None = None) -> None:
@@ -161,7 +160,7 @@ class _Unknown:
     Attributes:
         unusable: Why.
         may_come: Whether the registry has refused it, which it may not do later.
-        pause: Seconds until it is asked for again.
+        pause: Seconds until it is requested again.
         until: When, by `time.monotonic`.
     """
 
@@ -172,7 +171,7 @@ class _Unknown:
 
 
 class _Budget:
-    """An amount that is spent, and comes back with time.
+    """An amount that is spent, and refills with time.
 
     Args:
         most: The amount at first, and at most.
@@ -192,12 +191,12 @@ class _Budget:
         return self._left
 
     def spend(self, amount: float) -> None:
-        """Take an amount away; a negative one is given back."""
+        """Spend an amount; a negative one is returned."""
         self._left = min(self._most, self.left - amount)
 
 
 class Registry:
-    """One registry as this process knows it. Threads may share it.
+    """This process's state of one registry. Threads may share it.
 
     Args:
         settings: The settings with the prefix `schema.registry.`, without it.
@@ -207,7 +206,7 @@ class Registry:
     """
 
     def __init__(self, settings: Settings) -> None:
-        # The one that is asked next comes first.
+        # The URL of the next request comes first.
         self._urls = tuple(_url(text.strip()) for text in settings.get("url", "").split(",") if text.strip())
         if not self._urls:
             raise OptionError("schema.registry.url", None, "the URL of a schema registry, or several with commas")
@@ -234,7 +233,7 @@ class Registry:
 
         Raises:
             AuthenticationError: The registry refuses the credentials.
-            InvalidConfigurationError: What answers is no registry.
+            InvalidConfigurationError: The server is no registry.
             RetriableError: The registry does not answer.
         """
         with self._asking:
@@ -252,18 +251,18 @@ class Registry:
     ) -> dict[int | str, RegisteredSchema | Unusable]:
         """Return the schemas that records name, with their references.
 
-        Those that the registry does not have are asked for again: a producer may have registered its schema with
-        another node, and a record that is taken for a bad one may be left out for ever. A process waits less for them
-        where it has waited without an answer.
+        Requests for schemas that the registry does not have are repeated: a producer may have registered its schema
+        with another node, and a record that counts as bad may be left out forever. A process waits less for them where
+        it has waited without an answer.
 
         Args:
             schema_ids: Their ids, or as texts their GUIDs.
-            patience: The seconds in which one that was never asked for may come; None: `schema.registry.timeout.ms`.
+            patience: The time limit for a schema that was never requested; None: `schema.registry.timeout.ms`.
             read_before: Ids that another process has read from this registry.
 
         Raises:
-            AuthenticationError: The registry refuses the credentials, or refuses also what it returned before.
-            InvalidConfigurationError: What answers is no registry, or not the one that returned the others.
+            AuthenticationError: The registry refuses the credentials, or a schema that it returned earlier.
+            InvalidConfigurationError: The server is no registry, or not the one that returned the others.
             RetriableError: The registry does not answer.
         """
         wanted, before = tuple(schema_ids), tuple(read_before)
@@ -318,9 +317,9 @@ class Registry:
         return found
 
     def _check_known_schemas(self, refused: _UnusableError, read_before: tuple[int, ...]) -> None:
-        """Raise a refusal as the registry's, if it returns none of the schemas that it returned before.
+        """Raise a refusal as the registry's, if it returns none of the schemas that it returned earlier.
 
-        A right that was revoked, and a URL that leads elsewhere now, must not make bad records of good ones.
+        A revoked right, or a URL that leads to another server now, must not turn good records into bad ones.
         """
         if time.monotonic() < self._returns_known_until:
             return
@@ -343,12 +342,12 @@ class Registry:
             ) from None
 
     def newest(self, subject: str, advice: str, *, or_known: bool = False) -> RegisteredSchema:
-        """Return the newest schema of a subject; raises as `by_id`, and if there is none that can be used.
+        """Return the newest schema of a subject; raise as `by_id`, and if there is no usable one.
 
         Args:
             subject: The subject.
-            advice: What users can do if it has no schema, for the error.
-            or_known: Return what this method returned before if the registry does not answer now.
+            advice: The advice for a subject without a schema, for the error.
+            or_known: Return the previous result if the registry does not answer.
         """
         known = self._newest.get(subject) if or_known else None
         what, path = f"the newest schema of subject {subject}", f"/subjects/{quote(subject, safe='')}/versions/latest"
@@ -426,7 +425,7 @@ class Registry:
     def _include(
         self, answer: Mapping[str, Any], included: dict[str, str], deadline: Deadline, depth: int, what: str
     ) -> None:
-        """Fetch the schemas to which one refers, and those to which these refer."""
+        """Fetch the references of a schema, and their references."""
         references = answer.get("references") or []
         if references and depth == 0:
             raise _UnusableError(f"{what} has references of more than {_MAX_DEPTH} levels")
@@ -455,7 +454,7 @@ class Registry:
             try:
                 return self._ask(url, asked, seconds)
             except RetriableError:
-                # Other requests do not wait for it either, before the others of several URLs have failed as well.
+                # Other requests do not wait for it either, until all other URLs have failed as well.
                 self._urls = (*(one for one in self._urls if one is not url), url)
                 raise
 
@@ -508,7 +507,7 @@ class _Url:
     """The root of a registry's API.
 
     Attributes:
-        address: Where requests go, without credentials, so errors and log lines show it.
+        address: The address of requests, without credentials, for errors and log lines.
         headers: The credentials that the user wrote into the URL, as headers.
     """
 
@@ -520,7 +519,7 @@ class _AwayError(RetriableError):
     """The registry does not answer.
 
     Attributes:
-        seconds: How long it asks to be left alone (`Retry-After`).
+        seconds: The pause that it requests (`Retry-After`).
     """
 
     seconds = 0.0
@@ -672,7 +671,7 @@ _ValueT = TypeVar("_ValueT")
 
 
 def _put(kept: dict[_KeyT, _ValueT], key: _KeyT, value: _ValueT) -> None:
-    """Keep a value; forget the oldest ones where there are too many."""
+    """Keep a value; discard the oldest ones if there are too many."""
     kept[key] = value
     for oldest in list(kept)[:-_MAX_KEPT]:
         del kept[oldest]

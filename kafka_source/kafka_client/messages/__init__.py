@@ -36,7 +36,7 @@ class ApiVersions:
         """Return the newest version of a request (or its class) that both sides support, at most `max_version`.
 
         Raises:
-            InvalidConfigurationError: There is no such version: the broker is too old or too new.
+            InvalidConfigurationError: There is no common version: the broker is too old or too new.
         """
         newest = request.max_version if max_version is None else min(max_version, request.max_version)
         lowest, highest = self.ranges.get(request.API_KEY, (0, -1))
@@ -49,7 +49,7 @@ class ApiVersions:
         """Check that the broker supports the version of a request that is encoded by hand.
 
         Raises:
-            InvalidConfigurationError: It does not: it is too old or too new.
+            InvalidConfigurationError: The broker is too old or too new.
         """
         if not self.has(api_key, version):
             raise self._refusal(api_key, name, f"version {version}")
@@ -95,7 +95,7 @@ def decode_response(request: Request[_R], version: int, correlation_id: int, pay
         payload: The response without its length prefix.
 
     Raises:
-        ValueError: It is the response to another request, or it does not match the schema.
+        ValueError: The bytes are the response to another request, or do not match the schema.
     """
     data = bytes(payload)
     reader = Reader(data)

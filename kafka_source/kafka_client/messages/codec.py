@@ -39,7 +39,7 @@ class Reader:
         self.position = position
 
     def numbers(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Return numbers that stand one after another."""
+        """Return consecutive numbers."""
         begin = self.position
         self.position = begin + layout.size
         return layout.unpack_from(self._data, begin)
@@ -134,7 +134,7 @@ class Reader:
         return self._integers("q")
 
     def tags(self) -> Iterator[int]:
-        """Yield the number of each tagged field; what the caller does not read of it is skipped."""
+        """Yield the number of each tagged field; bytes that the caller does not read are skipped."""
         for _ in range(self._varint()):
             tag, size = self._varint(), self._varint()
             end = self.position + size

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_: object) -> Callable[[type], type]:
-        """Return a decorator that changes nothing."""
+        """Return a decorator without an effect."""
         return lambda decorated: decorated
 
 
@@ -43,7 +43,7 @@ class Kind(Generic[_T]):
     Args:
         default: The value of a field without another default.
         method: The method of Reader and Writer; empty: `structure` reads and writes itself.
-        code: A number's type in a layout of `struct`; numbers that stand one after another are read together.
+        code: A number's type in a layout of `struct`; consecutive numbers are read together.
         structure: The structure, or that of the elements of an array.
     """
 
@@ -190,8 +190,8 @@ class Request(Structure, Generic[_R_co]):
         API_KEY: The number of the API.
         name: The request's name in Kafka's protocol.
         min_version: The oldest version that the schema has.
-        max_version: The newest version that this client knows. Later ones mean other things by the same fields, or need
-            what callers do not have, for example topic ids in place of names.
+        max_version: The newest version that this client knows. Later versions have another meaning of the same fields,
+            or need values that callers lack, for example topic ids in place of names.
         flexible_from: The first flexible version (KIP-482); above `max_version` if there is none.
     """
 

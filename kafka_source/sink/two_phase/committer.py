@@ -1,9 +1,10 @@
-"""Two-phase commit in the driver: decide about a batch, commit, abort and fence; what follows a crash at each step.
+"""Two-phase commit in the driver: decide about a batch, commit, abort and fence; the recovery from a crash at each
+step.
 
 The steps of a batch, and the effect of a crash after each of them:
 
 1. The driver begins the batch: it initialises `{prefix}-driver`, which fences every other driver of this prefix. It
-   commits what an earlier driver decided and did not finish, and aborts the transactions that no decision names.
+commits the transactions that an earlier driver decided and did not finish, and aborts those that no decision names.
    After a crash: nothing has begun.
 2. Each task writes in a transaction of its own, flushes, and leaves it open. After a crash: no reader sees the records.
    The transaction of a killed attempt is aborted by step 5, or by step 1 of the next batch.
@@ -59,13 +60,13 @@ Renew = Callable[[FencedError, Set[tuple[int, str]]], Awaitable[tuple[GroupOffse
 """Returns offsets of groups with the current credentials, after the previous ones were refused with this error."""
 
 # Writing the decision takes milliseconds. While its transaction is open, readers of the groups' offsets wait. Our own
-# tries end before the coordinator aborts it: the abort takes the epoch, which would look like another driver's work.
+# attempts end before the coordinator aborts it: the abort raises the epoch, as another driver would.
 _DECISION_TIMEOUT_MS = 30_000
 _DECISION_MARGIN_SECONDS = 3.0
 _VISIBLE_SECONDS = 30.0
 # A transaction that is decided must be committed before it times out.
 _MAX_MARGIN_MS = 5_000
-# How many transactions are ended in parallel; a coordinator ends hundreds in a second.
+# The number of transactions that are ended in parallel; a coordinator ends hundreds in a second.
 _MAX_IN_FLIGHT = 200
 # The maximum number of transactions that an error names.
 _MAX_NAMED = 10
@@ -80,7 +81,7 @@ class PreparedBatch:
         number: The batch's number in the query.
         transactions: The tasks' open transactions, each with the partitions that it has written to. Empty if the batch
             has no rows.
-        sources: What to commit for the sources of the batch.
+        sources: The offsets to commit for the sources of the batch.
     """
 
     query: str
@@ -98,8 +99,8 @@ class PreparedBatch:
 class DriverEpoch:
     """The right to decide about one batch; it ends when another driver begins a batch with the same prefix.
 
-    It travels to every task and returns with the commit message of every task. So it holds neither the transactions nor
-    the partitions of the last decision: the messages of n tasks would hold n² of them, 4.4 GB for 10,000 tasks. The
+    It travels to every task and returns with the commit message of every task. So it has neither the transactions nor
+    the partitions of the last decision: the messages of n tasks would have n² of them, 4.4 GB for 10,000 tasks. The
     driver reads them from the ledger.
 
     Attributes:
@@ -215,8 +216,8 @@ class TwoPhaseCommit:
             epoch: From `begin` of this batch.
             batch: The prepared transactions.
             deadline: Limit for the whole call.
-            renew: Returns the sources' offsets with other credentials after their group has refused them with this
-                error, and those of these generations and member ids; or raises the error. None: the batch fails then.
+            renew: Returns the sources' offsets with other credentials, after their group has refused these generations
+                and member ids with the error; or raises the error. None: the batch fails then.
 
         Raises:
             LostTransactionsError: A transaction no longer exists: it exceeded kafka.transaction.timeout.ms, or another
@@ -286,8 +287,8 @@ class TwoPhaseCommit:
     async def abort_undecided(self, deadline: Deadline, epoch: DriverEpoch | None = None) -> list[Described]:
         """Abort the sink's open transactions that no decision names, because `read_committed` readers wait for them.
 
-        Return those that it has aborted; others have ended in the meantime. Tasks that still run, or that begin later,
-        are fenced.
+        Return the aborted ones; the others have ended in the meantime. Tasks that still run, or that begin later, are
+        fenced.
 
         Args:
             deadline: Limit for the whole call.
@@ -314,8 +315,8 @@ class TwoPhaseCommit:
         return [one for one in found if one.is_in_use]
 
     async def _abort(self, left: list[Described], driver: OpenTransaction, deadline: Deadline) -> list[Described]:
-        """End and fence transactions, unless another driver has begun a batch; return those that this has aborted."""
-        # `left` was read before this check, so it holds nothing of a driver that begins after the check.
+        """End and fence transactions, unless another driver has begun a batch; return the aborted ones."""
+        # `left` was read before this check, so it has no transaction of a driver that begins after the check.
         if not left or not await self._is_current(driver, deadline):
             return []
         aborted = await _each(self._abort_one, left, deadline)
@@ -359,7 +360,7 @@ class TwoPhaseCommit:
         """Raise an error if another driver has begun a batch since.
 
         That driver has committed the transactions of the last decision, and its tasks have initialised their ids again.
-        Then they look like lost ones to this driver. If some are lost, that driver says so.
+        Then they look like lost ones to this driver. If some are lost, that driver reports it.
         """
         if not await self._is_current(driver, deadline):
             raise FencedError(

@@ -2,10 +2,10 @@
 
 The ledger is a consumer group without members, `{prefix}-ledger`. A decision is a committed offset of this group: the
 offset is the decision's number, the metadata is its text. A text that is longer than one offset's metadata may be
-continues in the groups `{prefix}-ledger-1`, `-2`, …, at the same partition and with the same offset. A deleted topic
-takes the offsets of its partitions along, so the offset is committed at a partition of each of several topics. All
-parts are committed in one transaction of `{prefix}-driver`. So a driver that was replaced decides nothing, and the
-source's offsets can be part of the same transaction.
+continues in the groups `{prefix}-ledger-1`, `-2`, …, at the same partition and with the same offset. With a topic the
+offsets of its partitions are deleted, so the offset is committed for a partition of each of several topics. All parts
+are committed in one transaction of `{prefix}-driver`. So a replaced driver cannot decide, and the source's offsets can
+be part of the same transaction.
 
 A decision whose transactions are all committed is recorded as finished in a second group, `{prefix}-finished`: its
 number is the committed offset. A transaction of the transactional id of this name writes it, so a driver that was
@@ -43,7 +43,7 @@ _PART_CHARACTERS = 4090
 # Far more than a cluster can have. Text that is no decision must not occupy the driver's memory.
 _MAX_PARTITIONS = 1_000_000
 _MAX_PARTS_DIGITS = 4
-# More topics are not deleted in the moments between a decision and its end, and each one takes the decision's text.
+# More topics are hardly deleted between a decision and its end, and each one needs the decision's text.
 _MAX_HOMES = 3
 # A marker takes milliseconds, and longer while a coordinator moves.
 _MARKER_SECONDS = 5.0
@@ -53,10 +53,10 @@ _FIRST, _SECOND = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class DecidedBatch:
-    """A decision's name: which batch it is about, and where the ledger holds it.
+    """A decision's name: its batch, and its place in the ledger.
 
     Attributes:
-        number: The decision's number in the ledger; every decision has a higher one than those before.
+        number: The decision's number in the ledger, which increases.
         query: The id of the query, or of the single write, that the batch belongs to.
         batch: The batch's number in the query.
         homes: The partitions whose committed offsets hold the decision, each of another topic.
@@ -108,7 +108,7 @@ class LedgerState:
     def next_number(self) -> int:
         """The number for the next decision.
 
-        It is above the finished number too. The ledger may be deleted, or expire, while the finished number stays. A
+        It exceeds the finished number too. The ledger may be deleted, or expire, while the finished number stays. A
         decision with the first number would count as finished then, and no driver would complete it after a crash.
         """
         return 1 + max(BEYOND_ALL_LOGS, self.finished, 0 if self.last is None else self.last.number)
@@ -157,11 +157,11 @@ class Ledger:
         return await self._client.retrying(read, deadline)
 
     async def shows(self, decision: Decision, deadline: Deadline) -> bool:
-        """Return whether everybody sees a decision whose transaction has been committed.
+        """Return whether fetches show a decision whose transaction has been committed.
 
-        A broker that is killed may lose the marker of that transaction, if it is the only one, and the next transaction
-        of the same id writes it. Until then a fetch of all offsets does not name a partition that had none before: the
-        next driver would not wait for the decision, and would not know of it.
+        A killed broker may lose the marker of that transaction, if it is the only broker, and the next transaction of
+        the same id writes it. Until then a fetch of all offsets omits a partition whose first offset this is: the next
+        driver would neither wait for the decision nor know it.
         """
         within = Deadline(min(_MARKER_SECONDS, deadline.left))
         try:
@@ -251,7 +251,7 @@ def decision_text(prefix: str, decision: Decision) -> str:
 
 
 def read_decision(prefix: str, number: int, homes: tuple[TopicPartition, ...], text: str, finished: int) -> Decision:
-    """Return the decision in a text that the ledger's groups hold.
+    """Return the decision in a text of the ledger's groups.
 
     Any client that may write to these groups can commit any text in them.
 

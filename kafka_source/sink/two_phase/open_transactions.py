@@ -84,7 +84,7 @@ async def describe(client: KafkaClient, transactional_id: str, deadline: Deadlin
 async def describe_all(client: KafkaClient, transactional_ids: Sequence[str], deadline: Deadline) -> list[Described]:
     """Return the states of several ids, in any order, with one request to each coordinator.
 
-    If that fails for a coordinator, ask it for each id separately.
+    If that fails for a coordinator, describe each id separately.
     """
     await client.find_coordinators(transactional_ids, deadline, TRANSACTION)
     coordinators = await asyncio.gather(*(client.coordinator(n, deadline, TRANSACTION) for n in transactional_ids))

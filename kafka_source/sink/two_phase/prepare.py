@@ -24,7 +24,7 @@ from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.open_transactions import EMPTY, FENCED_TIMEOUT_MS, ONGOING, describe
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise, is_gone
 
-# How long a task asks the coordinators of its transaction and of its driver's.
+# The time limit of a task's requests to the coordinators of its and its driver's transactions.
 _COORDINATOR_SECONDS = 60.0
 
 IDS_OF_TASK = 7
@@ -135,16 +135,15 @@ def _initialised(
 
 
 async def _next_id(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, deadline: Deadline) -> str:
-    """Take turns until there is one whose id is not in use, and return this id.
+    """Take turns until one has an unused id, and return this id.
 
-    InitProducerId ends the transaction of the id's holder, whichever that is. But it numbers its
-    senders: of an id that never has a transaction each of them gets an epoch of its own. So attempts that
-    look at the same moment, also those of a stage that runs again, whose numbers Spark counts from 0 again, get
-    different ids.
+    InitProducerId ends the transaction of the id's holder, whichever that is. But it numbers its senders: each caller
+    gets an epoch of its own from an id that never has a transaction. So simultaneous attempts get different ids, even
+    those of a repeated stage, whose numbers Spark counts from 0 again.
 
     Raises:
-        FencedError: The batch has ended. Its transactions may be committed and not recorded as finished; they look
-            free then.
+        FencedError: The batch has ended. Its transactions may be committed and not recorded as finished; then their ids
+            look free.
     """
     while True:
         turn = await initialise(client, task.turns, FENCED_TIMEOUT_MS, deadline)
@@ -180,8 +179,8 @@ def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
 
     Spark commits a batch in its checkpoint after the sink has decided about it, and before the next batch begins. So a
     replay is always the last decided batch. An earlier one means that the checkpoint was put back, from a backup for
-    example. From there Spark plans the batches again, with other records, and the sink would drop all of them up to the
-    last decided one as replays.
+    example. Spark then plans the batches again, with other records, and the sink would drop all of them up to the last
+    decided batch as replays.
     """
     last = epoch.last
     if last is None or last.query != task.query or task.batch >= last.batch:
@@ -198,8 +197,9 @@ def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
 async def _check_undecided(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, deadline: Deadline) -> None:
     """Raise an error if the batch has ended, with a decision or without.
 
-    Spark runs attempts beside the ones that count, and does not wait for their end. The driver ends what they have
-    initialised before its decision, and does not know of the others: so an attempt looks again when it has its id.
+    Spark runs attempts beside the ones that count, and does not wait for their end. The driver ends the ids that
+    attempts have initialised before its decision, and does not know later ones, so an attempt checks again when it has
+    its id.
     """
     driver = await describe(client, epoch.driver.transactional_id, deadline)
     if driver.transaction != epoch.driver or driver.state != EMPTY:
@@ -219,8 +219,8 @@ def _prepared(settings: Settings, task: SinkTask, opened: OpenTransaction, count
     client, name = cached_client(settings), opened.transactional_id
     found = client.run(describe(client, name, _deadline()))
     if found.transaction != opened:
-        # The acknowledged records were in a transaction that is aborted. The newest one holds the records of another
-        # process, perhaps an attempt of this task that Spark has abandoned and that still runs.
+        # The acknowledged records were in a transaction that is aborted. The newest transaction has the records of
+        # another process, perhaps an abandoned attempt of this task that still runs.
         raise FencedError(
             f"Another process has initialised {name} while this task wrote: epoch "
             f"{found.transaction.epoch} of producer id {found.transaction.producer_id} instead of epoch {opened.epoch} "

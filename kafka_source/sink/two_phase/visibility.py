@@ -1,10 +1,10 @@
 """Wait until committed records are visible to readers; find and write commit markers that a broker has lost.
 
 A coordinator answers a commit when its own log has it, and sends the markers to the partitions afterwards. If it is
-killed in between, it sends them after its restart; but a single broker did not, in 3 of 7 tries (Kafka 4.3.1). Then the
-last stable offset never passes the records, although the transaction counts as committed. So this module asks the
-partitions' leaders for open transactions (DescribeProducers). The last stable offset would not answer the question,
-since the transaction of another producer may hold it back too.
+killed between both, it sends them after its restart; but a single broker did not, in 3 of 7 attempts (Kafka 4.3.1).
+Then the last stable offset never passes the records, although the transaction counts as committed. So this module asks
+the partitions' leaders for open transactions (DescribeProducers). The last stable offset would not show it, since
+another producer's transaction may delay that offset too.
 
 Markers that a broker has lost can be found and written: `kafkagroup transactions repair`.
 """
@@ -52,8 +52,8 @@ async def wait_until_visible(
 ) -> None:
     """Wait until none of the partitions holds one of the transactions open.
 
-    A user without READ on a topic may not ask. Then this function logs a warning and returns. A topic that was deleted
-    has no records to wait for.
+    A user without READ on a topic may not send the request. Then this function logs a warning and returns. A topic that
+    was deleted has no records to wait for.
 
     Args:
         client: Client of the cluster that the sink writes to.
@@ -104,13 +104,13 @@ class _AbsentPartitionsError(UnknownTopicError):
 
 
 class _AbsentPartitions:
-    """Separates deleted topics, and those created again with fewer partitions, from gaps of metadata for a moment."""
+    """Distinguishes deleted topics, and those created again with fewer partitions, from short gaps of metadata."""
 
     def __init__(self) -> None:
         self._since: dict[TopicPartition, float] = {}
 
     def deleted(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return those of the partitions that all metadata of the last seconds lacked."""
+        """Return the partitions that were in no metadata of the last seconds."""
         now = time.monotonic()
         self._since = {tp: self._since.get(tp, now) for tp in partitions}
         return {tp for tp, since in self._since.items() if now - since >= _DELETED_SECONDS}
@@ -119,7 +119,7 @@ class _AbsentPartitions:
 async def _still_open(
     client: KafkaClient, partitions: list[TopicPartition], producers: Mapping[tuple[int, int], str], deadline: Deadline
 ) -> dict[TopicPartition, str]:
-    """Return the partitions that hold a transaction of these producers open, with its transactional id."""
+    """Return the partitions with an open transaction of these producers, with its transactional id."""
     found = await open_producers(client, partitions, deadline)
     return {tp: producers[key] for tp, keys in found.items() for key in keys if key in producers}
 
@@ -127,7 +127,7 @@ async def _still_open(
 async def open_producers(
     client: KafkaClient, partitions: Iterable[TopicPartition], deadline: Deadline
 ) -> dict[TopicPartition, set[tuple[int, int]]]:
-    """Return (producer id, epoch) of each transaction that a partition's leader holds open, by partition.
+    """Return (producer id, epoch) of each transaction that is open at a partition's leader, by partition.
 
     Raises:
         UnknownTopicError: A topic does not exist, or has fewer partitions.
