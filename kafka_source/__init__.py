@@ -1,4 +1,4 @@
-"""The connector: what Spark runs in the driver and in executors to read and write the format `kafkagroup`.
+"""The connector, which Spark runs in the driver and in executors for the format `kafkagroup`.
 
-People use it by the package `kafkagroup`, which re-exports what is public here. Everything here is internal.
+Users import the package `kafkagroup`, which re-exports the public names. Everything here is internal.
 """

@@ -1,6 +1,6 @@
 """A function of the user's over record batches, beside the reading: its input, and the checks of its result.
 
-The contract is that of Spark's `DataFrame.mapInArrow`: an iterator of record batches goes in, an iterator comes out. It
+The contract is that of Spark's `DataFrame.mapInArrow`: a function from an iterator of record batches to another one. It
 needs no Spark.
 """
 

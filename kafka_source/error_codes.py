@@ -2,10 +2,10 @@
 
 Codes from -1 up are the brokers', with the names of Kafka 4.3's `Errors`. Codes below -1 are librdkafka's own, with its
 names (`_TRANSPORT`). The category is that of KIP-1050 or of the class tree of Kafka 4.3's Java client. A code without
-one is invalid configuration if a setting or a permission causes it, else application-recoverable, as the KIP requires:
-of those only the codes are here that something asks for, or that librdkafka does not name.
-librdkafka's flags `retriable()`, `txn_requires_abort()` and `fatal()` are not used, because they differ from the KIP: a
-fenced member "requires abort" there.
+one is invalid configuration if a setting or a permission causes it, else application-recoverable, as the KIP requires;
+of the latter the table has only the codes that other modules use, or that librdkafka does not name. librdkafka's flags
+`retriable()`, `txn_requires_abort()` and `fatal()` are not used, because they differ from the KIP: a fenced member
+"requires abort" there.
 """
 
 from __future__ import annotations

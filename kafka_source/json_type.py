@@ -61,7 +61,7 @@ def json_column_type(text: str, option: str = "value.schema") -> pa.DataType:
     """Return the Arrow type of a column of JSON values, all of which may be null.
 
     Args:
-        text: Fields (`id bigint, tags array<string>`), a type (`array<double>`), what `StructType.json()` returns, or a
+        text: Fields (`id bigint, tags array<string>`), a type (`array<double>`), the text of `StructType.json()`, or a
             JSON Schema.
         option: The option, for errors.
 
@@ -120,7 +120,7 @@ class _Parser:
         self._at = 0
 
     def whole(self) -> DataType:
-        """Return the type that the text is, or the struct of the fields that it has."""
+        """Return the type of the text, or the struct of its fields."""
         try:
             kind = self._type(0)
         except _NoTypeError:

@@ -44,7 +44,7 @@ _RESOLVED = frozenset(
 
 @contextmanager
 def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None = None) -> Iterator[DataFrame]:
-    """Read what is new for a consumer group, and commit it if the block ends well.
+    """Read the new records of a consumer group, and commit them if the block ends without an error.
 
         with kafkagroup.pinned(spark, {"kafka.group.id": "nightly", ...}) as orders:
             orders.write.parquet(...)
@@ -65,8 +65,8 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
         OptionError: An option is wrong.
         DataLossError: Records were lost and `failOnDataLoss` is set; also at the end, if a topic was deleted or created
             again in the block. Then nothing is committed; with `failOnDataLoss=false` only the other topics are.
-        FencedError: At the end: the group has given the slots up or replaced them; nothing is committed, and what the
-            block has read is read again by others.
+        FencedError: At the end: the group has removed or replaced the slots; nothing is committed, and other members
+            read the block's records again.
         KafkaGroupError: Joining, or committing, failed.
     """
     with pinned_ranges(options) as ranges:

@@ -135,8 +135,8 @@ def __getattr__(name: str) -> object:
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "pyspark":
             raise
-        # Spark is not a dependency, because another pyspark would replace a vendor's own. So this is the usual error
-        # of an incomplete installation, and one line says what to do.
+        # Spark is not a dependency, because another pyspark would replace a vendor's own. So this is the usual error of
+        # an incomplete installation, with the remedy in one line.
         raise ImportError(_spark_is_missing(error), name="pyspark") from None
     return module if name == "progress" else getattr(module, name)
 

@@ -52,10 +52,11 @@ class SourceLag:
         batch: The number of the micro-batch after which this is so.
         source: The number of the source in the query, from 0.
         behind: By partition, the number of offsets between what was read and the latest offset at that time.
-        bytes_per_offset: About how many bytes an offset has in a fetch response; None: unknown.
+        bytes_per_offset: The approximate size of an offset in a fetch response, in bytes; None: unknown.
         bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
             the query, or values are not decoded.
-        cores_needed: How many cores the target duration needed in the micro-batch before; None: no target, or unknown.
+        cores_needed: The number of cores that the target duration needed in the previous micro-batch; None: no target,
+            or unknown.
         alignment: How `maxTimestampSkew` has kept partitions in step; None: it had not to, or is not set.
     """
 

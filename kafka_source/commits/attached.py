@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 Sessions = Callable[[], Sequence[SlotSession]]
 """Waits for the sessions of a task's slots."""
 
-# Seconds in which a coordinator of good health answers a heartbeat, also if the task has to find it first.
+# Seconds in which a healthy coordinator answers a heartbeat, even if the task has to look it up first.
 _ATTACH_SECONDS = 10.0
 
 

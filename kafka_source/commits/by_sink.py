@@ -50,7 +50,7 @@ class BySink(CommitPolicy):
     @cached_property
     def right_id(self) -> str | None:
         """The id of the right, if it is renewed."""
-        # In the consumer protocol epochs rise in the middle of a batch, so its sink needs new ones in any case.
+        # In the consumer protocol epochs rise during a batch, so its sink needs new ones in any case.
         renews = self._options.group_on_lost != "stop" or self._options.group_protocol == "consumer"
         return uuid4().hex if renews else None
 
@@ -129,8 +129,8 @@ def group_or_own(own: int | None, committed: int | None) -> int | None:
     """Return the group's committed offset, or the query's position where the group has none.
 
     A stream has an id from its first batch with `commit=sink` on. The batch before the checkpoint's offset is decided
-    then, so the group's offsets describe the output, also where they were rewound. Before, the larger offset
-    counts: other settings have committed the group's offsets, perhaps not the last ones.
+    then, so the group's offsets describe the output, even after a rewind. Before, the larger offset counts: other
+    settings have committed the group's offsets, perhaps not the last ones.
     """
     return own if committed is None else committed
 

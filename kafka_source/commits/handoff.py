@@ -123,7 +123,7 @@ class Published:
     """The hand-offs that a batch finds, as the sources of its query have published them.
 
     Attributes:
-        handoffs: Those of the batch, one for each member; none if it has no new data.
+        handoffs: The batch's hand-offs, one for each member; none if it has no new data.
         taken: The marks to commit with the batch's decision.
         committed: The offsets of the source's group in the partitions of `handoffs`.
         late: The topics of which another batch has published ranges since the last decision, and this one none; sorted.
@@ -153,7 +153,7 @@ class Record(NamedTuple):
     Attributes:
         plan: See `Handoff`; empty before the first decision.
         start: The start of the range.
-        partitions: Of how many partitions of the topic the decision has ranges.
+        partitions: The number of partitions of the topic with ranges in the decision.
     """
 
     plan: str
@@ -168,7 +168,7 @@ class Entry(NamedTuple):
         start: The start of the range.
         run: See `BatchOfRun`.
         number: See `BatchOfRun`.
-        partitions: How many partitions of the topic the batch reads.
+        partitions: The number of the topic's partitions that the batch reads.
         topic_id: The topic's id; None if the brokers do not return it.
         generation: Of the member that reads.
         member_id: Of the member that reads.
@@ -317,7 +317,8 @@ class DecisionRecord:
         return READ_BY.of(self._group, stream)
 
     def keep(self, stream: str, partitions: Collection[TopicPartition]) -> None:
-        """Write the first record of a stream, or an old one again, between two batches: brokers forget offsets.
+        """Write the first record of a stream, or repeat an old one, between two batches, because brokers discard old
+        offsets.
 
         Args:
             stream: The stream's id.

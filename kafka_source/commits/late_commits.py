@@ -20,7 +20,7 @@ class LateCommits:
     """The entries that may still reach the group.
 
     Args:
-        patience: For how many seconds a request may be on its way: `request.timeout.ms`.
+        patience: The seconds for which a request may be on its way: `request.timeout.ms`.
     """
 
     def __init__(self, patience: float) -> None:

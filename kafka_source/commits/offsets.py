@@ -94,7 +94,7 @@ class Offsets:
         return frozenset()
 
     def take_commits(self) -> tuple[tuple[Commit, ...], int]:
-        """Return the driver's commits since the last call, and how many have failed."""
+        """Return the driver's commits since the last call, and the number of failed ones."""
         return (), 0
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ caller, when it says so |
 | a replay reads | the plan | the plan, by the current slots | the decision, or what the group leaves | |
 
 Adding one: a file with a class, its line in the tables of `choose`, and its word in `options`: `kinds.py` has the
-words, `combinations.py` what they are refused with.
+words, `combinations.py` the refused combinations.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Right:
     async def is_renewal_asked(
         self, client: KafkaClient, group: str, partitions: Collection[TopicPartition], since: int, deadline: Deadline
     ) -> bool:
-        """Return whether a task of a batch has asked for new credentials; see `Renewal`.
+        """Return whether a task of a batch has requested new credentials; see `Renewal`.
 
         Args:
             client: The cluster's client.
@@ -212,7 +212,7 @@ def group_by_owner(
 Parts = list[tuple[SlotCredentials, Mapping[TopicPartition, int | CommitOffset]]]
 """The offsets that each of several members commits."""
 
-# How long a task tries to act as its slot, and to commit.
+# The time limit of a task to act as its slot, and to commit.
 _TASK_SECONDS = 30.0
 # Seconds that one heartbeat of a task may take. A frozen coordinator never answers, and another one replaces it.
 _HEARTBEAT_SECONDS = 5.0
@@ -313,7 +313,7 @@ class SlotSession:
         Args:
             commit: Commits the offsets of one or several members; raises FencedError if the coordinator refuses them.
             offsets: The next offset to read, by partition.
-            timeout_s: For how many seconds to wait for new credentials.
+            timeout_s: The longest wait for new credentials, in seconds.
 
         Raises:
             FencedError: This task has lost the slot.

@@ -153,9 +153,9 @@ async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, 
 def _check_is_replay(batch: BatchOfRun, handoff: Handoff, committed: Mapping[TopicPartition, CommitOffset]) -> None:
     """Raise an error if a decided batch was planned again with records that the decision does not contain.
 
-    The decision has committed the ends of its ranges with the stream's mark. If a mark is below the end of a range,
-    the records behind it are not in the output. An offset without the mark proves nothing: another client has committed
-    it since, for example to rewind the group.
+    The decision has committed the ends of its ranges with the stream's mark. If a mark is below the end of a range, the
+    records from the mark on are not in the output. An offset without the mark proves nothing: another client has
+    committed it since, for example to rewind the group.
     """
     for tp, (_, end) in handoff.ranges.items():
         entry = committed.get(tp)

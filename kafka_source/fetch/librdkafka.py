@@ -270,7 +270,7 @@ class LibrdkafkaEngine:
             "fetch.wait.max.ms": 100,
             "queued.max.messages.kbytes": 32 * 1024,
             "check.crcs": True,
-            # How long a topic may be unknown before librdkafka reports it as missing.
+            # The time for which a topic may be unknown before librdkafka reports it as missing.
             "topic.metadata.propagation.max.ms": 10_000,
             **librdkafka_config(self._settings, Role.CONSUMER),
             "group.id": self._settings.get("group.id") or kind.label,
@@ -290,7 +290,7 @@ class LibrdkafkaEngine:
         if kind.grain is not None:
             for name in ("fetch.message.max.bytes", "max.partition.fetch.bytes"):
                 config.pop(name, None)
-            # Fetch only what is consumed: records that were fetched ahead are lost at the end of a task.
+            # Fetch only consumed records: those that were fetched ahead are lost at the end of a task.
             config |= {
                 "fetch.message.max.bytes": kind.grain,
                 "queued.min.messages": 1,
@@ -420,7 +420,7 @@ class _LibrdkafkaReader:
     def _assign_more(self) -> None:
         """Assign the ranges to the consumer; with small fetch sizes one after another.
 
-        With a small fetch size, brokers send a whole batch of the first partition, and truncated ones of the others.
+        With a small fetch size, brokers send a whole batch of the first partition, and truncated batches of the others.
         """
         more = list(self._unassigned)
         if self._in_grains:

@@ -279,7 +279,8 @@ class NativeReader:
         return max(1, int(most // batch)) * int(batch) if batch else most
 
     def _bytes_for(self, part: _Part, most: int) -> int:
-        """Return about how many bytes the rest of a range has, at most `most`: little beyond the range is fetched."""
+        """Return the approximate size of the rest of a range in bytes, at most `most`, so that little beyond the range
+        is fetched."""
         topic, engine = part.whole.topic, self._engine
         each = engine.record_bytes.get(topic, _UNKNOWN_RECORD_BYTES)
         about = int(part.left * each * 1.1 + engine.batch_bytes.get(topic, 0.0))
@@ -536,7 +537,7 @@ class NativeReader:
                     f"with the leader of epoch {planned}"
                 )
                 self._report_loss(part, truncated_to=end, problem=problem_in_words)
-                # The next micro-batch begins where the logs diverge, and reads what the new leader has there.
+                # The next micro-batch begins where the logs diverge, and reads the new leader's records.
                 part.whole = part.whole._replace(end=max(part.asked, end))
             elif planned < 0 and 0 <= end < part.asked:
                 self._report_loss(part, truncated_to=end)
@@ -583,7 +584,7 @@ class NativeReader:
             except RetriableError as problem:
                 if self._engine.cluster.cluster_id is None:
                     raise  # This process has never reached the cluster.
-                # All brokers may be in the middle of a move. The ranges have a time limit of their own.
+                # All brokers may be moving to new addresses. The ranges have a time limit of their own.
                 self._problem = str(problem)
                 self._check_patience(self._without_broker())
         self._engine.check_cluster(self._request.cluster)

@@ -282,8 +282,8 @@ class Membership(ABC):
         self._client.close()
 
     def _run(self, work: Coroutine[Any, Any, _T], timeout_s: float) -> _T:
-        # The coroutines have their own deadlines, and their errors say what they waited for. This longer timeout is
-        # only for code without a deadline.
+        # The coroutines have their own deadlines, and errors that name the awaited event. This longer timeout is only
+        # for code without a deadline.
         return self._client.run(work, timeout_s + CLOSE_SECONDS)
 
 

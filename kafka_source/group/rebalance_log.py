@@ -368,7 +368,7 @@ def rebalance_of(
         seconds: How long it took.
         at_ms: When it ended, in milliseconds since 1970.
         members: The names of all members; None: unknown.
-        known: The same after the rebalance before; None: unknown.
+        known: The same after the previous rebalance; None: unknown.
     """
     had = set() if before is None else {tp for slot in before.slots for tp in slot.partitions}
     has = {tp for slot in now.slots for tp in slot.partitions}

@@ -377,8 +377,8 @@ async def _fetch(
         ids = {name: topic.topic_id for name, topic in client.known.topics.items() if topic.topic_id is not None}
         found = await _ask(client, group, numbers, ids, deadline, stable=stable)
         if found.unknown:
-            # Deleted, created again, or so new that the coordinator does not know it yet. The next try has the present
-            # ids.
+            # Deleted, created again, or so new that the coordinator does not know it yet. The next attempt has the
+            # current ids.
             await client.metadata(found.unknown, deadline)
             raise _unknown_ids(group, found.unknown)
         return found.offsets
@@ -483,13 +483,14 @@ async def commit_offsets(
             commit is retried until the deadline, because a topic may have just been created.
         has_looked: Whether the caller has compared the topics' ids with those of the offsets. Otherwise
             UnknownTopicError is raised immediately if the coordinator does not compare ids, or reports another id.
-        keep_ms: How long the broker keeps the offsets of a group without members, in milliseconds; None: for its
+        keep_ms: The broker's retention of the offsets of a group without members, in milliseconds; None: for its
             `offsets.retention.minutes`.
 
     Raises:
         FencedError: The coordinator rejects the credentials; only the previous requests' offsets are committed.
         UnknownTopicError: A topic does not exist; the offsets of the other topics are committed.
-        UnknownOutcomeError: A response was lost, and the coordinator has not accepted another try before the deadline.
+        UnknownOutcomeError: A response was lost, and the coordinator has not accepted another attempt before the
+            deadline.
     """
     entries = {tp: CommitOffset(value) if isinstance(value, int) else value for tp, value in offsets.items()}
     what = f"Committing offsets of group {credentials.group} as {credentials.instance_id or credentials.member_id}"

@@ -56,7 +56,7 @@ _NEXT_BROKER_SECONDS = 0.5
 _BOOTSTRAP_SECONDS = 8.0
 # The time limit of the search for another coordinator, before the refusal of this one counts.
 _CONFIRM_SECONDS = 5.0
-# Seconds that a caller waits longer for a request which another caller has sent, so that its own error comes first.
+# Extra seconds for which a caller waits for a request of another caller, so that the request's own error comes first.
 _SHARED_MARGIN = 0.5
 # The numbers of consecutive failures that are logged as a warning; all others are logged at DEBUG.
 _WORTH_A_WARNING = (6, 20, 60, 180)
@@ -612,7 +612,7 @@ class KafkaClient:
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
         """Drop the cached coordinator, so that the next request looks it up; call it when the coordinator has moved.
 
-        The next lookup goes to another broker: the one that named this coordinator may be behind its cluster.
+        The next lookup goes to another broker, because the one that named this coordinator may be outdated.
         """
         if self._coordinators.pop((kind, key), None) is not None:
             self._ask_another()
@@ -626,8 +626,8 @@ class KafkaClient:
     async def is_replaced(self, key: str, kind: int, coordinator: Endpoint, deadline: Deadline) -> bool:
         """Return whether another broker names another coordinator than this one, which refuses a member or an epoch.
 
-        A broker that is cut off from its cluster refuses by its earlier state. If the other one refuses as well, it
-        is believed, whomever further brokers name.
+        A broker that is cut off from its cluster refuses by its earlier state. A second refusal is final, whichever
+        coordinator further brokers name.
         """
         refusing = self._refusing.setdefault((kind, key), set())
         refusing.add(coordinator)

@@ -129,7 +129,7 @@ async def coordinator_call(
         client: The cluster's client.
         kind: GROUP or TRANSACTION.
         key: The group id or the transactional id.
-        request: The request; each attempt sends it as it is.
+        request: The request, which each attempt sends unchanged.
         deadline: The time limit for all attempts.
         read: Returns the result of a response. It raises the errors in it, see `check_coordinator`.
         max_version: The highest version of the request to use.

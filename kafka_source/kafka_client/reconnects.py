@@ -41,5 +41,5 @@ class Reconnects:
         self._failures[endpoint] = _Failures(count + 1, now + self._policy.pause(count))
 
     def connected(self, endpoint: Endpoint) -> None:
-        """Forget the failures: the next one begins with the shortest pause."""
+        """Discard the failures: the next one begins with the shortest pause."""
         self._failures.pop(endpoint, None)

@@ -102,7 +102,7 @@ def scram(hash_name: str, username: str, password: str, nonce: str = "") -> Exch
         nonce: The client's random text; empty: a new one.
 
     Raises:
-        SaslError: The broker's answer is malformed, asks for too few or too many iterations, or has a wrong proof.
+        SaslError: The broker's answer is malformed, requires too few or too many iterations, or has a wrong proof.
     """
     nonce = nonce or secrets.token_urlsafe(24)
     # RFC 5802, section 5.1: these two signs have a meaning in the message.
@@ -283,7 +283,7 @@ def _new_token(oauth: OAuth) -> tuple[str, float]:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: urllib would repeat the client's secret to the other host, also without TLS."""
+    """Follows no redirect: urllib would repeat the client's secret to the other host, even without TLS."""
 
     def redirect_request(self, *_: object) -> None:
         """Return None, by which a redirect becomes an HTTPError."""

@@ -35,7 +35,7 @@ class ConnectionSettings:
         rebootstrap_after: Seconds without metadata until the client rebootstraps (KIP-1102); None: never.
         receive_buffer: The size of the socket's receive buffer in bytes (`receive.buffer.bytes`); None: the system's.
         send_buffer: The size of its send buffer (`send.buffer.bytes`); None: the system's.
-        metadata_age: Seconds after which another broker is asked for metadata (`metadata.max.age.ms`).
+        metadata_age: Seconds after which metadata are requested from another broker (`metadata.max.age.ms`).
         moved_from: The id of the cluster from which the topics were migrated (`cluster.moved.from`), or None.
     """
 

@@ -11,7 +11,7 @@ from kafka_source.errors import UnknownTopicError
 
 @dataclass(frozen=True, slots=True)
 class CommitOffset:
-    """One partition's committed offset, with the fields that Kafka stores beside it.
+    """One partition's committed offset, with its other fields in Kafka.
 
     Attributes:
         offset: The next offset to read.

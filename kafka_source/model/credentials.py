@@ -18,12 +18,12 @@ class SlotCredentials:
         member_id: The member id from the coordinator; empty for a commit without membership.
         instance_id: `group.instance.id`; None for a dynamic member.
         slot: The number of the slot in its query.
-        partitions: The partitions that the slot was assigned in this generation, without copies of others' (replicas).
+        partitions: The partitions that the slot was assigned in this generation, without standby copies (replicas).
         per_member_epoch: Whether the credentials vouch for this member only. In a classic group all members of a
             generation are valid together, so one of them may commit for all slots of its query. In the consumer
             protocol each member has an epoch of its own, and another slot may have lost its partitions already.
-        right: The id of the right to commit the batch: new credentials are published under it when the slot has joined
-            again in the middle of the batch. None: they are not renewed. See `commits.rights`.
+        right: The id of the right to commit the batch: new credentials are published under it when the slot has
+            rejoined during the batch. None: they are not renewed. See `commits.rights`.
     """
 
     group: str

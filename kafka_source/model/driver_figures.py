@@ -1,7 +1,7 @@
-"""What a driver reports in its query's progress: commits, rebalances and their causes, latest offsets, bad records.
+"""A driver's figures in its query's progress: commits, rebalances and their causes, latest offsets, bad records.
 
 Spark gives a Python source no way to report metrics. But it shows the end offset of each micro-batch in the progress of
-the query, also to a client of Spark Connect. So the driver process writes these figures beside the offset, under
+the query, even to a client of Spark Connect. So the driver process writes these figures beside the offset, under
 `metrics`, and `kafkagroup.metrics` reads them in the user's program. `StreamOffset.from_json` ignores them.
 
     {"at": 1700000000123, "group": "billing", "commits": [[1700000000120, 12]], "failedCommits": 1,
@@ -73,7 +73,7 @@ class Rebalance:
         members: The number of members of the group; None: unknown.
         came: Members that the generation before did not have: instance ids, or member ids of dynamic members.
         went: Members that the generation before had.
-        gained: Partitions that this query has and had not before.
+        gained: Partitions that this query has newly.
         lost: Partitions that this query had and has no more.
     """
 
@@ -126,7 +126,7 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A successful commit of the group's offsets: when it ended, and how long it took, both in milliseconds."""
+    """A successful commit of the group's offsets: its end and its duration, both in milliseconds."""
 
     at_ms: int
     took_ms: float

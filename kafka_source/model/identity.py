@@ -1,4 +1,4 @@
-"""Refuse offsets of another cluster (`cluster.moved.from`), and notice a topic that was deleted or created again.
+"""Refuse offsets of another cluster (`cluster.moved.from`), and detect a topic that was deleted or created again.
 
 A query that reaches another cluster fails. A topic that was deleted and created again has another id (KIP-516). Brokers
 before Kafka 2.8 have no topic ids: if one of two ids is unknown, the topics count as the same.

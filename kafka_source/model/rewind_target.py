@@ -75,8 +75,8 @@ class Known:
         earliest: The first offset of each partition's log.
         latest: The offset after the last record of each partition.
         committed: The committed offsets of the group.
-        at_time: The offset of the first record at or after the timestamps that `timestamps` asked for; None: there is
-            no such record.
+        at_time: The offset of the first record at or after the timestamps of `timestamps`; None: there is no such
+            record.
         other: The committed offsets of `other_group`.
     """
 
@@ -94,7 +94,7 @@ class Move:
     Attributes:
         topic: The topic.
         partition: The partition number.
-        committed: The offset that is committed before; None: none.
+        committed: The previously committed offset; None: none.
         offset: The offset to commit.
         asked: The target's offset; it differs from `offset` if the log does not have it, which is then the nearest
             offset of the log, as in Kafka's tool.
@@ -129,7 +129,7 @@ def resolve(target: Target, partitions: Iterable[TopicPartition], known: Known) 
 
     Args:
         target: The group's new position.
-        partitions: The partitions to move. With `AtOffsets` and `FromGroup` only those of them that have an offset.
+        partitions: The partitions to move. With `AtOffsets` and `FromGroup` only those with an offset.
         known: The offsets that were looked up.
 
     Raises:

@@ -15,8 +15,8 @@ exceptions are in `MicroBatches.tasks`. An offset never contains a secret: check
 rewound, "rewinds" has the id of the last rewind by topic and partition. "epochs" has the leader epochs with which a
 truncated log is noticed, too. Where values are decoded by a registry's schema, "schemas" has its id: {"value": 7}.
 
-A query that was started with Spark's own Kafka source has offsets in its form, which says how far each partition was
-read and nothing else: {"orders": {"0": 250, "1": 180}}. These are read too, so that the query can continue.
+A query that was started with Spark's own Kafka source has offsets in its form, which has only the end of each
+partition: {"orders": {"0": 250, "1": 180}}. These are read too, so that the query can continue.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ class StreamOffset:
         epochs: The epoch of the leader whose log had everything before the partition's end (KIP-320); without
             partitions for which it is unknown.
         rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.strategies`.
-        of_spark: Whether this is an offset of Spark's own Kafka source. Its spans are empty: the start of the batch is
-            in the offset before.
+        of_spark: Whether this is an offset of Spark's own Kafka source. Its spans are empty: the previous offset has
+            the start of the batch.
     """
 
     partitions: Mapping[TopicPartition, Span] = field(default_factory=dict)

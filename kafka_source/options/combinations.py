@@ -186,7 +186,7 @@ def _check_order(options: ReadOptions, _where: Where, _given: Mapping[str, str])
     start, end = _first_and_last(options)
     if isinstance(start, dict) and isinstance(end, dict):
         numbers = _numbers(start)
-        # Beside a topic with a word, only the topics that both name by their partitions can be compared.
+        # If a topic has a word, only the topics that both options name by partitions can be compared.
         ends = end if numbers.keys() == start.keys() else {topic: end[topic] for topic in end if topic in numbers}
         _compare("startingOffsets", "endingOffsets", numbers, ends, sentinels=True)
     firsts, lasts = options.starting_offsets_by_timestamp, options.ending_offsets_by_timestamp

@@ -105,7 +105,7 @@ class Option:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the name is our own; others are those of Spark's source, and of Kafka's settings."""
+        """Whether the name is our own, and not of Spark's source or of Kafka's settings."""
         return "." in self.name and not self.name.startswith(KAFKA_PREFIX)
 
 

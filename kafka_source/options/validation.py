@@ -113,8 +113,8 @@ def check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
         where: BATCH or STREAM.
 
     Raises:
-        OptionError: An option is misspelt, refused, missing, has a value that it does not take, or contradicts another;
-            names the option, its value and what it takes. The text of Spark's own source comes first, if it has one.
+        OptionError: An option is misspelt, refused, missing, has an invalid value, or contradicts another; names the
+            option, its value and the allowed values. The text of Spark's own source comes first, if it has one.
     """
     try:
         return _check_read(given, where)
@@ -267,7 +267,7 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
                 problem = f"Remove the option {option.name}: a stream has no end; it is for batch reads"
                 raise OtherQueryError(option.name, text, problem=problem, spark=option.not_in_streams)
             if not key.startswith(KAFKA_PREFIX):
-                # A setting has an effect on the clients that have it, which `client_config.check` knows.
+                # `client_config.check` knows the clients on which a setting has an effect.
                 warnings.append(f"option {option.name} has no effect here and is ignored")
             continue
         if key in _OF_OTHER_SOURCES and not _decodes(given_lower):
@@ -315,7 +315,7 @@ def _make(
 
 
 def _parse(option: Option, text: str, shown: str | None = None) -> object:
-    """Return the value of a text; errors show `shown` in its place."""
+    """Return the value of a text; errors show `shown` instead of it."""
     try:
         return option.kind.parse(text)
     except (ValueError, KeyError, TypeError) as problem:
@@ -426,7 +426,7 @@ def _check_topics(options: ReadOptions, given: Mapping[str, str]) -> None:
 
 
 def load_options(given: Mapping[str, str]) -> ReadOptions:
-    """Return the options of a read that is being loaded: Spark says later whether it is a batch or a stream.
+    """Return the options of a read that is being loaded: Spark decides later whether it is a batch or a stream.
 
     `read_options` knows that, and logs the warnings.
 

@@ -21,7 +21,7 @@ class ColumnOptions:
     """The options of the column `key` or `value`, whose names begin with that of the column.
 
     Attributes:
-        column: The column. The others are as `ValueOptions` declares them.
+        column: The column. The other fields are those of `ValueOptions`.
     """
 
     column: DecodedColumn

@@ -43,7 +43,7 @@ _INIT_SECONDS = 60.0
 # its batch is full, then another one.
 _JAVA_COMPATIBLE = "murmur2_random"
 
-# Java's defaults where librdkafka's differ; those of unknown topics, linger and memory are our own.
+# Java's defaults where librdkafka's differ; the defaults for unknown topics, linger and memory are our own.
 _DEFAULTS = {
     "client.id": DEFAULT_CLIENT_ID,
     "partitioner": _JAVA_COMPATIBLE,

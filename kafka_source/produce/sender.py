@@ -55,7 +55,7 @@ class _PartitionQueue:
             flight.
         leader: The node id of the partition's leader; None if unknown.
         in_flight: Whether the first batch is in flight.
-        failures: Failed tries since the last acknowledged batch.
+        failures: Failed attempts since the last acknowledged batch.
         early: Attempts since then during which the coordinator was adding something else to the transaction.
         retry_at: Earliest time to look for the leader, or to send the first batch, again.
     """
@@ -163,8 +163,8 @@ class Sender:
     def _partition_count(self, topic: str, last: int) -> int:
         """Return the number of partitions of a topic, of which `last` should be one; wait until the topic exists."""
         known = self._producer.cluster.topics.get(topic)
-        # A topic may be missing from a metadata response while its leaders change, and a partition be added since. For
-        # that Java's producer asks for `max.block.ms`; once is enough where a broker knows the partition.
+        # A topic may be missing from a metadata response while its leaders change, and a partition be added since.
+        # Java's producer retries that for `max.block.ms`; one request is enough where a broker knows the partition.
         if known is None or self._producer.is_stale(topic) or last >= len(known.partitions):
             self._find_topic(topic)
         return len(self._producer.cluster.topics[topic].partitions)

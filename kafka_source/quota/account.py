@@ -128,7 +128,7 @@ class Report:
         bytes: Bytes on the wire.
         records: Offsets that were fetched.
         delay: Seconds that the task waited for the quota.
-        throttle: Seconds that brokers asked it to wait (KIP-219).
+        throttle: Seconds of pauses by the brokers' throttling (KIP-219).
         left: Offsets that are still to be read; 0: the task is done.
         sizes: Topic, partition, bytes and offsets, measured together.
         bad_records: Records whose values cannot be decoded.
@@ -148,7 +148,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The sums of all reports: how many tasks are done, their bad records, and the seconds in which they were busy."""
+    """The sums of all reports: finished tasks, their bad records, and the seconds in which they were busy."""
 
     tasks_done: int = 0
     bad_records: int = 0

@@ -2,9 +2,9 @@
 `quota.report`.
 
 The planner of a batch ends before its tasks run, and the driver of a sink is a new process for each micro-batch. So the
-first of them starts a process beside the Spark driver; later ones with the same quota and client settings find it by a
-file in a directory that only this user can read, and have accounts of their own there. It ends with the Spark driver,
-or ten minutes after the last request of a task.
+first of them starts a process beside the Spark driver; later ones with the same quota and client settings find that
+process by a file that only this user can read, and have accounts of their own there. It ends with the Spark driver, or
+ten minutes after the last request of a task.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class StreamQuota:
         return replace(self._ticket, bounds=self._account.bounds).of(slot, share)
 
     def figures(self) -> dict[str, Any]:
-        """Return how much of the quota is used, rates, and delays by slot."""
+        """Return the used part of the quota, rates, and delays by slot."""
         return self._account.figures(time.monotonic())
 
     def close(self) -> None:

@@ -1,11 +1,11 @@
 """Destination and format of log lines in Spark's Python processes (`log.level`, `log.format`); lines that are logged
 once.
 
-Warnings go to standard error, in the form of Spark's. The options `log.level` and `log.format`, or the variables
-`KAFKAGROUP_LOG_LEVEL` and `KAFKAGROUP_LOG_FORMAT`, ask for more, for one query. Where Spark captures the log of a
-worker (4.1 and later, `spark.sql.pyspark.worker.logging.enabled`), the records go there instead, with their level,
-logger and fields. The fields travel in `record.context`, where Spark's own `pyspark.logger` has them, so that both
-our JSON format and Spark's capture show them by name.
+Warnings go to standard error, in the form of Spark's. The options `log.level` and `log.format` of a query, or the
+variables `KAFKAGROUP_LOG_LEVEL` and `KAFKAGROUP_LOG_FORMAT`, change that. Where Spark captures the log of a worker (4.1
+and later, `spark.sql.pyspark.worker.logging.enabled`), the records go there instead, with their level, logger and
+fields. The fields travel in `record.context`, where Spark's own `pyspark.logger` has them, so that both our JSON format
+and Spark's capture show them by name.
 """
 
 from __future__ import annotations

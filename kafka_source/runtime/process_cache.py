@@ -34,7 +34,7 @@ class ProcessCache(Generic[_Key, _Value]):
     Args:
         make: Creates the object of a key. It is called while the cache is locked, so it must not wait for the network.
         close: Called with an object that the cache drops, after the lock is released. A caller that still uses the
-            object must be able to continue, or to notice that it is closed.
+            object must be able to continue, or get an error because it is closed.
         usable: Whether a cached object can still be used. If not, it is replaced and not closed.
         max_size: The maximum number of objects; above it, the least recently used one is dropped.
     """

@@ -1,4 +1,5 @@
-"""The Python processes of a Spark driver: how they start, are prepared, and notice that query or driver has ended.
+"""The Python processes of a Spark driver: their start, their preparation, and the detection of the end of query or
+driver.
 
 Spark ends a stream's process with SIGTERM (seen in 4.2 and 4.3). If the driver's JVM is killed, there is no signal. A
 process that waits for Spark's next call sees the end of its connection; one that waits in a join does not, so it checks
@@ -122,7 +123,7 @@ def leave_on_exit(stop: Callable[[], None]) -> Callable[[], None]:
     """Call `stop` once before this process exits: normally, after SIGTERM, or because its parent process has died.
 
     Spark's signal arrives while its runner stops the reader, so `stop` may be requested twice at the same time. The
-    second request waits until `stop` has returned: the process must not exit in the middle of it.
+    second request waits until `stop` has returned, so that the process does not exit before.
 
     The signal handler does not call `stop` itself. It interrupts the main thread anywhere, and `stop` would then wait
     forever for a lock that the main thread holds. Therefore the handler only wakes up another thread.
@@ -131,7 +132,7 @@ def leave_on_exit(stop: Callable[[], None]) -> Callable[[], None]:
         stop: Leaves the group and closes connections.
 
     Returns:
-        A function that calls `stop` now, unless it was called before.
+        A function that calls `stop` now, unless it was called already.
     """
     leaving, left = threading.Lock(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""An exactly-once write, step by step: how long the driver waits for each; the check of the transactions' timeout.
+"""An exactly-once write, step by step, with the driver's time limits; the check of the transactions' timeout.
 
 `two_phase/` knows nothing of Spark. This module connects it to Spark's tasks and commit messages, and checks the
 transactions' timeout against the brokers' limit before the first batch.

@@ -242,7 +242,7 @@ def _target(given: Mapping[str, str], schema: StructType, write_id: str | None =
     exactly_once = _exactly_once(options, write_id)
     check_settings(options.settings, options.engine)
     engine = engine_of_tasks(options.engine)
-    # The process that commits has the same engine as the one that starts a micro-batch, which warns.
+    # No warning: the process that commits has the same engine as the one that starts a micro-batch, which has warned.
     native = writes_native(options.settings, options.engine if warns else engine)
     check_engine(options.engine, options.settings, Role.PRODUCER, native=native)
     options = replace(options, engine=engine)

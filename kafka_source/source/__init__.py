@@ -1,1 +1,1 @@
-"""The source: batch and stream readers, and what their tasks do."""
+"""The source: batch and stream readers, and their tasks."""

@@ -23,7 +23,7 @@ _PAUSES = RetryPolicy(0.2, 0.2)
 
 
 class Patience(Enum):
-    """For how long a trigger begins again."""
+    """The time for which a trigger begins again."""
 
     TOPICS = "until every broker knows a change of topics, for 30 s"
     LEADERS = "until a broker leads the partitions, for coordinator.timeout.ms"
@@ -58,7 +58,7 @@ def unfinished(
 
     Args:
         leaderless: The partitions of the query that have no leader.
-        unassigned: Those of topics that were created again, which the group has not assigned yet.
+        unassigned: Partitions of topics that were created again, which the group has not assigned yet.
         short_logs: Whether logs end before the read positions.
     """
     if leaderless:

@@ -103,7 +103,7 @@ class Rules:
         counts: Returns the offset that counts, of the query's own and the group's.
         asks_group: Whether the group's offset counts even for a partition with a known position: at a start, and after
             a rebalance.
-        replays: Whether the query reads again what it has committed after an older checkpoint; else it follows.
+        replays: Whether a query with an older checkpoint reads its committed records again, or follows the group.
         is_output: Whether the group's offset matches the output, so that no record below it is read again.
         moves_to_first: Whether a position before the log moves to its first offset; otherwise the task detects it.
         fails_on_loss: `failOnDataLoss`.

@@ -35,7 +35,7 @@ class Look:
         options: Of the stream.
         cluster: Its cluster.
         offsets: The offsets of its group.
-        positions: What is known of its partitions and topics.
+        positions: The known facts of its partitions and topics.
     """
 
     def __init__(self, options: ReadOptions, cluster: Cluster, offsets: Offsets, positions: Positions) -> None:

@@ -119,7 +119,7 @@ class GroupMemberOwner(PartitionOwner):
         """Rejoin the group if a rebalance is due, and return the slots' current partitions.
 
         Members rejoin in the calls of the readers between two micro-batches. If another read of this driver waits for
-        them, they have rejoined before, and have claimed the partitions of the micro-batch that is committed next.
+        them, they have rejoined already, and have claimed the partitions of the micro-batch that is committed next.
 
         Raises:
             FencedError: Another process uses a slot's instance id, or the group has removed the slots and
@@ -156,7 +156,7 @@ class GroupMemberOwner(PartitionOwner):
         return self._membership.lost() is not None or self._membership.rebalance_needed() is not None
 
     def join(self) -> None:
-        """Join with all slots, unless they have joined before."""
+        """Join with all slots, unless they have joined already."""
         if not self.has_joined:
             self._wait_in(self._membership.join)
             self.has_joined = True
@@ -240,7 +240,7 @@ class GroupMemberOwner(PartitionOwner):
     def detach(self, kept: Collection[int]) -> None:
         """Stop acting for the kept slots, which another process resumes; the other slots leave the group.
 
-        Only a batch does so, and its slots are members of the classic protocol.
+        Only batches call it, whose slots are members of the classic protocol.
         """
         self._membership.detach(kept)
 
@@ -303,7 +303,7 @@ def owner_of(
         partitions: The current number of those partitions.
         siblings: Where to meet the other reads of this driver and group; None: nowhere.
         positions: Its positions.
-        static: Whether its members are static, also without an instance id of the user's.
+        static: Whether its members are static, even without an instance id of the user's.
     """
     if not options.in_group:
         return Standalone(cluster, selection)

@@ -55,7 +55,7 @@ class BrokerTimes:
 
         Raises:
             RefreshRetriableError: A leader does not answer.
-            KafkaGroupError: As `FetchEngine.read`, but for lost records: the tasks report them.
+            KafkaGroupError: As `FetchEngine.read`, except for lost records, which the tasks report.
         """
         request = FetchRequest(
             tuple(Range(*tp, start, end) for tp, (start, end) in ranges.items()),

@@ -67,11 +67,10 @@ class MicroBatches(Trigger):
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
         """Return the input partitions of the batch from `start` to `end`, with the slots' present credentials.
 
-        A replay after a restart reads the same ranges in the same input partitions, except for topics that were
-        deleted or created again, with `commit=sink` for what other members have read since, with `commit=sink` or
-        `commit=task` for what the next batch reads of partitions that were rewound since, and with `commit=task` where
-        the query has other slots. `end` may be an offset of Spark's own source, if the query was moved while a batch
-        was planned and not finished.
+        A replay after a restart reads the same ranges in the same input partitions, with four exceptions: topics that
+        were deleted or created again; with `commit=sink` records that other members have read since; with `commit=sink`
+        or `commit=task` partitions that were rewound since; with `commit=task` a query with other slots. `end` may be
+        an offset of Spark's own source, if the query was moved while a batch was planned and not finished.
 
         Raises:
             DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.

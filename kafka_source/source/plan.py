@@ -4,9 +4,9 @@ The limits: of the options, of the quota, and the end of an AvailableNow run. `A
 the last plan; everything else is pure, and there is no I/O.
 
 A plan depends on the batch's end offset, and on the start offset where a partition's span begins before it (see
-`plan`). Both are in Spark's checkpoint, so a batch that is replayed after a restart gets the same plan. Two things can
+`plan`). Both are in Spark's checkpoint, so a batch that is replayed after a restart gets the same plan. Two causes can
 make the replay smaller, see `MicroBatches.tasks`: topics that were deleted or created again, and with `commit=sink`
-what the group's other members have read.
+records that other members have read.
 
 Spark plans a batch's DataFrame once. Like Spark's own source (`KafkaSourceRDD`), the plan of a batch without a group
 keeps the words `earliest` and `latest`, and each task looks its offsets up (`mark_late_bounds`). A DataFrame or a view
@@ -145,7 +145,7 @@ class Admission:
                 start.
             bounds: The largest ends of partitions, see `Alignment`; `minOffsetsPerTrigger` does not wait at them.
             limited: Apply the options' limits and the quota.
-            may_wait: Whether more records may come, for which `minOffsetsPerTrigger` waits.
+            may_wait: Whether more records may be written, for which `minOffsetsPerTrigger` waits.
         """
         ends = self.available(starts, latest)
         waits = limited and may_wait and self._waits_for_more(sum(ends[tp] - start for tp, start in starts.items()))
@@ -231,10 +231,10 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
 
     Args:
         end: The batch's end offset. It has each partition's start, end and slot, and the options that cut ranges.
-        start: The batch's start offset; None: that of `end` itself. Spark before 4.2 asks for the end offset
-            without the start, so after a restart `end` may begin too early. The plan leaves out what lies
-            before `start`, unless the topic was created again or the group was rewound in between, or the stream's id
-            says that `end` was planned from `start` (`commit=sink`): then the group was rewound.
+        start: The batch's start offset; None: that of `end` itself. Spark before 4.2 asks for the end offset without
+            the start, so after a restart `end` may begin too early. The plan leaves out records before `start`, unless
+            the topic was created again or the group was rewound, or the stream's id shows that `end` was planned from
+            `start` (`commit=sink`): then the group was rewound.
     """
     if start is not None and start.by_sink and start.stream == end.stream:
         start = None

@@ -53,7 +53,7 @@ class ShortLogs:
         self._since: dict[TopicPartition, float] = {}
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Discard all but these: the logs of the others are as long as earlier."""
+        """Discard all but these: the logs of the others are no longer short."""
         self._since = {tp: since for tp, since in self._since.items() if tp in partitions}
 
     def seconds(self, tp: TopicPartition) -> float:
@@ -124,7 +124,7 @@ class _Case:
         decisions: The decisions.
         ignored: The partitions where the group has an offset of another topic of the same name.
         later: The partitions that begin at their first offset when a broker leads them.
-        at_latest: The partitions that begin at `latest` because `startingOffsets` says so for their topic.
+        at_latest: The partitions that begin at `latest` because of their topic's word in `startingOffsets`.
     """
 
     scope: Scope
@@ -168,8 +168,8 @@ class PositionTracker:
         self._own_positions = options.redundant_emit == "all"
         # The join of the slots after which the positions were last resolved; None: this process has not resolved any.
         self._resolved_join: int | None = None
-        # Partitions that start at `latest` because startingOffsets says so for their topic, which the checkpoint
-        # does not know.
+        # Partitions that start at `latest` because of their topic's word in startingOffsets, which the checkpoint does
+        # not have.
         self._start_at_latest: frozenset[TopicPartition] = frozenset()
         # The query's own commits that are ahead of the checkpoint with which it has started.
         self._own_ahead: dict[TopicPartition, int] = {}
@@ -187,7 +187,7 @@ class PositionTracker:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether this process has resolved positions before."""
+        """Whether this process has resolved positions already."""
         return self._resolved_join is not None
 
     @property
@@ -245,8 +245,8 @@ class PositionTracker:
 
         Without a rebalance and a new partition these are the ends of the last batch. After one, the group's committed
         offsets count too, and a partition that is new to this query starts at its first offset or, when the query
-        starts, where the options say. A position that the log does not lead to moves to an offset to which it does.
-        Tasks detect positions before the first offset, without another request.
+        starts, at the options' start. A position outside of the log moves to an offset within it. Tasks detect
+        positions before the first offset, without another request.
 
         Raises:
             DataLossError: A position is beyond the end of its partition, or its log has diverged, and `failOnDataLoss`

@@ -141,7 +141,7 @@ class Positions:
         return frozenset(tp for tp in partitions if self.known(tp).is_replaced)
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """Forget the offsets in topics that were deleted or created again."""
+        """Discard the offsets in topics that were deleted or created again."""
         self._topics = {name: topic_id for name, topic_id in self._topics.items() if name not in topics}
         for tp, partition in self._partitions.items():
             if tp.topic in topics:
@@ -261,7 +261,7 @@ class Positions:
             known.committed, known.committed_at = offset, now
 
     def old(self) -> dict[TopicPartition, int]:
-        """Return the offsets that were committed long ago, which a broker forgets unless they are committed again."""
+        """Return the offsets that were committed long ago, which a broker discards unless they are committed again."""
         oldest = self._clock() - RENEW_SECONDS
         return {
             tp: known.committed

@@ -272,7 +272,7 @@ def _commit_existing(query: Query, read: StreamOffset, commit: CommitRead) -> No
 
 
 def reports_of(bundle: TaskBundle, *, joins_slots: bool) -> int:
-    """Return how many times an input partition reports that it is done: once for tasks that are read together."""
+    """Return the number of reports of an input partition's end: one for tasks that are read together."""
     return sum(len(part) if _is_limited(part[0]) else 1 for part in _parts(bundle, joins_slots=joins_slots))
 
 
@@ -351,7 +351,7 @@ def by_replica(ranges: Sequence[Range]) -> list[tuple[int, tuple[Range, ...]]]:
 
 
 def is_unbound(ranges: Collection[Range]) -> bool:
-    """Return whether the ranges contain no planned offset, so that they mean the same in a topic created again."""
+    """Return whether the ranges contain no planned offset, so that they are valid in a topic that was created again."""
     return all(r.from_earliest and r.to_latest for r in ranges)
 
 

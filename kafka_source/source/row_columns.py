@@ -1,7 +1,7 @@
-"""What a task fetches for the columns of its rows, and those that it makes: `replica` and decoded values.
+"""The columns that a task fetches for its rows, and those that it makes: `replica` and decoded values.
 
 A task makes the column `replica` (`redundant.emit=all`), the number of the partition's copy for which a row was read,
-and what is decoded (`value.format`, `key.format`).
+and the decoded columns (`value.format`, `key.format`).
 """
 
 from __future__ import annotations

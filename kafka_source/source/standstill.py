@@ -24,7 +24,8 @@ from kafka_source.options import ReadOptions
 
 log = logging.getLogger(__name__)
 
-# A trigger after the first one waits no longer for the halts' coordinator: it continues as before.
+# A trigger after the first one waits no longer than this for the halts' coordinator, and continues with the last known
+# halt.
 _LOOK_SECONDS = 5.0
 
 
@@ -54,7 +55,7 @@ def is_at_rest(halt: Halt, positions: Mapping[TopicPartition, int], committed: M
     Args:
         halt: What stops the group.
         positions: The next offset to read of each partition of the query.
-        committed: The offsets of the group, of these partitions and of those with boundaries.
+        committed: The group's offsets of these partitions and of those with boundaries.
     """
     if not has_reached(halt, positions):
         return False

@@ -119,7 +119,7 @@ def look_up(
         cluster: Where to look them up.
         options: The query's options.
         bounds: The bounds. The latest offset stands for a time without a record of it or later.
-        matches: Whether there has to be such a record, where `startingOffsetsByTimestampStrategy` says so.
+        matches: Whether such a record must exist, by `startingOffsetsByTimestampStrategy`.
 
     Raises:
         InvalidConfigurationError: There is none.
@@ -208,7 +208,7 @@ def _settle(
     """
     rules = Rules(max_offset, moves_to_first=True, fails_on_loss=options.fail_on_data_loss)
     earliest = cluster.earliest(starts)
-    # The log has records beyond the last stable offset: those of open transactions.
+    # The log has records of open transactions beyond the last stable offset.
     latest = cluster.latest_with_epochs(starts, read_committed=False)
     epochs = {tp: one.leader_epoch for tp, one in committed.items() if tp in starts}
     ends = cluster.epoch_ends({tp: epoch for tp, epoch in epochs.items() if 0 <= epoch < latest[tp].leader_epoch})

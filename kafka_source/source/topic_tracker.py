@@ -1,4 +1,4 @@
-"""Which topics of a stream were deleted or created again; how long a partition may have no leader.
+"""The topics of a stream that were deleted or created again, and its partitions without a leader.
 
 A topic that was deleted and created again has the same name and another id (KIP-516). Offsets of the deleted topic are
 invalid in the new one, so the stream reads the new topic from its first record.
@@ -130,7 +130,7 @@ class PartitionsWithoutLeader:
     """The partitions that have no leader; a micro-batch leaves them out, so that the others are read.
 
     Args:
-        seconds: How long a partition may have no leader (`coordinator.timeout.ms`).
+        seconds: The time for which a partition may have no leader (`coordinator.timeout.ms`).
         clock: The time in seconds; only differences count.
     """
 

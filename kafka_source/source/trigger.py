@@ -55,7 +55,7 @@ class Trigger:
         policy: Its commit policy.
         siblings: The place at which the reads of this driver and group find each other; None: nowhere.
         schemas: The ids of the schemas to which values are resolved, by column.
-        static: Whether its members are static, also without an instance id of the user's.
+        static: Whether its members are static, even without an instance id of the user's.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Trigger:
             return removed("The group has removed the slots since the positions were looked up.")
         if self._policy.is_output and not start.by_sink:
             # From the sink's first batch on the group's offsets match the output, and the batch may run again without
-            # partitions of other members. Other settings have committed before, perhaps not the last batch.
+            # partitions of other members. The query has committed by other settings, perhaps not the last batch.
             self._owner.offsets.remember(self._positions.missing(starts))
         if has_new:
             self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
@@ -294,7 +294,7 @@ class Trigger:
         return self._positions.unfollowed_rewinds(committed)
 
     def commit(self, end: StreamOffset, *, has_looked: bool) -> None:
-        """Commit everything before `end` now, whatever the commit policy says; see `Offsets.commit` for `has_looked`.
+        """Commit everything before `end` now, whatever the commit policy is; see `Offsets.commit` for `has_looked`.
 
         Raises:
             FencedError: The group has removed this member, or has given a partition to another one. Nothing is
@@ -406,7 +406,7 @@ class Trigger:
         )
 
     def quota(self) -> dict[str, Any] | None:
-        """Return how much of the quota is used, with rates and delays; None without a quota."""
+        """Return the used part of the quota, with rates and delays; None without a quota."""
         return None if self._quota is None else self._quota.figures()
 
     def close(self) -> None:
@@ -440,8 +440,8 @@ class Trigger:
         """Report partitions of the checkpoint that the query's options no longer select, when the query starts.
 
         Raises:
-            DataLossError: There are such partitions, and `failOnDataLoss` is set; or the options select none of those
-                of the checkpoint, and `strict` is set.
+            DataLossError: There are such partitions, and `failOnDataLoss` is set; or the options select no partition of
+                the checkpoint, and `strict` is set.
         """
         if self._selects_all_of_checkpoint:
             return

@@ -48,7 +48,7 @@ FetchByIds = Callable[
 ]
 """Returns what a group has committed of topics with these ids; raises UnknownTopicError as `fetch_by_ids`."""
 
-# If this process dies in the middle of a commit, readers of the group's offsets wait until the coordinator aborts the
+# If this process dies during a commit, readers of the group's offsets wait until the coordinator aborts the
 # transaction. Our own attempts end before that: the abort raises the epoch, as a later attempt of the task would.
 _TRANSACTION_TIMEOUT_MS = 10_000
 _TRY_SECONDS = 8.0
@@ -89,7 +89,7 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
 def commits_plainly_after(error: InvalidConfigurationError, group: str, transactional: bool | None) -> bool:
     """Return whether to commit without transactions from now on, because the cluster has none for this user.
 
-    A warning says so, once in a process. The group coordinator still checks the member and its generation, as it does
+    A warning is logged once in a process. The group coordinator still checks the member and its generation, as it does
     for every consumer. Only the check between two attempts of a task is lost, and they commit the same offsets.
 
     Args:
@@ -112,7 +112,7 @@ def commits_plainly_after(error: InvalidConfigurationError, group: str, transact
 
 
 def coordinator_seconds(options: ReadOptions) -> float:
-    """Return how long a query waits for a transaction coordinator, without which it may commit by default."""
+    """Return a query's longest wait for a transaction coordinator, after which it may commit without one by default."""
     patience = options.coordinator_timeout_ms / 1000
     return patience if options.commit_transactional else min(_COORDINATOR_SECONDS, patience)
 
@@ -132,7 +132,7 @@ class TransactionalCommitter:
         settings: Of the Kafka clients.
         transactional_id: The id to take, from now on. Brokers keep each id for 7 days, so use a bounded number of them;
             see `transactional_id_of`.
-        timeout: Seconds for one commit, with all its tries.
+        timeout: Seconds for one commit, with all its attempts.
         coordinator_seconds: Seconds to wait while the brokers name no transaction coordinator.
         attempt: It commits once, as one attempt of a task, and this is `group.requests.fetch_by_ids`. A later attempt
             takes the id, and keeps it whatever the outcome of this commit. An abandoned attempt may take the id after a

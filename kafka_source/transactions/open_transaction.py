@@ -30,7 +30,7 @@ from kafka_source.runtime.retry import RetryPolicy
 
 # Every broker since 2.8 has it.
 _INIT_VERSION = 4
-# A repeated request must have the version of the first one, also after a restart: 4 and 5 answer a repeated commit
+# A repeated request must have the version of the first one, even after a restart: 4 and 5 answer a repeated commit
 # differently. From version 5 on EndTxn raises the epoch, which is KIP-890's second protocol.
 _END_VERSION, _SECOND_END_VERSION = 3, 5
 _FEATURE, _SECOND_LEVEL = "transaction.version", 2
@@ -57,7 +57,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True, order=True)
 class OpenTransaction:
-    """A transaction that can be ended, and the producer epoch that it has for itself.
+    """A transaction that can be ended, with a producer epoch of its own.
 
     Attributes:
         transactional_id: `transactional.id`.
@@ -102,9 +102,9 @@ async def initialise(
 
     Raises:
         FencedError: `ended` is not the id's last transaction: another process uses the id.
-        UnknownOutcomeError: `ended` is no longer the id's last transaction, but an earlier try of this call may have
-            begun the next one. Initialise without `ended` to take the id in either case. Or, with `once`, there was no
-            answer.
+        UnknownOutcomeError: `ended` is no longer the id's last transaction, but an earlier attempt of this call may
+            have begun the next one. Initialise without `ended` to take the id in either case. Or, with `once`, there
+            was no answer.
         AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id.
         KafkaGroupError: The coordinator refuses, or does not answer in time.
     """
@@ -210,7 +210,7 @@ async def end(
 
     def read(answer: EndTxnResponse) -> OpenTransaction | None:
         nonlocal unknown
-        # This try, or an earlier one, is being worked on.
+        # The coordinator is still handling this attempt, or an earlier one.
         unknown |= answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
         check_coordinator(client, TRANSACTION, name, answer.error_code, what)
         if not transaction.second_protocol:

@@ -73,7 +73,7 @@ class TransactionalProducers:
         """A producer that is initialised, for one transaction; `ended` must be called after it.
 
         Raises:
-            KafkaGroupError: As `init_transactions` failed, or not in time.
+            KafkaGroupError: The error of `init_transactions`, or a timeout.
         """
         self.prepare()
         with self._lock:
@@ -163,8 +163,8 @@ class _Preparation:
     def _connect(self, producer: Producer) -> None:
         """Have a connection to a broker before the coordinator is looked for.
 
-        librdkafka drops its bootstrap connection with the first metadata; if it looks for the coordinator just then it
-        tries again after 500 ms. The second request here goes over a broker's own connection.
+        librdkafka drops its bootstrap connection with the first metadata; a lookup of the coordinator at that moment is
+        retried after 500 ms. The second request here goes over a broker's own connection.
         """
         for _ in range(2):
             with contextlib.suppress(KafkaException):

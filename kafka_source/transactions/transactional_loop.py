@@ -198,8 +198,8 @@ def run_transaction(
 
     Args:
         producers: Of the transactional id.
-        work: Produces and sends offsets; called once a try.
-        timeout: Seconds for all tries together.
+        work: Produces and sends offsets; called once for each attempt.
+        timeout: Seconds for all attempts together.
         rewind: Called after each abort, before the work is done again, e.g. to seek a consumer back.
         repeatable: Whether the work may be committed twice without harm, as absolute offsets may. Then a commit of
             unknown outcome and a broken producer are tried again too; only a fenced producer ends it.

@@ -121,7 +121,7 @@ def decode(
     """Yield the rows that the mode keeps, with the decoded columns, in batches that `batch_bytes` bounds.
 
     Args:
-        batch: Raw records, with the columns to decode, `topic`, `partition` and `offset`; they may have others.
+        batch: Raw records, with the columns to decode, `topic`, `partition` and `offset`, and perhaps more.
         decoding: How to decode.
         planned: The reader's schemas when the batch was planned. If one differs from the current schema, values are
             resolved to it first.

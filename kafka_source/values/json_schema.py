@@ -89,7 +89,7 @@ class _Reader:
     """Reads a schema.
 
     Args:
-        documents: The schema, with an empty name, and those to which it refers.
+        documents: The schema, with an empty name, and its references.
     """
 
     def __init__(self, documents: Mapping[str, _Json]) -> None:

@@ -38,7 +38,7 @@ _JSON = "application/vnd.schemaregistry.v1+json"
 _ACCEPT = f"{_JSON}, application/json"
 
 _PAUSES = RetryPolicy(0.5, 10.0)
-# One attempt; another one may reach another server behind the same name.
+# One attempt; the next one may reach another server of the same name.
 _ATTEMPT_SECONDS = 10.0
 _DEFAULT_TIMEOUT_MS = 60_000
 _OVERLOADED = (408, 425, 429)
@@ -382,7 +382,7 @@ class Registry:
         return self._id(subject, text, _Request(path, what, "register", _posted(text, kind), int))
 
     def id_of(self, subject: str, text: str, kind: str) -> int:
-        """Return the id of a schema of a subject; raises as `register`, and if the subject does not have it."""
+        """Return the id of a schema of a subject; raise as `register`, and if the subject lacks it."""
         what = f"the given schema among the versions of subject {subject}"
         path = f"/subjects/{quote(subject, safe='')}"
         return self._id(subject, text, _Request(path, what, "find", _posted(text, kind), int))

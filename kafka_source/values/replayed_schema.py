@@ -1,7 +1,7 @@
 """The schema of a batch that is replayed after a restart, when the column has a newer one.
 
 Its values are resolved to the schema with which the batch was planned, as in its first run, and then to the column's
-current schema: a field that has come since has its default, so that all runs of the batch have the same rows.
+current schema: newer fields have their defaults, so that all runs of the batch have the same rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def current_column(then: ReaderSchema, now: ReaderSchema, kind: pa.DataType) -> 
         kind: The type of the current column.
 
     Raises:
-        InvalidConfigurationError: The current schema cannot read what was resolved to the earlier one.
+        InvalidConfigurationError: The current schema cannot read values of the earlier one.
     """
     found, wanted = then.column_type(), kind
     if pa.types.is_struct(kind):
@@ -91,7 +91,7 @@ def _field(
 
 
 def _default(field: pa.Field, record: dict[str, Any], then: ReaderSchema, now: ReaderSchema) -> pa.Array:
-    """Return the default of a field, in one row: what the kernel makes of a record that was written without it."""
+    """Return the default of a field, in one row, as the kernel decodes it for a record without the field."""
     from kafkagroup_native import AvroDecoder
 
     # The whole schema: the field's type may be one that a field before it defines.

@@ -1,7 +1,7 @@
 """Rules of a schema that change its values: the encryption and transformations of Confluent's data contracts.
 
 Confluent's serializers apply such rules when they write or read, by executors that this project does not have. Without
-them a column would contain what the rules were there to change, such as encrypted text.
+them a column would contain unchanged values, such as encrypted text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class SchemaRule:
     Attributes:
         name: Its name in the schema's `ruleSet`.
         type: The kind of its executor, such as ENCRYPT, CEL_FIELD or JSONATA.
-        tags: The tags of the fields that it changes; empty: all, or those that its expression names.
+        tags: The tags of the fields that it changes; empty: all, or the fields of its expression.
         mode: READ, WRITE or WRITEREAD.
     """
 

@@ -1,7 +1,7 @@
 """The schema of a column to write: given, in the registry, or registered; refuses a column that does not fit it.
 
-It is looked up in the driver, at the start of each batch. The tasks do not ask the registry. JSON needs no schema: one
-says what values may be, and not how they are written.
+It is looked up in the driver, at the start of each batch. The tasks do not ask the registry. JSON needs no schema: a
+schema restricts values, and does not change their bytes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def writer_schema(options: SinkOptions, column: ColumnOptions, kind: pa.DataType
 
     Args:
         options: The options of the sink.
-        column: Those of the column, which is of a format that is encoded.
+        column: The column's options, with a format that is encoded.
         kind: The type of the column.
 
     Raises:

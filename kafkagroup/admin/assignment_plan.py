@@ -23,7 +23,7 @@ from kafka_source.errors import AssignmentFailed, OptionError
 from kafka_source.group.classic.leader import assign
 from kafkagroup.admin.rows import Group, Rows
 
-# The generation in which the members have what they own. Assignors only compare it with that of other members.
+# The generation of the members' partitions. Assignors only compare it with that of other members.
 _GENERATION = 1
 # A cooperative strategy moves a partition in two rebalances. A third rebalance moves nothing.
 _MAX_ROUNDS = 3
@@ -56,8 +56,8 @@ class PlannedMember:
         member: The member's name.
         count: The number of its partitions.
         partitions: Its partitions, sorted.
-        standby: Those of them for which it would be a standby (`redundant`).
-        gained: Those of them that it does not have now.
+        standby: The partitions for which it would be a standby (`redundant`).
+        gained: The partitions that it does not have now.
         lost: The partitions that it has now and would lose.
         outside_rack: The number of its partitions without a replica in its rack; None: it has no rack.
     """
@@ -77,7 +77,7 @@ def plan(assignor: str, cluster: ClusterMetadata, members: Iterable[PlanMember])
     Args:
         assignor: A name that `assignors.load` accepts.
         cluster: The topics' partitions and the racks of their replicas.
-        members: The members; the first one's options are those of the leader.
+        members: The members; the first one's options are the leader's.
 
     Raises:
         OptionError: The assignor does not exist, or refuses the options of a member.

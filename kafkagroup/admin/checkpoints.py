@@ -2,7 +2,7 @@
 
 A checkpoint has a file for each micro-batch in `offsets` (Spark's OffsetSeqLog): a version, a line about the batch, and
 a line for each source. In version 1 the lines are those of source 0, 1 and so on; in version 2, of queries with named
-sources, each begins with the source's name and a colon. A file of the same name in `commits` says that the batch is
+sources, each begins with the source's name and a colon. A file of the same name in `commits` marks the batch as
 finished. Spark's Kafka source writes where a query's first batch starts to `sources/{source}/0`
 (KafkaSourceInitialOffsetWriter).
 """
@@ -297,7 +297,7 @@ class Checkpoint:
 
     @cached_property
     def _sources(self) -> list[str]:
-        """The names of all sources; those of numbers in their order."""
+        """The names of all sources; numbers in their order."""
         names = {name for batch in self._batches.values() for name in batch.sources}
         noted = {name for name in self._names("sources") if not name.startswith(".")}
         return sorted(names | noted, key=lambda name: (0, int(name), "") if name.isdigit() else (1, 0, name))

@@ -83,7 +83,7 @@ def redrive(
 ) -> Redriven:
     """Write dead letters again, each once, from the end of the previous run to the current end of their topic.
 
-    A record is written with its key, its value and its headers but those of the dead letter, and with the header
+    A record is written with its key, its value, its headers without those of the dead letter, and the header
     `kafkagroup.redrive.attempt`. A later run for the same topic fences a run that is still active.
 
     Args:
@@ -91,14 +91,14 @@ def redrive(
         topic: The topic of the dead letters.
         to: The topic to write to; None: each letter goes to the topic of its record, where all groups read it again.
         since: Where the first run begins: a time (ISO 8601, or ms since 1970), or -1h for one hour ago.
-        max_bytes: About how much memory the records take.
+        max_bytes: The approximate memory of the records.
 
     Raises:
         OptionError: A setting or an argument is wrong, or `to` is the topic of the dead letters.
         UnknownTopicError: A topic does not exist.
         FencedError: A later run has begun.
-        UnknownOutcomeError: A coordinator has not said whether a transaction is committed. Run it again: it continues
-            after the committed letters.
+        UnknownOutcomeError: A coordinator has not reported whether a transaction is committed. Run it again: it
+            continues after the committed letters.
         KafkaGroupError: The brokers do not answer, or refuse.
     """
     if to == topic:

@@ -172,7 +172,7 @@ def _member(described: DescribedMember, assignor: str | None) -> MemberDescripti
     """
     said, given = Subscription(()), Assignment(())
     if assignor is not None:
-        # Both are empty while the group rebalances. What another client has sent may be malformed.
+        # Both are empty while the group rebalances. Another client's bytes may be malformed.
         try:
             said = wire.decode_subscription(described.member.metadata) if described.member.metadata else said
             given = wire.decode_assignment(described.state)

@@ -142,7 +142,7 @@ class Groups:
             topics: Topics of which to include all partitions, for example one that the group has not read yet.
 
         Raises:
-            UnknownGroupError: The group does not exist, and no partitions and no topics are asked for.
+            UnknownGroupError: The group does not exist, and neither partitions nor topics are given.
             UnknownTopicError: One of `partitions` or `topics` does not exist.
             KafkaGroupError: The brokers do not answer, or refuse the request.
         """
@@ -163,7 +163,7 @@ class Groups:
             groups: The group ids.
             partitions: See `lag`.
             topics: See `lag`.
-            must_exist: Whether a group that does not exist is an error, if no partitions and no topics are asked for.
+            must_exist: Whether a group that does not exist is an error, if neither partitions nor topics are given.
 
         Returns:
             Each group and its lag, by group id. The group is None if it does not exist and that is no error.

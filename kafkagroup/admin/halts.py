@@ -154,7 +154,7 @@ def wait_until_halted(settings: Settings, group: str, halt: Halt, *, timeout: fl
         settings: As of `pause`.
         group: The group id.
         halt: The result of `pause` or `stop`.
-        timeout: After how many seconds to return, halted or not.
+        timeout: Seconds after which to return, halted or not.
     """
     deadline = Deadline(timeout)
     with closing(KafkaClient(settings)) as client:
@@ -196,7 +196,7 @@ def _halt(settings: Settings, group: str, kind: HaltKind, at: At, *, others_go_o
 
 
 def _partitions(cluster: Cluster, positions: GroupPositions) -> set[TopicPartition]:
-    """Return the partitions of a group that exist: committed ones, and those to which its members subscribe."""
+    """Return the existing partitions of a group: committed ones, and those of its members' subscriptions."""
     members = () if positions.group is None else positions.group.members
     found = {*positions.committed, *(tp for one in members for tp in one.partitions)}
     topics = cluster.topics({*(tp.topic for tp in found), *(topic for one in members for topic in one.topics)})

@@ -156,7 +156,7 @@ def moves_now(
     """Return the new positions of a group, sorted, without partitions that the target does not change.
 
     Args:
-        cluster: The cluster, which is asked for the bounds of the logs, and for the offsets of a time.
+        cluster: The cluster, for lookups of the logs' bounds and of the offsets of a time.
         target: Where the group continues.
         partitions: The partitions to move.
         committed: The committed offsets of the group.

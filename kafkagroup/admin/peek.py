@@ -109,7 +109,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class SchemaUse:
-    """How many records have values of one schema.
+    """The number of records with values of one schema.
 
     Attributes:
         schema_id: The id in Confluent's frame; None: no frame.
@@ -141,7 +141,7 @@ def payload(data: bytes | None, decoder: ReadableValues | None = None, header: b
 
     Args:
         data: The bytes.
-        decoder: Decodes Avro and Protobuf with the schemas of a registry; None: no registry is asked.
+        decoder: Decodes Avro and Protobuf with the schemas of a registry; None: without a registry.
         header: The header that names the schema, if the record has one.
     """
     if data is None:
@@ -315,7 +315,7 @@ def _decoder(registry: Settings | None) -> ReadableValues | None:
         return None
     if (reason := why_not_native()) is not None:
         raise InvalidConfigurationError(f"To decode Avro and Protobuf, install kafkagroup-native: {reason}.")
-    # The client is loaded only where a registry is asked.
+    # The client is loaded only with a registry.
     from kafka_source.values.readable import ReadableValues
 
     return ReadableValues(registry)

@@ -193,7 +193,7 @@ class UserData:
         size: The number of bytes.
         weight: The capacity of a member under `weighted`.
         generation: The generation of `partitions`; None: it is not part of the data.
-        partitions: The partitions that the member had before, as it reports them.
+        partitions: The member's previous partitions, as it reports them.
         text: A text that the data are, such as the reason why the leader could not assign.
     """
 

@@ -1,4 +1,4 @@
-"""Rewind a group while its queries run: how long it waits, which groups it refuses, and why it may fail.
+"""Rewind a group while its queries run: its time limits, the groups that it refuses, and its errors.
 
 The program that rewinds becomes a member of the group for a moment. Queries of ours finish and commit their
 micro-batch, own no partitions while the offsets are set, and continue there; see `group.classic.strategies`.
@@ -95,9 +95,9 @@ def rewind_running_group(
     Args:
         settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group and its topics.
         group: The group id.
-        offsets: The new offset of each partition, between the earliest and the latest one. Or a target, as
-            `Groups.moves` takes it: it is turned into offsets when the members have committed their last micro-batch,
-            so `Shift` counts from there, and `latest` is the end of the log at that moment.
+        offsets: The new offset of each partition, between the earliest and the latest one. Or a target, as in
+            `Groups.moves`: it is resolved when the members have committed their last micro-batch, so `Shift` counts
+            from there, and `latest` is the end of the log at that moment.
         partitions: The partitions to move to a target.
         timeout: Seconds to wait until all members have finished their micro-batches. The group itself does not wait
             longer than `kafka.max.poll.interval.ms`.
@@ -323,7 +323,7 @@ async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPar
 async def _check_set(
     client: KafkaClient, group: str, entries: Mapping[TopicPartition, CommitOffset], error: KafkaGroupError
 ) -> None:
-    """Return if the offsets are set although the commit has failed: the response to a try was lost.
+    """Return if the offsets are set although the commit has failed, because the response to an attempt was lost.
 
     Args:
         client: The cluster's client.

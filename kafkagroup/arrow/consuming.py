@@ -101,7 +101,7 @@ def consume(
             `commit` and `transaction` apply to the records of the returned rows.
         schema: As in `read`.
         max_bytes: About how much memory the stream takes.
-        max_wait: After how many seconds without a new record the iteration ends; None: never. The member stays in the
+        max_wait: Seconds without a new record after which the iteration ends; None: never. The member stays in the
             group, and the next iteration continues.
         fail_on_data_loss: Whether records that retention deletes before they are read are an error; if false, they are
             left out.
@@ -147,10 +147,10 @@ class GroupStream(Stream):
     Args:
         options: Of the read.
         columns: The columns of the batches.
-        trigger: Plans what the member reads, and holds the membership.
+        trigger: Plans the member's batches, and has the membership.
         max_wait: See `consume`.
         bar: See `read`.
-        settings: As the caller has given them, for the producer of `transaction`.
+        settings: The caller's settings, for the producer of `transaction`.
         mapping: The function that makes the rows of these columns; None: they are the rows.
     """
 
@@ -216,7 +216,7 @@ class GroupStream(Stream):
         records again (at least once).
 
         Raises:
-            FencedError: The group has removed this member: it was silent for `session.timeout.ms`, or asked for no
+            FencedError: The group has removed this member: it was silent for `session.timeout.ms`, or requested no
                 batch for `max.poll.interval.ms`. Nothing is committed. If you continue, the member joins again, and
                 gets the uncommitted records of its new partitions.
             UnknownOutcomeError: No answer came, so the commit may be done. Call `commit` again.
@@ -250,9 +250,9 @@ class GroupStream(Stream):
         Raises:
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was
                 returned, or you continued after an error. Continue: a repeated block has the same error.
-            UnknownOutcomeError: The coordinator has not said whether the transaction is committed. The group's offsets
-                do: if you repeat the block and it is committed, that is a `FencedError`, and no record is written
-                twice.
+            UnknownOutcomeError: The coordinator has not reported whether the transaction is committed. The group's
+                offsets do: if you repeat the block and it is committed, that is a `FencedError`, and no record is
+                written twice.
             DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
             AbortableError: A write has failed, and the block has caught its error.
             KafkaGroupError: As `write`.
@@ -372,7 +372,7 @@ class GroupStream(Stream):
             return
         waiting = self._uncommitted().partitions
         kept = {tp: span for tp, span in self._handed.partitions.items() if tp in owned.slots}
-        # Also where all is committed: the trigger continues at the group's offsets, and would go back to ours.
+        # Even where all records are committed: the trigger continues at the group's offsets, and would return to ours.
         ahead = self._committed_ahead(kept)
         if gone := sorted(waiting.keys() - kept.keys()):
             log.info(

@@ -28,7 +28,7 @@ def decode_values(
     column: DecodedColumn = "value",
     max_decoded_bytes: int = kinds.DEFAULT_DECODED_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches with `value` as a column of the schema's type: Avro, Protobuf or JSON, as the registry says.
+    """Yield the batches with `value` as a column of the schema's type: Avro, Protobuf or JSON, by the registry.
 
     A batch that is large after decoding is returned in parts.
 

@@ -79,7 +79,7 @@ class Export:
         decode: Decodes the values of a file's batches, as `decode_values` does; None: they stay bytes.
         bar: See `read`.
         is_interrupted: Whether to end with KeyboardInterrupt before the next batch. Python's own may be lost: pyarrow
-            imports pandas in the middle, and an import may drop it.
+            imports pandas during the write, and an import may drop it.
     """
 
     topic: str

@@ -133,7 +133,7 @@ class Parts:
             self._writer.give_up()
         if self._file is not None:
             self._file.close()
-        # Also where Ctrl-C came as `open` had made the file.
+        # Even if Ctrl-C came after `open` had made the file.
         (self._folder / _PARTIAL).unlink(missing_ok=True)
 
 

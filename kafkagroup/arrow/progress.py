@@ -58,7 +58,7 @@ class Bar:
             return
         if self._bar is None:
             with warnings.catch_warnings():
-                # In a notebook without ipywidgets it says that it draws a bar of text.
+                # In a notebook without ipywidgets it warns that it draws a bar of text.
                 warnings.simplefilter("ignore")
                 self._bar = import_module("tqdm.auto").tqdm(desc=self._name, unit=" records", unit_scale=True)
         self._bar.total = progress.records + progress.lag

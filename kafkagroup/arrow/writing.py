@@ -36,7 +36,7 @@ from kafkagroup.arrow.settings import SettingValue, settings_of, without_prefix
 from kafkagroup.arrow.stream import Stream
 
 _COMMIT_SECONDS = 60.0
-# How long a commit waits until its records are visible, at most.
+# A commit's longest wait until its records are visible.
 _VISIBLE_SECONDS = 10.0
 _PAUSES = RetryPolicy(0.002, 0.1)
 _TRANSACTIONAL_ID = "transactional.id"
@@ -69,7 +69,7 @@ def write(
     *,
     engine: str = "auto",
 ) -> int:
-    """Write records, and return how many the brokers have acknowledged: all of them.
+    """Write records, and return their number; the brokers have acknowledged all of them.
 
     The producer is idempotent: no record is written twice, unless you repeat a call that failed. With the setting
     `transactional.id` all records become visible together at the end, or none do.
@@ -88,7 +88,7 @@ def write(
         UnknownTopicError: The topic does not exist, and the brokers do not create it.
         DeliveryError: A record was not acknowledged. Without a transaction, other records may be in the topic.
         FencedError: Another producer has taken the transactional id; nothing is visible.
-        UnknownOutcomeError: The coordinator has not said whether the transaction is committed.
+        UnknownOutcomeError: The coordinator has not reported whether the transaction is committed.
         KafkaGroupError: The brokers do not answer, or refuse.
     """
     plain = {name: value for name, value in settings.items() if name != _TRANSACTIONAL_ID}
@@ -162,9 +162,9 @@ class Transaction:
         return self._delivery is not None
 
     def write(self, topic: str | None, data: Data) -> int:
-        """Write records, and return how many; arguments and errors as in the function `write`.
+        """Write records, and return their number; arguments and errors as in the function `write`.
 
-        After an error the block commits nothing, also if it catches the error: some of the records may be written.
+        After an error the block commits nothing, even if it catches the error: some of the records may be written.
         """
         count = 0
         try:

@@ -60,7 +60,7 @@ app.command(short_help="Run a Kafka here until Ctrl-C.")(embedded)
 app.command("contexts", short_help="List named settings of clusters.")(list_contexts)
 app.command("options", short_help="List the options of the format.")(list_options)
 
-# ---- what people type by habit from Kafka's own tools, rpk, kafkactl and kcat
+# ---- command lines of Kafka's own tools, rpk, kafkactl and kcat
 #
 # A line that is right as it stands is never changed. The exception is `group list`: for a group with the name `list`,
 # write `group --group list`.

@@ -130,7 +130,7 @@ def peek(
 ) -> None:
     """Show records of a topic by time: keys, values, headers; JSON and the schema ids of Confluent's framing.
 
-    No group is joined, and no offset is committed. --follow prints one line for each new record. A registry is asked if
+    No group is joined, and no offset is committed. --follow prints one line for each new record. A registry is used if
     --schema-registry or the setting schema.registry.url is given.
     """
     given = name or topic_option

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     Export = Callable[[Mapping[str, Rows[PartitionLag]], float], None]
 
-#: How long `healthcheck` waits between two samples.
+#: The pause of `healthcheck` between two samples.
 _LOOK_EVERY_SECONDS = 1.0
 
 
@@ -299,7 +299,7 @@ def _look_once(group: str, look: Callable[[], list[PartitionLag]], within: float
         before = health.from_text(group, state.read_text())
         if before is None:
             note(f"{state} is not the state of a check of group {group}, and is replaced.")
-    # Another process has looked before, perhaps before a restart of the machine: only the wall clock is the same.
+    # Another process took the previous sample, perhaps before a restart of the machine: only the wall clock is common.
     at = time.time()
     seen = health.look_again(before or {}, look(), at)
     try:

@@ -111,7 +111,7 @@ def _brokers(settings: Settings, seconds: float) -> tuple[list[Finding], tuple[B
 
 
 def _in_cluster(settings: Settings, wanted: _Wanted) -> list[Finding]:
-    """Ask for the rights and the clocks."""
+    """Check the rights and the clocks."""
     with closing(KafkaClient(settings)) as client:
         try:
             return client.run(_rights_and_clocks(client, wanted))
@@ -171,7 +171,7 @@ async def _protocol_finding(client: KafkaClient, group: str, deadline: Deadline)
     try:
         found = await describe_consumer_protocol(client, group, deadline)
     except AuthenticationError:
-        # `rights` says which right is missing.
+        # `rights` reports the missing right.
         return []
     if found is None or not found.members:
         return []

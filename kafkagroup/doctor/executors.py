@@ -110,7 +110,7 @@ def _run(spark: SparkSession, work: Callable[[int], bytes]) -> list[SeenThere]:
     # pandas, and kafkagroup does not.
     seen = udf(work, BinaryType(), useArrow=False)
     frame = spark.range(0, _TASKS, 1, _TASKS).select(seen("id"))
-    # These bytes come from our own tasks, over Spark's connection, as the results of all Python tasks do.
+    # These bytes come from our own tasks, over Spark's connection, like the results of all Python tasks.
     return [pickle.loads(bytes(row[0])) for row in frame.collect()]
 
 

@@ -1,8 +1,8 @@
 """The rights (ACLs) that readers, group members and transactional sinks need, checked without a change.
 
 Brokers list the operations that a user may do on topics and groups (KIP-430). For transactional ids no request does
-that. DESCRIBE is asked for by DescribeTransactions. WRITE is asked for by an EndTxn with a producer id that no producer
-has: a broker checks the right first, and then refuses the producer id and changes nothing.
+that. DescribeTransactions shows DESCRIBE. WRITE is asked for by an EndTxn with a producer id that no producer has: a
+broker checks the right first, and then refuses the producer id and changes nothing.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ async def _may_write(client: KafkaClient, name: str, deadline: Deadline) -> bool
 
 
 def _allows(client: KafkaClient, name: str, code: int, expected: int) -> bool:
-    """Return whether the code says that the user has the right; raise the error of any other code."""
+    """Return whether the code shows that the user has the right; raise the error of any other code."""
     if code in (0, expected):
         return True
     if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:

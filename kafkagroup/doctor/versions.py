@@ -24,7 +24,7 @@ class Finding:
         name: The check, for example `broker 1 at kafka-1:9092`.
         state: ok, warn, fail or skipped.
         happened: The result, as a sentence.
-        advice: What to do; empty if there is nothing to do.
+        advice: The remedy; empty if none is needed.
     """
 
     name: str

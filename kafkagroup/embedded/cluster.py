@@ -68,8 +68,8 @@ class EmbeddedKafka:
             archiving their classes. The lines are also logged at INFO.
 
     Raises:
-        ValueError: `nodes` is neither 1 nor 3, `advertised_ports` names an unknown node, or ACLs are asked for with a
-            version that has ZooKeeper.
+        ValueError: `nodes` is neither 1 nor 3, `advertised_ports` names an unknown node, or a version with ZooKeeper is
+            to have ACLs.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class EmbeddedKafka:
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until no running node knows it.
 
-        A topic of the same name can be created then, and clients do not take the old one for it.
+        A topic of the same name can be created then, and clients do not confuse both.
 
         Raises:
             confluent_kafka.KafkaException: The broker refused the request, for example because the topic is unknown.

@@ -116,7 +116,7 @@ class SchemaRegistry:
 
         Args:
             subject: The subject, for example `orders-value`.
-            schema: The schema: JSON text, or what `json.dumps` takes.
+            schema: The schema: JSON text, or an argument of `json.dumps`.
             references: The names, subjects and versions of the schemas that it refers to.
             kind: The schema's type as Confluent's API names it.
 

@@ -124,7 +124,7 @@ class QueryMeter:
                 yield point(catalog.THROTTLE, seconds, *labels, slot, by)
 
     def _grown(self, source: int, slot: str, name: str, totals: Mapping[str, Any]) -> float:
-        """Return by how much a total of the quota's account has grown; it begins at 0 with each run of the driver."""
+        """Return the growth of a total of the quota's account, which begins at 0 with each run of the driver."""
         now, key = float(totals.get(name, 0)), (source, slot, name)
         before, self._totals[key] = self._totals.get(key, 0.0), now
         return now - before if now >= before else now
@@ -233,7 +233,7 @@ class MetricsListener(StreamingQueryListener):
                 self._exports.export(meter.idle(time.time()))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Export the end of a query, and forget it."""
+        """Export the end of a query, and drop its state."""
         with self._lock:
             if (meter := self._meters.pop(str(event.runId), None)) is not None:
                 self._exports.export(meter.terminated(failed=event.exception is not None))
@@ -319,8 +319,8 @@ class Sampler:
     def _sample(self, progress: StreamingQueryProgress, source: SourceOffsets) -> Sample:
         driver = source.driver
         at = seconds_of(progress.timestamp) if driver is None else driver.at_ms / 1000
-        # A batch that a restart runs again has its end offset from the checkpoint, with the figures of the driver
-        # process of the run before. They are of another run, and this run's process counts the quota's totals from 0.
+        # A batch that a restart repeats has its end offset from the checkpoint, with the figures of the previous run's
+        # driver. They are of another run, and this run's process counts the quota's totals from 0.
         of_this_run = at >= self._began
         new = driver if source.has_read and of_this_run else None
         return Sample(

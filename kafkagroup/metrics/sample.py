@@ -60,7 +60,8 @@ class Sample:
             rebalances and bad records: its offset in the checkpoint has those of the previous run.
         bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
             the query, or values are not decoded.
-        cores_needed: How many cores the target duration needed in the micro-batch before; None: no target, or unknown.
+        cores_needed: The number of cores that the target duration needed in the previous micro-batch; None: no target,
+            or unknown.
         halted: Whether the group was paused or stopped from outside.
         is_look: Whether this is a lookup of partitions' ends without a finished micro-batch: rows, seconds and counts
             are 0 or empty, and each `start` is the `end` of the last finished micro-batch.
@@ -158,7 +159,7 @@ class ProductionCurve:
     are frequent.
 
     Args:
-        max_points: How many ends to remember; older ones become coarser. None: all.
+        max_points: The number of ends to keep; older ones become coarser. None: all.
     """
 
     def __init__(self, max_points: int | None = 256) -> None:
@@ -169,7 +170,7 @@ class ProductionCurve:
     def observe(self, at: float, end: int) -> None:
         """Note that the log ended at `end` at this time, in seconds since 1970."""
         if self._ends and end < self._ends[-1]:
-            # The topic was created again, or its log was cut: earlier samples say nothing.
+            # The topic was created again, or its log was cut: earlier samples are invalid.
             self._times, self._ends = [], []
         elif self._times and at <= self._times[-1]:
             return

@@ -178,7 +178,7 @@ class Latency:
     Attributes:
         at: When the commit ended.
         newest: Of the newest record.
-        median: Of the record in the middle.
+        median: The latency of the record in the middle.
         oldest: Of the oldest record.
     """
 

@@ -37,7 +37,7 @@ _LONGER = 1.25
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """An average per second that forgets.
+    """An average per second, with less weight for older counts.
 
     Attributes:
         amount: Weighted sums of counts, recent ones with more weight.
@@ -120,7 +120,7 @@ class Pace:
         reading: The speed of the query while it is behind.
         measured_at: The time of the last measure of `reading`.
         batch: The batch in flight; None: there is none.
-        lasted: How long the last batch took, in seconds; None before the end of the first one.
+        lasted: The duration of the last batch, in seconds; None before the end of the first one.
     """
 
     growth: Growth = field(default_factory=Growth)

@@ -377,10 +377,10 @@ class JoinRounds:
         snapshot: Snapshot,
     ) -> str | None:
         """Return why the assignment that the slots got back after a restart does not match, or None if it matches."""
-        # Before Kafka 3.2 (JoinGroup 9) a static leader that comes back gets its former id as the leader's. The
-        # coordinator knows that id as the leader's, but the member does not. So members whose leader id is no member's
-        # watch the topics: one of them is the leader, whose rejoin starts a rebalance. Slots that come back after the
-        # leader get its new id, so every slot's answer counts.
+        # Before Kafka 3.2 (JoinGroup 9) a returning static leader gets its former id as the leader's. The coordinator
+        # knows that id as the leader's, but the member does not. So members whose leader id is no member's watch the
+        # topics: one of them is the leader, whose rejoin starts a rebalance. Slots that return after the leader get its
+        # new id, so every slot's response counts.
         named = {slot.member.last_join.leader for slot in self._slots}
         self._leader_unaware = not named <= {d.member.member_id for d in members}
         if self.watches_as_leader:

@@ -200,7 +200,7 @@ def stale(cluster: ClusterMetadata, group: Mapping[str, Subscription], held: Map
     """Return the reason why the current assignment no longer matches subscriptions and topics, or None.
 
     Static members that return within their session keep the assignment without a rebalance, even if their subscription
-    or the topics have changed in the meantime. Brokers do not notice that, so the members have to check it.
+    or the topics have changed in the meantime. Brokers do not detect that, so the members have to check it.
     """
     for member_id, assignment in held.items():
         topics = frozenset(group[member_id].topics) if member_id in group else frozenset()
@@ -381,7 +381,7 @@ def read_by_members(
 
     Args:
         described: The coordinator's description.
-        own: The partitions that the slots of this query believe to have, by member id.
+        own: The partitions of this query's slots by their own state, by member id.
     """
     if described.state != STABLE or not own.keys() <= {one.member.member_id for one in described.members}:
         return None

@@ -1,4 +1,4 @@
-"""One slot: what it reports to its group, its assignment, its credentials. A task acts as it by `commits.rights`."""
+"""One slot: its subscription, its assignment, its credentials. A task acts as it by `commits.rights`."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ name of the strategy in use. So the coordinator accepts the program only if ever
 clients do not; members that join later need it, too. The second names make no strategies common that are not. The
 coordinator then starts one generation under that name: the members have finished and committed their micro-batches, own
 no partitions in it, and wait until it ends. In it the program commits the offsets, each with a mark in its metadata
-(`model.commits`), and leaves. A query that finds a mark which it has not followed continues at the group's offset, also
-if its checkpoint is elsewhere.
+(`model.commits`), and leaves. A query that finds a mark which it has not followed continues at the group's offset, even
+if its checkpoint has another one.
 
 **Groups whose partitions the brokers assign (KIP-848).** A live group of classic members becomes such a group when a
 consumer of the new protocol joins it ("converted"), and a classic group again when the last one leaves. A broker

@@ -56,10 +56,10 @@ _SHARE_SECONDS = 20.0
 # Seconds for which a static member waits for the session of a killed process with its instance id: the longest session
 # that brokers allow by default (group.consumer.max.session.timeout.ms).
 _UNRELEASED_SECONDS = 60.0
-# Intervals without an answer after which the coordinator is asked whether the slots are still members.
+# Intervals without a response after which a heartbeat checks whether the slots are still members.
 _SILENT_INTERVALS = 3
 _MAX_KEPT = 32
-# About how many bytes a description has for each topic of a member.
+# The approximate size of a description for each topic of a member, in bytes.
 _BYTES_OF_TOPIC = 40
 
 
@@ -71,7 +71,7 @@ class ConsumerMembership(Membership):
         settings: The group id, the slots and the timeouts.
         subscription: The topics to which all slots subscribe. A pattern is resolved here, and not by the brokers, whose
             regular expressions have another syntax (RE2).
-        recovers: Whether slots that the group has removed join again in the middle of a batch that the sink commits.
+        recovers: Whether slots that the group has removed rejoin during a batch that the sink commits.
     """
 
     def __init__(

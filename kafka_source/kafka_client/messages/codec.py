@@ -1,8 +1,8 @@
 """Readers and writers of the Kafka protocol's types.
 
-Time and memory are linear in the bytes of a message: a length is checked against what is left before anything is read
-or allocated for it, and a varint has at most five bytes. Null is refused where the schema does not allow it, as Java's
-clients do, so that no other code has to expect it. Source: Kafka's protocol guide, and KIP-482 for flexible versions.
+Time and memory are linear in the bytes of a message: a length is compared with the remaining bytes before it is read or
+allocated, and a varint has at most five bytes. Null is refused where the schema does not allow it, as Java's clients
+do, so that no other code has to expect it. Source: Kafka's protocol guide, and KIP-482 for flexible versions.
 """
 
 from __future__ import annotations

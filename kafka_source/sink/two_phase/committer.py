@@ -16,7 +16,7 @@ commits the transactions that an earlier driver decided and did not finish, and 
    the transactions that the ledger names, and the replay of the batch writes nothing. A coordinator answers the second
    commit of a transaction like the first one.
 5. The driver records the decision as finished. It aborts open transactions of this sink that no decision names, and
-   fences tasks that have not sent anything yet: attempts that Spark has started beside the ones that count. An attempt
+fences tasks that have not sent a request yet: attempts that Spark has started besides the successful ones. An attempt
    that begins later finds `{prefix}-driver` no longer in the epoch of step 1, and sends nothing. Until the decision is
    recorded as finished, every driver that begins a batch repeats step 4.
 """
@@ -360,7 +360,7 @@ class TwoPhaseCommit:
         """Raise an error if another driver has begun a batch since.
 
         That driver has committed the transactions of the last decision, and its tasks have initialised their ids again.
-        Then they look like lost ones to this driver. If some are lost, that driver reports it.
+        Then this driver cannot distinguish them from lost ones. If some are lost, that driver reports it.
         """
         if not await self._is_current(driver, deadline):
             raise FencedError(

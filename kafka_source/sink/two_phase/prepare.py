@@ -178,8 +178,8 @@ def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
     """Raise an error if the query's checkpoint is older than the ledger.
 
     Spark commits a batch in its checkpoint after the sink has decided about it, and before the next batch begins. So a
-    replay is always the last decided batch. An earlier one means that the checkpoint was put back, from a backup for
-    example. Spark then plans the batches again, with other records, and the sink would drop all of them up to the last
+    replay is always the last decided batch. An earlier batch means that the checkpoint was put back, for example from a
+    backup. Spark then plans the batches again, with other records, and the sink would drop all of them up to the last
     decided batch as replays.
     """
     last = epoch.last
@@ -197,7 +197,7 @@ def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
 async def _check_undecided(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, deadline: Deadline) -> None:
     """Raise an error if the batch has ended, with a decision or without.
 
-    Spark runs attempts beside the ones that count, and does not wait for their end. The driver ends the ids that
+    Spark runs attempts besides the successful ones, and does not wait for their end. The driver ends the ids that
     attempts have initialised before its decision, and does not know later ones, so an attempt checks again when it has
     its id.
     """
