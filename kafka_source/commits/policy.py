@@ -1,14 +1,14 @@
 """Commit policies: which process commits the offsets of a read, and the consequences for plans, replays and tasks.
 
-A read has one policy, from `choose`. Its callers ask it, and know neither the option `commit` nor the other policies.
+A read has one policy, from `choose`. Its callers know neither the option `commit` nor the other policies.
 The base class is the policy of a read that commits nothing: without a group, or a batch without commits.
 
 | | `by_driver` | `by_tasks` | `by_sink` | `by_program` |
 | --- | --- | --- | --- | --- |
-| commits | the driver, before the next plan | each task, behind its last record | the sink, in its decision | the \
-caller, when it says so |
+| commits | the driver, before the next plan | each task, after its last record | the sink, in its decision | the \
+caller |
 | the right of a batch | | of its tasks | of its sink | |
-| a replay reads | the plan | the plan, by the current slots | the decision, or what the group leaves | |
+| a replay reads | the plan | the plan, by the current slots | the decision, or from the group's offsets on | |
 
 Adding one: a file with a class, its line in the tables of `choose`, and its word in `options`: `kinds.py` has the
 words, `combinations.py` the refused combinations.

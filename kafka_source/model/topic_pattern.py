@@ -30,7 +30,7 @@ class SearchTooLong(Exception):  # noqa: N818 - what happened
     """The search has used up its time.
 
     Attributes:
-        text: The text of the search that was ended.
+        text: The searched text.
     """
 
     def __init__(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""A task's side of a quota: the time and size of its fetches, also without an answer."""
+"""A task's side of a quota: the time and size of its fetches, even without an answer."""
 
 from __future__ import annotations
 

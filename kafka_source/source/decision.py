@@ -2,27 +2,27 @@
 
 Spark writes the end offset of a batch to its offset log, runs the batch's tasks, lets the sink commit, and records the
 batch in its commit log. Only then it requests the next end offset, and the driver commits. So the group's offset may be
-ahead of the end of the newest batch in the offset log by commits of others, but never by the query's own: the driver
-commits when the batch is in the commit log, a task or the sink commits at most that end. And after a `kill -9` at any
-moment the group's offset may be behind that end, with `commit=batch` by the batch whose commit was in flight, with
-`task` and `sink` by the batch that Spark replays.
+ahead of the end of the newest batch in the offset log by other members' commits, but never by the query's own: the
+driver commits when the batch is in the commit log, a task or the sink commits at most that end. And after a `kill -9`
+at any moment the group's offset may be behind that end, with `commit=batch` by the batch whose commit was in flight,
+with `task` and `sink` by the batch that Spark replays.
 
 | known of a partition, at a start or after a rebalance | it continues at |
 | --- | --- |
-| only the checkpoint's offset, or only the group's | that one |
-| both, the group's is behind | the checkpoint's; with `commit=sink` the group's, because it is what the output has |
-| both, the group's is ahead by commits of others | the group's: these have read what is in between. A warning says so |
-| both, the group's is ahead by own commits | what `group.on.older.checkpoint` says: the checkpoint was put back, and \
+| only the checkpoint's offset, or only the group's | that offset |
+| both, the group's is lower | the checkpoint's; with `commit=sink` the group's, which matches the output |
+| both, the group's is higher by commits of other members | the group's, with a warning: they have read on |
+| both, the group's is higher by own commits | by `group.on.older.checkpoint`: the checkpoint was put back, and \
 only the user knows whether the output was too |
 | the group's has the mark of a rewind that the query does not follow yet | the group's, wherever it is |
-| a position beyond the end of the log | what is left within the log, else its end (`failOnDataLoss=false`). The group \
-follows by a rewind, so that the offset from before counts nowhere |
-| a position in a log that has lost records before it, as the leader epochs show | where the logs diverge, as above |
+| a position beyond the end of the log | the rest of the log, else its end (`failOnDataLoss=false`). The group \
+follows by a rewind, so that the previous offset does not count |
+| a position in a log that has lost records before it, by the leader epochs | where the logs diverge, as above |
 | its topic was created again | the group's offset, if its note names the new topic, or has no id and the \
-coordinator was asked by the new one (from Kafka 4.1 on); else the new topic's first offset |
-| the group's note names another topic of this name and cluster | as if the group had none; where nothing else is \
-known, the topic's first offset, and not where the options say |
-| nothing | where the starting options say; if it was added while the query ran, its first offset |
+request had the new one (from Kafka 4.1 on); else the new topic's first offset |
+| the group's note names another topic of this name and cluster | as without a group's offset; without any other \
+position at the topic's first offset, not at the options' start |
+| no offset | the options' start; if it was added while the query ran, its first offset |
 
 Between two rebalances it continues at the end of the last micro-batch.
 """

@@ -166,7 +166,7 @@ def pinned_ranges(options: ReadOptions, start: Position = "", end: Position = ""
 
     Args:
         options: From `bounded_options`.
-        start: As in the options, which lack `@N`.
+        start: A position of the options, or `@N`.
         end: As there.
     """
     # The engine uses this client too, and finds the partitions' leaders there.

@@ -1,8 +1,8 @@
 """The rights (ACLs) that readers, group members and transactional sinks need, checked without a change.
 
 Brokers list the operations that a user may do on topics and groups (KIP-430). For transactional ids no request does
-that. DescribeTransactions shows DESCRIBE. WRITE is asked for by an EndTxn with a producer id that no producer has: a
-broker checks the right first, and then refuses the producer id and changes nothing.
+that: DescribeTransactions needs DESCRIBE, and an EndTxn with an unused producer id needs WRITE. A broker checks the
+right first, and then refuses the producer id and changes nothing.
 """
 
 from __future__ import annotations

@@ -15,20 +15,17 @@ gives the released ones to their next owner, and the member its next epoch.
 
 The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:
 
-- The member id is the client's own (KIP-1082), and stays the same for the life of the member, also after a fence.
-- Brokers before 4.2 fence epoch 0 of a member whose epoch they have raised twice, as where answers were lost, until its
-  session ends. So it leaves first. It has no partitions yet, and has lost none.
+- The member id is the client's own (KIP-1082), and stays the same for the life of the member, even after a fence.
+- Brokers before 4.2 fence epoch 0 of a member whose epoch they have raised twice (responses were lost), until its
+  session ends. So the member leaves first; it has no partitions yet.
 - Epoch 0 joins, with all fields and no partitions. All fields are sent again after a heartbeat that failed or was not
-  answered, with what the member has at that time: an answer may be lost that the coordinator has acted on. And they are
-  sent until the epoch has changed twice. The heartbeat without an answer may be handled after the next one, as by a
-  broker that stood still, and have an assignment in its answer; a coordinator takes it in its own epoch and in the one
-  after that, and repeats an assignment only if it is asked with all fields.
-- A member that has nothing and may have nothing says so in every heartbeat.
-- What the member has is not sent between an answer that changes the target and the owner's reaction to it. If an
-  earlier request is handled late, the coordinator may take "nothing" for a release of partitions that the member is
-  about to take.
-- While partitions are being released, heartbeats leave out the owned ones, so that nothing counts as released
-  before it is committed.
+  answered, with the current partitions, because the coordinator may have handled it; and until the epoch has changed
+  twice. The coordinator may handle the heartbeat without a response after the next one, and assign partitions in its
+  response. It accepts a heartbeat in its own epoch and the one before, and repeats an assignment only for all fields.
+- A member without partitions lists none in every heartbeat while it has no target.
+- Between a response that changes the target and the owner's reaction, heartbeats do not list partitions: the
+  coordinator could count a late empty list as a release of partitions that the member is about to take.
+- While the owner releases partitions, heartbeats omit the owned ones, so that none counts as released too early.
 - An interval that is not positive is ignored.
 """
 

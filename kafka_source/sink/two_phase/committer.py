@@ -1,10 +1,9 @@
-"""Two-phase commit in the driver: decide about a batch, commit, abort and fence; the recovery from a crash at each
-step.
+"""Two-phase commit in the driver: decide about a batch, commit, abort and fence; recovery from a crash at each step.
 
 The steps of a batch, and the effect of a crash after each of them:
 
 1. The driver begins the batch: it initialises `{prefix}-driver`, which fences every other driver of this prefix. It
-commits the transactions that an earlier driver decided and did not finish, and aborts those that no decision names.
+   commits the transactions that an earlier driver decided and did not finish, and aborts those that no decision names.
    After a crash: nothing has begun.
 2. Each task writes in a transaction of its own, flushes, and leaves it open. After a crash: no reader sees the records.
    The transaction of a killed attempt is aborted by step 5, or by step 1 of the next batch.
@@ -16,9 +15,9 @@ commits the transactions that an earlier driver decided and did not finish, and 
    the transactions that the ledger names, and the replay of the batch writes nothing. A coordinator answers the second
    commit of a transaction like the first one.
 5. The driver records the decision as finished. It aborts open transactions of this sink that no decision names, and
-fences tasks that have not sent a request yet: attempts that Spark has started besides the successful ones. An attempt
-   that begins later finds `{prefix}-driver` no longer in the epoch of step 1, and sends nothing. Until the decision is
-   recorded as finished, every driver that begins a batch repeats step 4.
+   fences attempts that have not sent a request yet. An attempt that begins later finds `{prefix}-driver` no longer in
+   the epoch of step 1, and sends nothing. Until the decision is recorded as finished, every driver that begins a batch
+   repeats step 4.
 """
 
 from __future__ import annotations
