@@ -100,8 +100,7 @@ class Assignor(ABC):
     def should_rebalance(
         self, cluster: ClusterMetadata, group: GroupSubscription, held: Mapping[str, Assignment]
     ) -> str | None:
-        """Return the reason why the leader should request a rebalance although the group has not changed; None: it
-        should not.
+        """Return the reason for a rebalance although the group has not changed; None: there is none.
 
         Args:
             cluster: The present metadata, with the present lags and rates.

@@ -133,8 +133,8 @@ class _Exchange:
             yield place
 
     def _exchanges(self, source: int, target: int) -> Iterator[int | None]:
-        """Yield the partitions that the target could return: None if it has fewer partitions, then each partition that
-        the source can take."""
+        """Yield the target's partitions for an exchange: None if it has fewer, then each one that the source can
+        take."""
         uniform = self._shared.uniform
         if uniform and len(self._held[target]) < len(self._held[source]):
             yield None

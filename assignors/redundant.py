@@ -195,8 +195,7 @@ class _Copies:
                 moved |= self._level_partition(partition, kept_too)
 
     def _level_by_chains(self) -> None:
-        """Move new copies along chains of members if the member with the most has no copy for the member with the
-        fewest."""
+        """Move new copies along chains of members where the fullest one has none for the emptiest one."""
         lowest = min(self._sizes, default=0)
         if max(self._sizes, default=0) < lowest + 2:
             return

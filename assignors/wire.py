@@ -1,5 +1,4 @@
-"""Kafka's bytes of subscriptions, assignments and sticky user data. `group/classic/leader.py` decides about its
-contents.
+"""Kafka's bytes of subscriptions, assignments and sticky user data. Contents: `group/classic/leader.py`.
 
 Schemas: ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json (v0 to v3, all non-flexible) of Apache
 Kafka, `StickyAssignor` (user data V0 and V1) and `CooperativeStickyAssignor` (user data V0). Big endian throughout.

@@ -1,5 +1,4 @@
-"""The boundary at which errors leave our code, without the frames of this package, so that the sentence is not the last
-of 60 lines.
+"""The boundary at which errors leave our code without its frames, so that the sentence is not the last of 60 lines.
 
 Spark prints the traceback of an error as text, for an error of the driver twice. Our frames do not help a user, and the
 sentence states the problem and the remedy. `log.level=debug` shows the frames.

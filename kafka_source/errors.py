@@ -197,8 +197,7 @@ class NotVisibleError(ApplicationRecoverableError):
     Args:
         batch: The number of the batch.
         partitions: The partitions without commit markers, or whose leader did not answer.
-        missing: The transactional id whose marker is missing, by partition; without partitions whose leader did not
-            answer.
+        missing: The transactional id without a marker, by partition; without partitions of silent leaders.
         seconds: The time since the commit for which the markers were awaited.
     """
 

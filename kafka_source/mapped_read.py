@@ -38,8 +38,7 @@ def map_in_arrow(
 
     Args:
         reader: `spark.read` or `spark.readStream` with its options, without `.schema(…)`; also of Spark Connect.
-        f: A function from an iterator of `pyarrow.RecordBatch` to another one. It is pickled as UDFs are, at most 16
-            MiB.
+        f: A function from an iterator of `pyarrow.RecordBatch` to another one, pickled as UDFs are, at most 16 MiB.
         schema: The columns of its rows.
         columns: The columns that it is given; None: all of the read. Name the used ones: others are not made.
 

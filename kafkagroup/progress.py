@@ -55,8 +55,7 @@ class SourceLag:
         bytes_per_offset: The approximate size of an offset in a fetch response, in bytes; None: unknown.
         bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
             the query, or values are not decoded.
-        cores_needed: The number of cores that the target duration needed in the previous micro-batch; None: no target,
-            or unknown.
+        cores_needed: Cores that the target duration needed in the previous micro-batch; None: no target, or unknown.
         alignment: How `maxTimestampSkew` has kept partitions in step; None: it had not to, or is not set.
     """
 

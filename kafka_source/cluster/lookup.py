@@ -146,8 +146,7 @@ class Cluster:
         Raises:
             InvalidConfigurationError: A different cluster answers than before.
         """
-        # Every metadata response is compared with the known id, so this sends a request only while no broker is
-        # connected.
+        # Every metadata response is compared with the known id, so this requests only while no broker is connected.
         if self._client.cluster_id is None or not self._client.connected:
             self._ask("Fetching the cluster's id", lambda deadline: self._client.metadata((), deadline))
         return self._client.cluster_id

@@ -1,5 +1,4 @@
-"""The offsets of a group whose members are a query's slots: the driver commits with their credentials, in transactions
-if allowed.
+"""The offsets of a group whose members are a query's slots: the driver commits as these, in transactions if allowed.
 
 Before its first commit in a generation it compares offsets: other members may have read on, or rewound the group. A
 commit without a transaction may be handled late, and is repaired (`late_commits`).

@@ -1,5 +1,4 @@
-"""A program without Spark commits: `kafkagroup.arrow.consume`. The program chooses the time, and no checkpoint records
-it."""
+"""A program without Spark commits (`kafkagroup.arrow.consume`) when it chooses; no checkpoint records it."""
 
 from __future__ import annotations
 

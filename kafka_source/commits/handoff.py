@@ -317,8 +317,7 @@ class DecisionRecord:
         return READ_BY.of(self._group, stream)
 
     def keep(self, stream: str, partitions: Collection[TopicPartition]) -> None:
-        """Write the first record of a stream, or repeat an old one, between two batches, because brokers discard old
-        offsets.
+        """Write the first record of a stream, or repeat an old one: brokers discard old offsets.
 
         Args:
             stream: The stream's id.

@@ -1,7 +1,6 @@
 """Estimates the bytes that librdkafka has received: by its statistics once a second, and by counted messages between.
 
-The size of a message differs from its bytes on the wire: batches are compressed, have headers of their own, and are
-read ahead.
+The size of a message is not its bytes on the wire: batches are compressed, have headers, and are read ahead.
 """
 
 from __future__ import annotations

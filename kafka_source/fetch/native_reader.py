@@ -279,8 +279,7 @@ class NativeReader:
         return max(1, int(most // batch)) * int(batch) if batch else most
 
     def _bytes_for(self, part: _Part, most: int) -> int:
-        """Return the approximate size of the rest of a range in bytes, at most `most`, so that little beyond the range
-        is fetched."""
+        """Return the approximate bytes of the rest of a range, at most `most`, to fetch little beyond the range."""
         topic, engine = part.whole.topic, self._engine
         each = engine.record_bytes.get(topic, _UNKNOWN_RECORD_BYTES)
         about = int(part.left * each * 1.1 + engine.batch_bytes.get(topic, 0.0))

@@ -489,8 +489,7 @@ async def commit_offsets(
     Raises:
         FencedError: The coordinator rejects the credentials; only the previous requests' offsets are committed.
         UnknownTopicError: A topic does not exist; the offsets of the other topics are committed.
-        UnknownOutcomeError: A response was lost, and the coordinator has not accepted another attempt before the
-            deadline.
+        UnknownOutcomeError: A response was lost, and no later attempt was accepted before the deadline.
     """
     entries = {tp: CommitOffset(value) if isinstance(value, int) else value for tp, value in offsets.items()}
     what = f"Committing offsets of group {credentials.group} as {credentials.instance_id or credentials.member_id}"

@@ -1,5 +1,4 @@
-"""The other reads of this Spark driver that are members of the same group, and the notification that one waits in a
-join.
+"""The other reads of this Spark driver in the same group, and the notification that one waits in a join.
 
 Spark calls the sources of a query in turn, from one thread, and each source has a Python process of its own. While a
 source waits for a rebalance of its group, Spark cannot call the other sources, for which the group waits. So a read
@@ -30,8 +29,7 @@ _numbers = itertools.count(1)
 
 
 class Siblings:
-    """The place at which the reads of one driver and group find each other. All methods but `find` run on one event
-    loop.
+    """The directory in which reads of one driver and group meet. All methods but `find` run on one event loop.
 
     Args:
         directory: The directory of the sockets.

@@ -71,8 +71,7 @@ def connect_first(host: str, port: int, seconds: float) -> socket.socket:
 
 
 def interleaved(addresses: Iterable[Address]) -> list[Address]:
-    """Return the addresses with their families in turns, beginning with the first one's, otherwise in the same
-    order."""
+    """Return the addresses with their families in turns, beginning with the first one's, else in order."""
     families: dict[int, list[Address]] = {}
     for address in addresses:
         families.setdefault(address.family, []).append(address)

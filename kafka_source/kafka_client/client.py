@@ -110,8 +110,7 @@ class KafkaClient:
         """Run one of the coroutines below and return its result.
 
         Raises:
-            ConnectionLost: It took longer than `timeout` seconds, for example because this process or the brokers were
-                suspended.
+            ConnectionLost: It took longer than `timeout` seconds, for example because a process was suspended.
         """
         try:
             return self.loop.run(work, timeout)

@@ -42,8 +42,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The broker that a client wants to reach; another one at the same address refuses the client (KIP-1242, Kafka
-    4.4)."""
+    """The broker that a client wants to reach; another one at that address refuses it (KIP-1242, Kafka 4.4)."""
 
     cluster_id: str
     node_id: int

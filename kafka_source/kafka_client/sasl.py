@@ -165,8 +165,7 @@ def oauthbearer(tokens: Tokens) -> Exchange:
     """
     extensions = "".join(f"\1{name}={value}" for name, value in tokens.extensions.items())
     if (yield f"n,,\1auth=Bearer {tokens.token()}{extensions}\1\1".encode()):
-        # A broker that refuses the token reports it, waits for this byte, and only then ends the login (RFC 7628,
-        # 3.2.3).
+        # A broker that refuses the token reports it, waits for this byte, and ends the login (RFC 7628, 3.2.3).
         yield b"\1"
         raise SaslError("the broker refuses the token")
 

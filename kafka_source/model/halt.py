@@ -75,8 +75,7 @@ class Halt:
     def entries(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         """Return the boundary and the text of each entry.
 
-        Without boundaries each entry has the whole halt: one partition of each topic is enough, even if topics are
-        deleted.
+        Without boundaries each entry has the whole halt: one partition of each topic is enough.
 
         Args:
             partitions: The partitions of the group.

@@ -1,5 +1,4 @@
-"""The combinations of options about decoded and encoded columns: formats, framings, schemas, the registry, dead
-letters.
+"""Combinations of options about decoded and encoded columns: formats, framings, schemas, registry, dead letters.
 
 Two more tables of rules; see `combinations`.
 """

@@ -1,5 +1,4 @@
-"""The settings of producers: defaults (`acks`, largest record, `linger.ms`, time-outs), and refusals of
-transactions."""
+"""Settings of producers: defaults (`acks`, largest record, `linger.ms`, time-outs), refusals of transactions."""
 
 from __future__ import annotations
 

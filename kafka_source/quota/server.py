@@ -1,5 +1,4 @@
-"""Serve a query's quota to its tasks, in a stream's driver or in a process of its own; the end of that process;
-`quota.report`.
+"""Serve a query's quota to its tasks, in a stream's driver or in a process of its own; `quota.report`.
 
 The planner of a batch ends before its tasks run, and the driver of a sink is a new process for each micro-batch. So the
 first of them starts a process beside the Spark driver; later ones with the same quota and client settings find that

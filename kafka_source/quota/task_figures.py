@@ -1,5 +1,4 @@
-"""The number of bad values in a stream, and of cores that its target needs, from the reports of its tasks to the
-driver."""
+"""The number of bad values in a stream, and of cores that its target needs, as its tasks report them."""
 
 from __future__ import annotations
 

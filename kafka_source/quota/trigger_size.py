@@ -150,8 +150,7 @@ class TriggerSize:
         if not batch.may_have_waited:
             return batch.seconds
         if batch.reading is None:
-            # Between zero and the measured duration. This may be above the target by waiting alone, so it does not
-            # count.
+            # Below the measured duration, which may exceed the target by waiting alone, so it does not count.
             return min(batch.seconds, self.target)
         return min(batch.seconds, batch.reading * self.after_reading)
 

@@ -1,5 +1,4 @@
-"""Destination and format of log lines in Spark's Python processes (`log.level`, `log.format`); lines that are logged
-once.
+"""Destination and format of log lines in Spark's Python processes (`log.level`, `log.format`); one-time lines.
 
 Warnings go to standard error, in the form of Spark's. The options `log.level` and `log.format` of a query, or the
 variables `KAFKAGROUP_LOG_LEVEL` and `KAFKAGROUP_LOG_FORMAT`, change that. Where Spark captures the log of a worker (4.1

@@ -1,5 +1,4 @@
-"""The Python processes of a Spark driver: their start, their preparation, and the detection of the end of query or
-driver.
+"""The Python processes of a Spark driver: start, preparation, detection of the end of query or driver.
 
 Spark ends a stream's process with SIGTERM (seen in 4.2 and 4.3). If the driver's JVM is killed, there is no signal. A
 process that waits for Spark's next call sees the end of its connection; one that waits in a join does not, so it checks

@@ -1,5 +1,4 @@
-"""The columns `value` and `key` in Spark's types: the type of decoded values, and the requested schemas that it
-allows."""
+"""The columns `value` and `key` in Spark's types: decoded values, and the requested schemas that they allow."""
 
 from __future__ import annotations
 

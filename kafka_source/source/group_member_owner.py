@@ -214,8 +214,7 @@ class GroupMemberOwner(PartitionOwner):
             return True
 
     def _retry_commit_before_rejoin(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Retry the commit for half of the rebalance timeout: after the rebalance other members would read the records
-        again.
+        """Retry the commit for half of the rebalance timeout: after it other members would read the records again.
 
         Until then the coordinator accepts commits of the old generation.
         """

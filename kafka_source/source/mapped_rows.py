@@ -154,8 +154,7 @@ def schema_returned(options: ReadOptions, readers: Readers | None) -> StructType
 def mapping_of(
     options: ReadOptions, readers: Readers | None, *, returned: StructType
 ) -> tuple[StructType, Mapping, Readers | None]:
-    """Return the columns that a task reads, the function that makes rows of them, and the schemas of the decoded
-    columns.
+    """Return the columns that a task reads, the function that makes its rows, and the decoded columns' schemas.
 
     Args:
         options: The options, with a function.

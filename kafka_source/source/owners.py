@@ -118,8 +118,7 @@ class Standalone(PartitionOwner):
 
 
 class StaticPartitions(PartitionOwner):
-    """The owner with `assign` and a group: it owns partitions as without a group, and commits their offsets to the
-    group.
+    """The owner with `assign` and a group: it owns partitions as without one, and commits their offsets there.
 
     It acts as Java's `KafkaConsumer.assign` with a group id: the query starts at the group's committed offsets, commits
     there, and does not join.

@@ -118,8 +118,7 @@ class Admission:
 
         Args:
             target: The end of each partition.
-            unknown: The partitions that have no leader. The run ends there at the offset at which they end once they
-                have a leader.
+            unknown: The partitions that have no leader. Their end is looked up once they have a leader.
         """
         self._target, self._without_target = dict(target), frozenset(unknown)
 

@@ -337,8 +337,7 @@ class PositionTracker:
         begins = {tp: begin(tp, given) for tp in partitions}
         by_options = [tp for tp, one in begins.items() if one is Start.BY_OPTIONS]
         bounds = starting_bounds(options, by_options, subscribed=self._subscribed, default="latest")
-        # `latest` and times have to be looked up before new records are written. The first offset is the same one
-        # later.
+        # `latest` and times have to be looked up before new records are written; the first offset stays.
         case.later = frozenset(tp for tp, bound in bounds.items() if tp in scope.leaderless and bound == EARLIEST)
         case.at_latest = frozenset(tp for tp in by_options if case.words.get(tp.topic) == "latest")
         return self._look.starts(

@@ -176,8 +176,7 @@ class TaskFactory:
     def task(self, planned: PlannedInput) -> ReadTask:
         """Return the task that reads `planned`, without a quota."""
         topics = ids_of_ranges(planned.ranges, self.topics)
-        # By the task's own partitions: a walk over the query's partitions for each task would cost slots times
-        # partitions.
+        # By the task's own partitions: a walk over all for each task would cost slots times partitions.
         partitions = {r.topic_partition for r in planned.ranges}
         return ReadTask(
             planned.ranges,

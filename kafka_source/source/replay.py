@@ -1,5 +1,4 @@
-"""Batches that the source does not plan: those that Spark has finished without reading them, and those of its own Kafka
-source.
+"""Batches that the source does not plan: finished by Spark without reading them, or of its own Kafka source.
 
 The commit policy decides which ranges a replay of our batches reads (`commits`).
 

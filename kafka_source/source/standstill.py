@@ -1,8 +1,6 @@
-"""How a query follows the halts of its group (`pause`, `stop`, `resume`): the ends up to which it reads, and the time
-at which it leaves.
+"""How a query follows the halts of its group (`pause`, `stop`, `resume`): its ends, and its leaving.
 
-`limit` and `is_at_rest` decide; `Standstill` looks the halt up at every trigger, and remembers the state that the
-query's progress has shown.
+`limit` and `is_at_rest` decide; `Standstill` looks the halt up at every trigger, and keeps the shown state.
 
 A boundary belongs to a partition. The query that owns the partition stops there and stays a member: it leaves when the
 group has committed every boundary, so that no partition moves while others still have to be read.
@@ -24,8 +22,7 @@ from kafka_source.options import ReadOptions
 
 log = logging.getLogger(__name__)
 
-# A trigger after the first one waits no longer than this for the halts' coordinator, and continues with the last known
-# halt.
+# Longest wait of a later trigger for the halts' coordinator; then it continues with the last known halt.
 _LOOK_SECONDS = 5.0
 
 

@@ -141,8 +141,7 @@ def look_up(
     return found | cluster.latest_with_epochs([*latest, *late], read_committed=options.read_committed)
 
 
-# The time for which a plan checks a log that ends before the ending offset of the options, and the pause between two
-# checks.
+# The time for which a plan checks a log that ends before the options' ending offset, and the pause between checks.
 _GIVEN_END_SECONDS = 3.0
 _GIVEN_END_PAUSES = RetryPolicy(0.3, 1.0)
 

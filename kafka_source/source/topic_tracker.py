@@ -28,8 +28,7 @@ class CheckedStart:
 
     Attributes:
         start: The start offset without lost topics.
-        newly_lost: The topics whose loss no earlier check has reported. The known facts about their offsets are
-            invalid.
+        newly_lost: The topics whose loss no earlier check has reported. Their offsets are invalid.
     """
 
     start: StreamOffset

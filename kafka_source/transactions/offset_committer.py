@@ -172,9 +172,8 @@ class TransactionalCommitter:
 
         Args:
             parts: For each member its credentials and the next offsets to read, by partition.
-            has_looked: Whether the caller has compared the topics' ids with those of the offsets. Otherwise
-                UnknownTopicError is raised where the group coordinator does not compare ids; the caller compares them
-                then, and calls again.
+            has_looked: Whether the caller has compared the topics' ids with those of the offsets. Otherwise, if the
+                coordinator does not compare ids, UnknownTopicError is raised, and the caller compares.
 
         Raises:
             ValueError: The member has not joined. The broker would check nothing, even in a group with members.

@@ -149,8 +149,7 @@ def _first_rows(
     planned: Mapping[DecodedColumn, ReaderSchema] | None,
     on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None,
 ) -> tuple[int, pa.RecordBatch, dict[str, pa.Array]]:
-    """Return the number of rows that were decoded before one of the columns was full, and `decode`'s result for
-    these."""
+    """Return the number of rows that were decoded before a column was full, and `decode`'s result for these."""
     made: dict[str, pa.Array] = {}
     reasons: dict[int, list[str]] = {}
     for column in decoding.columns:

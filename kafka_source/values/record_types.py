@@ -36,8 +36,7 @@ def union_of(schemas: Mapping[str, str]) -> str:
 
 
 def other_record(writer: str, reader: str) -> str | None:
-    """Return the reason why a writer's record is none of the column's; None: it is, or one of the schemas has no
-    record.
+    """Return why a writer's record is none of the column's; None: it is, or one of the schemas has no record.
 
     Avro's rules do not compare names of records, so a record of another type would be read as the column's if all
     fields have defaults. Names are compared without their namespace, and with the aliases of the reader's.

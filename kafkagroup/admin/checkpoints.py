@@ -64,8 +64,7 @@ class Position:
 
 
 def min_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
-    """Return the lowest offset of each partition over some sources, so that a group that replaces them skips no
-    record."""
+    """Return the lowest offset of each partition over some sources: a group in their place skips no record."""
     found: dict[TopicPartition, int] = {}
     for position in positions:
         for tp, offset in position.offsets.items():

@@ -167,8 +167,7 @@ def _member(described: DescribedMember, assignor: str | None) -> MemberDescripti
 
     Args:
         described: The member as the coordinator describes it.
-        assignor: The assignor of a consumer group; None in a group of another protocol, whose bytes have another
-            format.
+        assignor: The assignor of a consumer group; None in a group of another protocol.
     """
     said, given = Subscription(()), Assignment(())
     if assignor is not None:

@@ -1,5 +1,4 @@
-"""Pause, stop and resume the queries of a group from outside: the boundaries that are refused, and the state of a
-halt."""
+"""Pause, stop and resume the queries of a group from outside: refused boundaries, and the state of a halt."""
 
 from __future__ import annotations
 
@@ -99,8 +98,7 @@ def halt_of_group(settings: Settings, group: str) -> Halt | None:
 
 
 def idle_queries(settings: Settings, group: str) -> tuple[str, ...]:
-    """Return the processes that have reported in the last three minutes that a stopped group leaves their query
-    idle."""
+    """Return the processes that have reported an idle query of a stopped group in the last three minutes."""
     with closing(KafkaClient(settings)) as client:
         return client.run(fetch_idle(client, group, round(time.time() * 1000), Deadline(_CALL_SECONDS)))
 

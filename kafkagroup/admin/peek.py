@@ -1,5 +1,4 @@
-"""Choose the records that `peek` shows (the first, or the last by time), and recognise their bytes: text, JSON, a
-schema's id."""
+"""Choose the records of `peek` (the first, or the last by time), and recognise text, JSON and schema ids in them."""
 
 from __future__ import annotations
 

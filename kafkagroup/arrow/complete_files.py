@@ -15,8 +15,7 @@ from kafka_source.errors import InvalidConfigurationError
 
 @contextmanager
 def complete_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
-    """Yield a file beside `path`, which is renamed to `path` when the block ends without an error, and otherwise
-    removed.
+    """Yield a file beside `path`, which is renamed to it when the block ends without an error, else removed.
 
     After a kill the file `.NAME.partial` remains, until the next writer of this path overwrites it.
 

@@ -178,13 +178,11 @@ class GroupStream(Stream):
         self._handed = StreamOffset()
         self._done: dict[TopicPartition, int] = {}
         self._followed_join = 0
-        # A commit has failed: the next lookup begins with the records that are not done, unless the caller commits
-        # them.
+        # A commit has failed: unless the caller commits the records that are not done, the next lookup begins there.
         self._goes_back = False
         # Some returned records are not committed; another member, or this caller, may get them again.
         self._is_interrupted = False
-        # The returned records have to be returned again, and the caller has no batch since: a repeated block has no
-        # offsets.
+        # The records have to be returned again, and the caller has no batch since: a repeated block has no offsets.
         self._is_taken_back = False
         self._transaction: Transaction | None = None
 
@@ -251,8 +249,7 @@ class GroupStream(Stream):
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was
                 returned, or you continued after an error. Continue: a repeated block has the same error.
             UnknownOutcomeError: The coordinator has not reported whether the transaction is committed. The group's
-                offsets do: if you repeat the block and it is committed, that is a `FencedError`, and no record is
-                written twice.
+                offsets show it: if you repeat a committed block, that is a `FencedError`.
             DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
             AbortableError: A write has failed, and the block has caught its error.
             KafkaGroupError: As `write`.
@@ -396,8 +393,7 @@ class GroupStream(Stream):
         self._goes_back = False
 
     def _committed_ahead(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the group's offsets beyond the done records: those of a commit of unknown outcome, or of another
-        member."""
+        """Return the group's offsets beyond the done records: of a commit of unknown outcome, or of another member."""
         committed = self._trigger.committed_after_failure(partitions) if partitions else {}
         return {tp: offset for tp, offset in committed.items() if offset > self._done.get(tp, offset)}
 

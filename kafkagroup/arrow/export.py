@@ -1,5 +1,4 @@
-"""Export a topic to a file or into a folder (`export_folder`), and refuse an export that does not continue the
-folder's."""
+"""Export a topic to a file or into a folder (`export_folder`), and refuse to continue another export."""
 
 from __future__ import annotations
 

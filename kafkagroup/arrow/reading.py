@@ -77,8 +77,7 @@ def read(
         end: As `start`, exclusive, or `latest`.
         columns: Names of: key, value, topic, partition, offset, timestamp, timestampType, headers. `value string`
             decodes UTF-8.
-        function: A function from an iterator of record batches to an iterator of rows, as for
-            `kafkagroup.map_in_arrow`.
+        function: A function between iterators of record batches, as for `kafkagroup.map_in_arrow`.
         schema: The columns of its rows.
         max_bytes: About how much memory the stream takes: for one response of a broker, and for record batches.
         fail_on_data_loss: Whether records that retention deletes during the read are an error; else they are left out.

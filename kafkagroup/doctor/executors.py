@@ -1,5 +1,4 @@
-"""The doctor's checks from Spark's executors: packages that differ from the driver's, brokers that they cannot
-reach."""
+"""The doctor's checks from Spark's executors: packages unlike the driver's, brokers that they cannot reach."""
 
 from __future__ import annotations
 

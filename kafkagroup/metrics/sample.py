@@ -60,8 +60,7 @@ class Sample:
             rebalances and bad records: its offset in the checkpoint has those of the previous run.
         bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
             the query, or values are not decoded.
-        cores_needed: The number of cores that the target duration needed in the previous micro-batch; None: no target,
-            or unknown.
+        cores_needed: Cores that the target duration needed in the previous micro-batch; None: no target, or unknown.
         halted: Whether the group was paused or stopped from outside.
         is_look: Whether this is a lookup of partitions' ends without a finished micro-batch: rows, seconds and counts
             are 0 or empty, and each `start` is the `end` of the last finished micro-batch.

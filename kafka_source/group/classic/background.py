@@ -1,5 +1,4 @@
-"""Background work of slots between Spark's calls: heartbeats, rejoins for other reads of the driver, leaving when
-overdue.
+"""Work of slots between Spark's calls: heartbeats, rejoins for other reads of the driver, leaving when overdue.
 
 Slots rejoin in Spark's calls, between micro-batches. There are three exceptions. A read of the same driver and group
 that waits in a join keeps Spark from calling this one, so the slots rejoin for it immediately. Slots removed from
@@ -139,8 +138,7 @@ class BackgroundRejoiner:
 
     Attributes:
         in_flight: The micro-batch whose partitions the slots claim when they rejoin for a sibling.
-        rejoin_failed: The reason why a rejoin for a sibling has failed; None: it has not, or the slots have rejoined
-            since then.
+        rejoin_failed: Why a rejoin for a sibling has failed; None: it has not, or the slots have rejoined since then.
         left: The reason why the slots have left; None: they have not, or have rejoined since then.
         lost_batch: The last batch that was published as lost; None: there is none.
     """

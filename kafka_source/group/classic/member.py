@@ -370,8 +370,7 @@ class Member:
         ids are unique, so a coordinator that has `id_before` again has loaded it.
         """
         if code != ErrorCode.FENCED_INSTANCE_ID:
-            # No other member has the instance id; or the coordinator has changed, and the holder's session begins
-            # again.
+            # No other member has the instance id; or the holder's session begins again at another coordinator.
             self._holder_may_end = None
             return code
         if await self._client.is_replaced(self.settings.group, GROUP, connection.endpoint, deadline):

@@ -262,8 +262,7 @@ class ConsumerMembership(Membership):
             await self._look_up_topics(deadline)
             await OtherMembers(self._client, self._settings).look_up(self._told.topics, timeout_s=deadline.left)
         if reason.cause is RebalanceCause.MEMBERS and self._has_lost():
-            # A heartbeat has just shown it. Other members may have read since, even if the slots get the same
-            # partitions again.
+            # A heartbeat has just shown it. Other members may have read since, whatever the slots get.
             reason = Reason(RebalanceCause.LOST, "the group has removed slots")
         for slot in self._slots:
             slot.rejoin()

@@ -198,8 +198,7 @@ async def _check_undecided(client: KafkaClient, task: SinkTask, epoch: DriverEpo
     """Raise an error if the batch has ended, with a decision or without.
 
     Spark runs attempts besides the successful ones, and does not wait for their end. The driver ends the ids that
-    attempts have initialised before its decision, and does not know later ones, so an attempt checks again when it has
-    its id.
+    attempts have initialised before its decision, and does not know later ones, so an attempt checks again.
     """
     driver = await describe(client, epoch.driver.transactional_id, deadline)
     if driver.transaction != epoch.driver or driver.state != EMPTY:
