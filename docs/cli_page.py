@@ -147,10 +147,6 @@ As far as the tools' help says: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
 | client quotas of the brokers | `quota brokers` | kafka-configs.sh | `cluster quotas` | – | – |
 | JSON | `-o json` everywhere | – | `--format json` of some commands | `-o json` | `-J` |
 
-The other tools have nothing like `group G --members`, `group G --rate 10`, `watch G --members`, `group G
---fail-above-lag N`, `healthcheck G --within 60`, `watch G`, `schema T`, `export T --to FILE`, `export T --to
-FOLDER/`, `redrive DEAD --to T`, `plan ASSIGNOR`, `checkpoint show`, `doctor`.
-
 """  # noqa: E501 - rows of tables
 
 _DOCUMENTS_OF_THEIR_OWN = {

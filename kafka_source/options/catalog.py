@@ -125,10 +125,9 @@ class ReadOptions(ValueOptions):
     deadletter_topic: str | None = option(
         "deadletter.topic",
         kinds.TEXT,
-        "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic, in the cluster that is read, to which each record "
-        "with a bad value or key is written as it is, with headers that name its place and its fault. A task ends "
-        "when all in-sync replicas have its dead letters. Each run of a task, and so each action of a batch, writes "
-        "them: [dead letters](guides/bad-records.md#dead-letters).",
+        "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic of the same cluster to which each record with a bad "
+        "value or key is written, with headers that name its place and its fault. Each run of a task, and so each "
+        "action of a batch, writes them: [dead letters](guides/bad-records.md#dead-letters).",
     )
 
     # Where to start and end
@@ -198,10 +197,9 @@ class ReadOptions(ValueOptions):
     data_loss_patience_ms: int = option(
         "data.loss.patience.ms",
         kinds.MILLISECONDS,
-        "How long offsets that were read or planned may be missing, because the log ends before them or its topic is "
-        "unknown, until that is a loss; in a task at most kafkaConsumer.pollTimeoutMs. A new leader, or a broker "
-        "that is behind, may report this for a while. Other partitions are read. What leader epochs prove, and an "
-        "offset without an epoch, does not wait.",
+        "How long a log may end before offsets that were read or planned, or their topic may be unknown, until that is "
+        "a [loss](reading.md#data-loss); in a task at most kafkaConsumer.pollTimeoutMs. What leader epochs prove, and "
+        "an offset without an epoch, does not wait.",
         default=30_000,
         units="ms",
     )
@@ -296,10 +294,9 @@ class ReadOptions(ValueOptions):
         "commit",
         kinds.COMMIT,
         "The group's committer: `batch`, the driver after each micro-batch; `task`, each task at the end of its "
-        "ranges; `sink`, the exactly-once sink of the same query (its `commit.group`; with another sink the query "
-        "stops before its second micro-batch); `none`, in a batch only. A stream that must not commit has "
-        "`group.membership=false`. In a batch `task` is at most once: a task commits before Spark has written its "
-        "rows, so a job that fails later loses them; `kafkagroup.pinned` commits after the output is written.",
+        "ranges; `sink`, the exactly-once sink with `commit.group` (with another sink the query stops before its "
+        "second micro-batch); `none`, in a batch only. A stream that must not commit has `group.membership=false`. In "
+        "a batch `task` is at most once, and `kafkagroup.pinned` at least once.",
         default_text="batch for streams, none for batches",
     )
     commit_transactional: bool | None = option(
@@ -315,11 +312,10 @@ class ReadOptions(ValueOptions):
     group_on_lost: GroupOnLost = option(
         "group.on.lost",
         kinds.GROUP_ON_LOST,
-        "If the coordinator has removed this query's members (e.g. the driver was suspended longer than the session "
-        "timeout): `rejoin`, and commit the interrupted micro-batch where no other member has been assigned its "
-        "partitions or has committed offsets in it; or `stop` with an error and without that commit. With "
-        "`commit=task` and `commit=sink`, `rejoin` ends the query too if another member has a partition of the "
-        "micro-batch: its next start continues at the group's offsets.",
+        "If the coordinator has removed this query's members, for example of a suspended driver: `rejoin`, and commit "
+        "the interrupted micro-batch where no other member has its partitions or has committed in it; or `stop` with "
+        "an error. With `commit=task` and `commit=sink`, `rejoin` ends the query if another member has a partition of "
+        "the micro-batch: its next start continues at the group's offsets.",
         default="rejoin",
         where=Where.STREAM,
         only=Only.MEMBERS,
@@ -327,11 +323,10 @@ class ReadOptions(ValueOptions):
     group_on_older_checkpoint: GroupOnOlderCheckpoint = option(
         "group.on.older.checkpoint",
         kinds.GROUP_ON_OLDER_CHECKPOINT,
-        "If this query has committed further offsets than its checkpoint has, so that the checkpoint was put back: "
-        "`stop` with an error, before anything is read or committed; `follow` the group's offsets, if the output of "
-        "the batches in between is still there; or `replay` from the checkpoint's positions and set the group's "
-        "offsets back to them, if the output was put back as well. Where others have committed further offsets, the "
-        "query follows these with a warning.",
+        "If this query has committed beyond its checkpoint, so that an older one was put back: `stop` with an error, "
+        "before anything is read or committed; `follow` the group's offsets, if the output still has the later "
+        "batches; or `replay` from the checkpoint and set the group's offsets back, if the output was put back too: "
+        "[an older checkpoint](reading.md#an-older-checkpoint).",
         default="stop",
         where=Where.STREAM,
         only=Only.COMMITS,
@@ -365,10 +360,9 @@ class ReadOptions(ValueOptions):
     max_poll_interval_ms: int | None = option(
         "kafka.max.poll.interval.ms",
         kinds.COUNT,
-        "How long a stream may take until it asks for its next micro-batch; then its members leave a group that has "
-        "others. A rebalance waits that long for them. Make it longer than a micro-batch and than the trigger's "
-        "interval. In a batch with `commit=task`: how long slots are kept for tasks that have not begun, after the "
-        "last task has begun or ended.",
+        "How long a stream may take until it requests its next micro-batch; then its members leave a group that has "
+        "others. A rebalance waits that long for them. Make it longer than a micro-batch and the trigger's interval. "
+        "In a batch with `commit=task`: how long slots wait for the next task after one has begun or ended.",
         default_text="300000 for streams, 1800000 for batches",
         units="ms",
         only=Only.MEMBERS,
@@ -477,9 +471,9 @@ class ReadOptions(ValueOptions):
     max_bytes_per_trigger: int | None = option(
         "maxBytesPerTrigger",
         kinds.BYTES,
-        "Approximate maximum size of a micro-batch, in bytes as they are fetched (compressed). Tasks measure the "
-        "bytes of an offset; until then it counts 64 KiB, so the first micro-batch is small. Each partition with new "
-        "offsets gets at least one. With `maxOffsetsPerTrigger` or a quota, the smallest limit applies.",
+        "Approximate maximum size of a micro-batch, in bytes as they are fetched (compressed). Until tasks have "
+        "measured it, an offset counts 64 KiB, so the first micro-batch is small. Each partition with new offsets gets "
+        "at least one; the smallest limit applies.",
         where=Where.STREAM,
         units="bytes",
     )
@@ -495,10 +489,9 @@ class ReadOptions(ValueOptions):
     max_timestamp_skew: int | None = option(
         "maxTimestampSkew",
         kinds.POSITIVE_DURATION,
-        "Keep partitions in step by their records' timestamps: where a limit cuts a micro-batch, each partition ends "
-        "before its first record that is later than the least next one plus this time. A watermark with this delay "
-        "or a longer one then drops no rows of partitions that are behind. All limits stay: [late "
-        "rows](guides/late-rows.md).",
+        "Keep partitions in step by their records' timestamps, so that a watermark with at least this delay drops no "
+        "rows of partitions that are behind: where a limit cuts a micro-batch, each partition ends before its first "
+        "record that is later than the earliest next one plus this time: [late rows](guides/late-rows.md).",
         where=Where.STREAM,
     )
     min_offsets_per_trigger: int | None = option(
