@@ -115,9 +115,6 @@ class _RefusedStreamReader(DataSourceStreamReader):
 
     If `streamReader` itself raises, pyspark calls `stop()` on a reader that does not exist, and the last line that the
     user sees is its `UnboundLocalError`.
-
-    Args:
-        reason: The error of `streamReader`.
     """
 
     def __init__(self, reason: Exception) -> None:

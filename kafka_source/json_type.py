@@ -109,11 +109,7 @@ def _nullable(kind: DataType, depth: int) -> DataType:
 
 
 class _Parser:
-    """A parser of Spark's DDL of types.
-
-    Args:
-        text: The text.
-    """
+    """A parser of Spark's DDL of types."""
 
     def __init__(self, text: str) -> None:
         self._tokens: Sequence[str] = [found.group(found.lastindex or 0) for found in _TOKEN.finditer(text)]

@@ -57,11 +57,6 @@ def jks_certificates(store: bytes, password: str) -> str:
 def jks_identity(store: bytes, password: str, key_password: str) -> tuple[str, str]:
     """Return the certificate chain, with the client's own certificate first, and the private key as PEM.
 
-    Args:
-        store: The file's bytes.
-        password: The store's password.
-        key_password: The password of the key.
-
     Raises:
         ValueError: The store is damaged, a password is wrong, or the store has no key.
     """
@@ -176,10 +171,6 @@ def _pem(label: str, der: bytes) -> str:
 
 def pkcs12_certificates(store: bytes, password: str) -> str:
     """Return the certificates of a trust store as PEM.
-
-    Args:
-        store: The file's bytes.
-        password: The store's password.
 
     Raises:
         ValueError: The password does not open the store, or the store has no certificates.

@@ -62,9 +62,6 @@ class LibrdkafkaTokens:
     The first token is made immediately, so that a provider's error is raised unchanged: confluent-kafka would wait for
     10 seconds, and then raise an error without the reason.
 
-    Args:
-        oauth: The provider.
-
     Raises:
         OptionError: See `provided_token`.
         AuthenticationError: See `provided_token`.

@@ -46,11 +46,7 @@ _PATIENCE_MS = 60_000
 
 
 class NoLeaderError(RefreshRetriableError):
-    """Partitions have no leader, so their offsets cannot be looked up.
-
-    Args:
-        partitions: The partitions.
-    """
+    """Partitions have no leader, so their offsets cannot be looked up."""
 
     def __init__(self, partitions: Collection[TopicPartition]) -> None:
         super().__init__(f"Asking for offsets failed: no broker leads {format_partitions(sorted(partitions))}.")
@@ -96,13 +92,7 @@ class Cluster:
 
     @staticmethod
     def of(options: ReadOptions, client: KafkaClient | None = None, *, leader_seconds: float | None = None) -> Cluster:
-        """Return the cluster that a query reads from; with a client to share, see the class.
-
-        Args:
-            options: The query's options.
-            client: See the class.
-            leader_seconds: See the class; None: `coordinator.timeout.ms`.
-        """
+        """Return the cluster that a query reads from; with a client to share, see the class."""
         return Cluster(
             options.settings,
             retries=options.fetch_offset_num_retries,

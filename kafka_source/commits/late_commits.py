@@ -47,9 +47,6 @@ class LateCommits:
         """Return the offsets to commit again: the group has exactly the entry of such a commit, and had a later one.
 
         A commit of a rewind, a tool or another member has another note or another offset, and stays.
-
-        Args:
-            committed: What the group has.
         """
         done = self._done
         return {

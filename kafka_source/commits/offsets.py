@@ -102,12 +102,7 @@ class Offsets:
 
 
 class KeptOffsets(Offsets, ABC):
-    """The common part of commits with and without members.
-
-    Args:
-        policy: The read's commit policy.
-        known: The positions of its partitions.
-    """
+    """The common part of commits with and without members."""
 
     def __init__(self, policy: CommitPolicy, known: ReadPositions) -> None:
         self.keeps = policy.keeps

@@ -90,9 +90,6 @@ class Replay(NamedTuple):
 class CommitPolicy:
     """The policy of a read that commits nothing; the base of the others.
 
-    Args:
-        options: Of the read.
-
     Attributes:
         keeps: Whether the read keeps the group's offsets up to date. Then its driver commits where reading starts, too,
             and rewinds them.

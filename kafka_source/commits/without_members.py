@@ -25,13 +25,7 @@ _COMMIT_SECONDS = 30.0
 
 
 class WithoutMembers(KeptOffsets):
-    """The offsets of a query with `assign` and a group.
-
-    Args:
-        options: Of the query.
-        policy: Its commit policy.
-        known: The positions of its partitions.
-    """
+    """The offsets of a query with `assign` and a group."""
 
     def __init__(self, options: ReadOptions, policy: CommitPolicy, known: ReadPositions) -> None:
         if options.group_id is None:

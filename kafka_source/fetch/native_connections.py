@@ -68,9 +68,6 @@ _CONTROL_SECONDS = 30.0
 class NativeConnections:
     """Connections to the brokers, metadata, record sizes and a buffer, which a worker process keeps for its next task.
 
-    Args:
-        settings: Kafka client settings.
-
     Attributes:
         max_bytes: The maximum size of a response; `fetch.max.bytes` can lower it.
         max_partition_bytes: The maximum size of one partition in a response; `max.partition.fetch.bytes` can lower it.

@@ -200,10 +200,6 @@ class RebalanceLog:
 
     Members that came and went follow from the names of all. The leader knows the members; another member asks the
     coordinator in the background, and logs the line when the response arrives.
-
-    Args:
-        client: The members' client.
-        group: The group id.
     """
 
     def __init__(self, client: KafkaClient, group: str) -> None:

@@ -49,10 +49,6 @@ class Siblings:
 
         A group of the same name in another cluster costs its reads a heartbeat: they rejoin only if their own group
         waits for them.
-
-        Args:
-            group: The group id.
-            driver: The id of the driver's process.
         """
         # Containers may share a directory, but not ids of processes, hence the name of the host.
         identity = (socket.gethostname(), group)

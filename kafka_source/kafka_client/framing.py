@@ -36,10 +36,6 @@ class StreamEnded(ConnectionError):  # noqa: N818 - what happened, not a kind of
 def frame_size(head: bytes, max_bytes: int) -> int:
     """Return the size of a response from its first four bytes.
 
-    Args:
-        head: The four bytes.
-        max_bytes: The maximum size of a response.
-
     Raises:
         FrameError: A response cannot have this size. The message names the kind of server that seems to answer.
     """

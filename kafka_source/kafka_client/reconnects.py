@@ -19,11 +19,7 @@ class _Failures:
 
 
 class Reconnects:
-    """The failures of a client to connect to its brokers; the caller passes the time.
-
-    Args:
-        policy: The pauses.
-    """
+    """The failures of a client to connect to its brokers; the caller passes the time."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy

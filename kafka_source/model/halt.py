@@ -76,9 +76,6 @@ class Halt:
         """Return the boundary and the text of each entry.
 
         Without boundaries each entry has the whole halt: one partition of each topic is enough.
-
-        Args:
-            partitions: The partitions of the group.
         """
         firsts = {tp.topic: tp for tp in sorted(partitions, reverse=True)}
         places = self.boundaries or dict.fromkeys(firsts.values(), 0)

@@ -108,10 +108,6 @@ def check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
     Unknown options are ignored with a warning, as Spark ignores them, unless their names look like misspelt
     names of options or settings, or are settings without their prefix (`strict`).
 
-    Args:
-        given: The options as Spark passes them.
-        where: BATCH or STREAM.
-
     Raises:
         OptionError: An option is misspelt, refused, missing, has an invalid value, or contradicts another; names the
             option, its value and the allowed values. The text of Spark's own source comes first, if it has one.
@@ -439,10 +435,6 @@ def load_options(given: Mapping[str, str]) -> ReadOptions:
 
 def read_options(given: Mapping[str, str], where: Where) -> ReadOptions:
     """Return the options of a read.
-
-    Args:
-        given: The options as Spark passes them.
-        where: BATCH or STREAM.
 
     Raises:
         OptionError: See `check_read`.

@@ -53,12 +53,7 @@ class RecordBatch:
 
 
 class Accumulator:
-    """Encodes records, and numbers each partition's batches in the order of sending.
-
-    Args:
-        settings: Settings of the producer.
-        identity: Identity of the producer.
-    """
+    """Encodes records, and numbers each partition's batches in the order of sending."""
 
     def __init__(self, settings: ProducerSettings, identity: ProducerIdentity) -> None:
         self._topics: list[str] = []

@@ -32,11 +32,6 @@ _EXCEPTION = f"kafkagroup.{UnreadableRecordError.__name__}"
 def check_dead_letter_topic(options: ReadOptions, cluster: Cluster, subscribed: Collection[TopicPartition]) -> None:
     """Check in the driver that dead letters can be written, before the first task finds one.
 
-    Args:
-        options: The query's options.
-        cluster: The cluster that it reads.
-        subscribed: The partitions that it reads.
-
     Raises:
         OptionError: The query reads the topic of its dead letters.
         UnknownTopicError: The topic does not exist.

@@ -83,11 +83,6 @@ class ProduceEngine(Protocol):
 def deliver(settings: Settings, batches: Iterable[Records], engine: str = "auto") -> int:
     """Write records and wait until all of them are acknowledged.
 
-    Args:
-        settings: Settings of the Kafka clients.
-        batches: The records.
-        engine: The option `engine`.
-
     Returns:
         The number of records.
 

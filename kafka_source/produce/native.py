@@ -37,11 +37,7 @@ def in_transaction(settings: Settings, transactional_id: str) -> NativeTransacti
 
 
 class NativeDelivery:
-    """Delivers the records of one task at least once; implements `Delivery`.
-
-    Args:
-        producer: The worker's producer.
-    """
+    """Delivers the records of one task at least once; implements `Delivery`."""
 
     def __init__(self, producer: NativeProducer) -> None:
         self._producer = producer

@@ -25,9 +25,6 @@ _NO_TIMEOUT_MS = 2**31 - 1
 class NativeProducer:
     """Keeps connections, metadata and an idempotent identity for the worker's next task.
 
-    Args:
-        settings: Settings of the Kafka clients.
-
     Attributes:
         settings: Settings of the producer.
         cluster: Brokers and leaders, as of the last metadata response.

@@ -29,12 +29,7 @@ def delay_of(observed: float, bound: float, window: float) -> float:
 
 
 class Sensor:
-    """Adds up amounts over the last samples, the one that is being filled included.
-
-    Args:
-        windows: The number of samples.
-        seconds: The length of one sample.
-    """
+    """Adds up amounts over the last samples, the one that is being filled included."""
 
     def __init__(self, windows: int, seconds: float) -> None:
         self._windows = windows
@@ -174,12 +169,7 @@ class _Slot:
 
 
 class Account:
-    """The quota of a query. Safe for threads; callers pass the time.
-
-    Args:
-        settings: The query's quota.
-        bounds: The current bounds.
-    """
+    """The quota of a query. Safe for threads; callers pass the time."""
 
     def __init__(self, settings: QuotaSettings, bounds: Bounds) -> None:
         self._settings, self.bounds = settings, bounds

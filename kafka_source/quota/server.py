@@ -103,10 +103,6 @@ CONSUMER_RATE = "consumer_byte_rate"
 class StreamQuota:
     """Made once by a stream's driver.
 
-    Args:
-        quota: The query's quota.
-        settings: The query's client settings.
-
     Raises:
         InvalidConfigurationError: `quota.watch` cannot be read.
     """

@@ -110,11 +110,7 @@ _unreachable: dict[Address, float] = {}
 
 
 class ControlClient:
-    """A task's connection to a control port, which is opened at the first request.
-
-    Args:
-        address: The address of the port.
-    """
+    """A task's connection to a control port, which is opened at the first request."""
 
     def __init__(self, address: Address) -> None:
         self._address = address

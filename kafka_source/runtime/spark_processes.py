@@ -93,10 +93,6 @@ def prepare_worker(log_level: str | None, log_format: str | None = None) -> None
 
     Spark's daemon collects garbage after every task, while Spark writes the batch's commit. The first task loads the
     modules.
-
-    Args:
-        log_level: The option `log.level`.
-        log_format: The option `log.format`.
     """
     set_up_logging(log_level, log_format)
     if next(_tasks) == 1:

@@ -7,10 +7,6 @@ def visible(text: str, keep: str = "") -> str:
     """Return a text with an escape such as `\\x1b` in place of each character that is not printable.
 
     Such characters clear a screen, hide a line, or make one that looks like another record.
-
-    Args:
-        text: The text.
-        keep: Characters that stay as they are.
     """
     if text.isprintable():
         return text

@@ -49,9 +49,6 @@ log = logging.getLogger(__name__)
 class _Writer:
     """The common part of all writers.
 
-    Args:
-        target: The target of the write.
-
     Attributes:
         start: Begins the batch when Spark pickles this writer.
     """

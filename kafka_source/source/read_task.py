@@ -233,10 +233,6 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
 def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
     """Yield the records of a batch's task, as record batches.
 
-    Args:
-        task: The task.
-        query: The query.
-
     Raises:
         FencedError: Another process has the slot; the task stops reading and commits nothing.
         KafkaGroupError: See `FetchEngine.read`.

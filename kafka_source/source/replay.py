@@ -37,11 +37,7 @@ def new_unwritten_mark() -> str:
 
 
 class UnreadBatches:
-    """The batches of a checkpoint that Spark finishes without reading them.
-
-    Args:
-        options: Of the query.
-    """
+    """The batches of a checkpoint that Spark finishes without reading them."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -85,24 +81,13 @@ def records_of(batch: StreamOffset) -> dict[TopicPartition, Span]:
 
 
 def _begins_unwritten(start: StreamOffset, end: StreamOffset) -> bool:
-    """Return whether no batch before this one was written: the checkpoint is new, or its batches were skipped.
-
-    Args:
-        start: The start of the batch.
-        end: Its end.
-    """
+    """Return whether no batch before this one was written: the checkpoint is new, or its batches were skipped."""
     followed = (tp for tp, mark in end.rewinds.items() if mark.startswith(_UNWRITTEN))
     return not start.partitions or any(start.rewinds.get(tp) != end.rewinds[tp] for tp in followed)
 
 
 def _describe_skipped(options: ReadOptions, batch: StreamOffset, *, refused: bool) -> str:
-    """Return the error, or the warning, for a batch that Spark has finished without reading it.
-
-    Args:
-        options: Of the query.
-        batch: The batch's end offset.
-        refused: Whether the query ends.
-    """
+    """Return the error, or the warning, for a batch that Spark has finished without reading it."""
     read = format_moves({tp: (span.start, span.end) for tp, span in records_of(batch).items()})
     text = f"Spark has finished a micro-batch without reading it, so these records are in no output: {read}."
     if not refused:

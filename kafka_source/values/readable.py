@@ -67,10 +67,6 @@ class ReadableValues:
     def of_frame(self, schema_id: int, data: bytes) -> Readable | None:
         """Return a value; None if its bytes do not fit this schema, or the registry does not have it.
 
-        Args:
-            schema_id: The id in the frame.
-            data: The value, with the frame.
-
         Raises:
             AuthenticationError: The registry refuses the credentials.
             InvalidConfigurationError: The schema has rules that would have to change the value.

@@ -95,10 +95,6 @@ class RegisteredSchema:
     def check(self, value_format: str, *, writes: bool = False) -> RegisteredSchema | Unusable:
         """Return the schema, if it is one of this format.
 
-        Args:
-            value_format: The format.
-            writes: Whether values are written with it.
-
         Raises:
             InvalidConfigurationError: It has rules that require a change of the values.
         """

@@ -62,11 +62,6 @@ def changing_rules(answer: Mapping[str, object]) -> tuple[SchemaRule, ...]:
 def refuse_rules(rules: tuple[SchemaRule, ...], schema: str, *, writes: bool) -> None:
     """Refuse a schema with rules that apply when its values are read, or written.
 
-    Args:
-        rules: The rules of the schema.
-        schema: Which one, for the error.
-        writes: Whether values are written.
-
     Raises:
         InvalidConfigurationError: One of them applies.
     """

@@ -225,12 +225,7 @@ def _partitions(assignment: ConsumerGroupDescribeResponse.DescribedGroup.Member.
 
 
 def unknown_group(group: str, known: Iterable[str] = ()) -> UnknownGroupError:
-    """Return the error for a group that does not exist.
-
-    Args:
-        group: The group.
-        known: The groups that exist.
-    """
+    """Return the error for a group that does not exist."""
     return UnknownGroupError(
         f"Group {group} does not exist in this cluster: it has no members and no committed offsets."
         f"{did_you_mean(group, known)} Correct its name; `kafkagroup groups` lists the groups that this user may "

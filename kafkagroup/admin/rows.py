@@ -123,12 +123,7 @@ _Row = TypeVar("_Row", covariant=True)
 
 
 class Rows(tuple[_Row, ...]):
-    """An immutable sequence of frozen dataclasses, which knows their type, so that an empty one has columns too.
-
-    Args:
-        kind: The dataclass of the rows.
-        rows: The rows.
-    """
+    """An immutable sequence of frozen dataclasses, which knows their type, so that an empty one has columns too."""
 
     kind: type[_Row]
 

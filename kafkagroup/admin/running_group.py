@@ -177,9 +177,6 @@ def cannot_be_rewound(group: Group) -> str | None:
 
     Only the coordinator knows whether all members support it; it answers when the group is rewound. Client ids are
     names that users may change.
-
-    Args:
-        group: The group, which has members.
     """
     others = [one for one in group.members if not one.client_id.endswith(_OUR_CLIENT_ID)]
     if group.type == CONSUMER:
@@ -324,12 +321,6 @@ async def _check_set(
     client: KafkaClient, group: str, entries: Mapping[TopicPartition, CommitOffset], error: KafkaGroupError
 ) -> None:
     """Return if the offsets are set although the commit has failed, because the response to an attempt was lost.
-
-    Args:
-        client: The cluster's client.
-        group: The group id.
-        entries: The committed entries.
-        error: Why the commit has failed.
 
     Raises:
         UnknownOutcomeError: The coordinator does not answer, or only some of the offsets are set.

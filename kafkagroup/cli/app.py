@@ -100,11 +100,7 @@ _END = ("end", "newest")
 
 
 def understand(words: Sequence[str]) -> list[str]:
-    """Return a command line of ours for one that was typed by habit; the same words if there is nothing to change.
-
-    Args:
-        words: The words after `kafkagroup`.
-    """
+    """Return a command line of ours for one that was typed by habit; the same words if there is nothing to change."""
     line = _list_or_one(_command(list(words)))
     if not line or line[0].startswith("-"):
         return line

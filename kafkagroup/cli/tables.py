@@ -51,12 +51,7 @@ def print_tables(listings: Iterable[Listing]) -> None:
 
 
 def table(listing: Listing, width: int) -> Table:
-    """Return the table of a listing. Long cells are folded where the terminal is too narrow, and never cut.
-
-    Args:
-        listing: The listing.
-        width: The width of the terminal.
-    """
+    """Return the table of a listing. Long cells are folded where the terminal is too narrow, and never cut."""
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     every = columns(listing.rows.kind)
     names = [listing.first, *every] if listing.first else list(every)

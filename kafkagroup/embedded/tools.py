@@ -83,9 +83,6 @@ QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 def class_path(version: str = KAFKA_VERSION) -> str:
     """Return the jars of Kafka's broker and tools as a Java class path.
 
-    Args:
-        version: The version of Kafka.
-
     Raises:
         JavaError: No usable Java was found.
         JarsError: The jars are not in the cache and could not be downloaded.

@@ -63,11 +63,7 @@ class Exporter(Protocol):
 
 
 class Exports:
-    """Gives updates to all exporters, one after another. An exporter that fails does not affect the others.
-
-    Args:
-        exporters: The exporters.
-    """
+    """Gives updates to all exporters, one after another. An exporter that fails does not affect the others."""
 
     def __init__(self, exporters: Sequence[Exporter]) -> None:
         self._exporters: tuple[Exporter, ...] = tuple(exporters)

@@ -183,9 +183,6 @@ def _labels(sample: Sample) -> tuple[object, ...]:
 class MetricsListener(StreamingQueryListener):
     """Exports the figures of every streaming query of a session.
 
-    Args:
-        exports: Where the figures go.
-
     Attributes:
         on_new_query: Called at the first progress of a query, whose partitions are known from then on.
     """

@@ -42,11 +42,6 @@ _MOVED = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 class ConsumerSlot:
     """A slot of a query. All methods run on the client's event loop.
 
-    Args:
-        number: The slot's number, from 0.
-        client: The cluster's client.
-        settings: The settings of all slots.
-
     Attributes:
         member: The member's state.
         wake: Set when a heartbeat is due immediately.
