@@ -96,7 +96,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _begin(text: str, position: int) -> int:
-    """Return where the next token begins."""
+    """Return the index of the next token."""
     skipped = _SKIPPED.match(text, position)
     return skipped.end() if skipped else position
 

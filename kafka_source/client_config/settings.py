@@ -120,7 +120,7 @@ class Settings(Mapping[str, str]):
     def reconnect_backoff_ms(self) -> tuple[int, int]:
         """Return the first and the longest pause before the same broker is connected to again, by Java's rule.
 
-        The first one alone is the longest too, and it is never longer than the longest.
+        If only the first one is set, the longest equals it; the first one is never longer than the longest.
 
         Raises:
             OptionError: A value is not a whole number.

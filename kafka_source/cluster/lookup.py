@@ -1,4 +1,4 @@
-"""The driver's lookups of topics and offsets: how long each is repeated; missing topics, partitions without leader."""
+"""The driver's lookups of topics and offsets, with retries; missing topics, partitions without leader."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Cluster:
         timeout_ms: The time limit of each attempt. A lookup is retried for at least this long.
         retries: The minimum number of retries (Spark's `fetchOffset.numRetries`).
         retry_ms: The first pause between attempts (`fetchOffset.retryIntervalMs`); it doubles with each retry.
-        leader_seconds: The wait for the leader of a partition that has none; None: as long as for an answer.
+        leader_seconds: The wait for the leader of a partition that has none; None: as for any lookup.
         client: A client to share, which `close` must not close; by default this object has its own.
         strict: Refuse a selection of partitions of which some do not exist when it is first looked up.
     """
@@ -249,7 +249,7 @@ class Cluster:
         return found
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return where a leader epoch ends in the log of each partition's current leader; see `epoch_ends`."""
+        """Return the end of a leader epoch in the log of each partition's current leader; see `epoch_ends`."""
         if not epochs:
             return {}
 

@@ -130,7 +130,7 @@ class KeptOffsets(Offsets, ABC):
         self._known.note_topics(ids, cluster)
 
     def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return where the group has offsets of other topics; see `Offsets`."""
+        """Return the partitions in which the group has offsets of other topics; see `Offsets`."""
         return self._known.ignored(partitions)
 
     def take_commits(self) -> tuple[tuple[Commit, ...], int]:

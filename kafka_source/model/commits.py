@@ -104,7 +104,7 @@ def without_topic(entry: CommitOffset) -> CommitOffset:
 def rewinds_in(committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, str]:
     """Return the ids of the rewinds that committed offsets have marks of.
 
-    A read without a checkpoint begins at the group's offsets, so it follows all of them. Its commits carry them on, for
+    A read without a checkpoint begins at the group's offsets, so it follows all of them. Its commits repeat them, for
     stopped queries with a checkpoint.
     """
     return {tp: rewind_id for tp, entry in committed.items() if (rewind_id := OffsetNote.parse(entry.metadata).rewound)}

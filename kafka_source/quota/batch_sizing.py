@@ -17,7 +17,7 @@ def admit(
     record_bytes: Mapping[TopicPartition, float],
     allowed: Amounts,
 ) -> dict[TopicPartition, int]:
-    """Return where each partition of `starts` ends so that the micro-batch fits.
+    """Return the ends of the partitions of `starts` with which the micro-batch fits.
 
     Each partition gets a share in proportion to its available offsets, and at least one, so that none starves.
 

@@ -206,7 +206,7 @@ def sink_columns(
 
 
 def _position(fields: Sequence[tuple[str, str]], name: str, allowed: tuple[str, ...] | None) -> int | None:
-    """Return where a column is; check its type if only some are allowed."""
+    """Return the index of a column; check its type if only some are allowed."""
     position = next((i for i, field in enumerate(fields) if field[0] == name), None)
     if position is None or allowed is None:
         return position

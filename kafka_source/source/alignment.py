@@ -123,7 +123,7 @@ class _Window:
     def bounds(
         self, partitions: Iterable[TopicPartition], available: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return where these partitions may end."""
+        """Return the allowed ends of these partitions."""
         return {tp: min(available[tp], self.ends[tp][1]) for tp in partitions}
 
 
@@ -169,7 +169,7 @@ class Alignment:
         without_leader: Collection[TopicPartition],
         admit: Callable[[Mapping[TopicPartition, int]], dict[TopicPartition, int]],
     ) -> dict[TopicPartition, int]:
-        """Return where each partition of the next micro-batch ends.
+        """Return the ends of the next micro-batch's partitions.
 
         Args:
             starts: The first offset to read of each partition.

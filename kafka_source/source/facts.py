@@ -60,7 +60,7 @@ class Look:
     def starts(
         self, bounds: Mapping[TopicPartition, Bound], begins: Mapping[TopicPartition, Start]
     ) -> dict[TopicPartition, int]:
-        """Return where partitions begin.
+        """Return the starts of partitions.
 
         Args:
             bounds: The starts of partitions by the options.
@@ -82,7 +82,7 @@ class Look:
         return self._cluster.latest_with_epochs(partitions, read_committed=self._options.read_committed)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return where the logs of the current leaders end these epochs; -1: unknown."""
+        """Return the ends of these epochs in the current leaders' logs; -1: unknown."""
         return dict.fromkeys(epochs, -1) | self._cluster.epoch_ends(epochs)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:

@@ -39,7 +39,7 @@ def starting_bounds(
     subscribed: Collection[TopicPartition],
     default: TopicWord,
 ) -> dict[TopicPartition, Bound]:
-    """Return where partitions start that have no committed offset.
+    """Return the starts of partitions without a committed offset.
 
     Args:
         options: The query's options.
@@ -67,7 +67,7 @@ def starting_bounds(
 def ending_bounds(
     options: ReadOptions, partitions: Iterable[TopicPartition], *, subscribed: Collection[TopicPartition]
 ) -> dict[TopicPartition, Bound]:
-    """Return where partitions of a batch end, by default at the latest offset; arguments and errors as above."""
+    """Return the ends of a batch's partitions, by default the latest offsets; arguments and errors as above."""
     times = _times(
         "endingOffsetsByTimestamp", options.ending_timestamp, options.ending_offsets_by_timestamp, subscribed
     )

@@ -40,7 +40,7 @@ def available_ends(
     latest: Mapping[TopicPartition, int],
     target: Mapping[TopicPartition, int] | None,
 ) -> dict[TopicPartition, int]:
-    """Return how far each partition can be read; never less than its start.
+    """Return the end up to which each partition can be read; never less than its start.
 
     Args:
         starts: The first offset to read of each partition.
@@ -55,7 +55,7 @@ def available_ends(
 def rate_limit(
     available: Mapping[TopicPartition, tuple[int, int]], max_offsets: int | None
 ) -> dict[TopicPartition, int]:
-    """Return where each partition ends if a micro-batch may have `max_offsets` offsets.
+    """Return the end of each partition in a micro-batch of at most `max_offsets` offsets.
 
     Each partition gets a share in proportion to its available offsets. A partition with new offsets gets at least one
     of them, so that it does not starve (Spark's KafkaMicroBatchStream.rateLimit); the batch may therefore exceed the
@@ -136,7 +136,7 @@ class Admission:
         limited: bool,
         may_wait: bool = True,
     ) -> dict[TopicPartition, int]:
-        """Return where each partition of the next micro-batch ends: at its start, while it waits for more records.
+        """Return the ends of the next micro-batch's partitions: their starts, while it waits for more records.
 
         Args:
             starts: The first offset to read of each partition.
@@ -163,7 +163,7 @@ class Admission:
     def available(
         self, starts: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return how far each partition can be read without a limit; arguments as in `ends`."""
+        """Return the ends of the partitions without a limit; arguments as in `ends`."""
         if self._target is not None:
             self._target |= {tp: latest[tp] for tp in self._without_target & latest.keys()}
             self._without_target -= latest.keys()

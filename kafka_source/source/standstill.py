@@ -29,7 +29,7 @@ _LOOK_SECONDS = 5.0
 def limit(
     halt: Halt | None, starts: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return how far partitions may be read: no further than their boundaries.
+    """Return the ends up to which partitions may be read: at most their boundaries.
 
     Args:
         halt: The halt of the group; None: nothing.
@@ -134,7 +134,7 @@ class Standstill:
     def limit(
         self, starts: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return how far partitions may be read; see the function."""
+        """Return the ends up to which partitions may be read; see the function."""
         return limit(self._halt, starts, latest)
 
     def has_news(self, positions: Mapping[TopicPartition, int]) -> bool:

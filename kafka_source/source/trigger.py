@@ -212,7 +212,7 @@ class Trigger:
         *,
         limited: bool,
     ) -> dict[TopicPartition, int]:
-        """Return how far the partitions are read, by the limits and in step by time."""
+        """Return the ends of the partitions, by the limits and in step by time."""
         may_wait = not self._standstill.is_halted
         admit = partial(self._admission.ends, starts, latest, limited=limited, may_wait=may_wait)
         if self._alignment is None:

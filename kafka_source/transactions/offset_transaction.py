@@ -1,6 +1,6 @@
 """A transaction that commits offsets of consumer groups and nothing else: KIP-98's AddOffsetsToTxn and TxnOffsetCommit.
 
-The source commits its group's offsets so, and the sink's driver its decision about a batch. All requests go over
+The source commits its group's offsets in it, and the sink's driver its decision about a batch. All requests go over
 connections that are open already. In KIP-890's second protocol TxnOffsetCommit adds itself to the transaction, and
 names topics by their ids (KIP-1319).
 """

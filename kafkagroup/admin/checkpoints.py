@@ -122,7 +122,7 @@ class Checkpoint:
     path: str
 
     def positions(self) -> list[Position]:
-        """Return where each Kafka source of the query continues.
+        """Return the positions of each Kafka source of the query.
 
         Raises:
             InvalidConfigurationError: The checkpoint cannot be read, or has no offsets of a Kafka source.
@@ -302,7 +302,7 @@ class Checkpoint:
         return sorted(names | noted, key=lambda name: (0, int(name), "") if name.isdigit() else (1, 0, name))
 
     def _initial(self, source: str) -> StreamOffset | None:
-        """Return where Spark's Kafka source has started a query."""
+        """Return the offsets at which Spark's Kafka source has started a query."""
         text = self._read(f"sources/{source}/0")
         if text is None:
             return None

@@ -27,7 +27,7 @@ from kafkagroup.arrow.complete_files import sync_folder
 from kafkagroup.arrow.file_formats import BatchWriter, FileFormat, batch_writer
 
 DOCUMENT = "_export.json"
-"""The name of the document. Spark and Arrow read no files whose names begin so."""
+"""The name of the document. Spark and Arrow read no files with this prefix."""
 
 _PARTIAL = ".part.partial"
 _VERSION = 1
@@ -138,7 +138,7 @@ class Parts:
 
 
 def positions_of(folder: Path, begun: Begun) -> dict[int, int]:
-    """Return where each partition continues: at the end of its last part, or where it starts.
+    """Return the position of each partition: the end of its last part, or its start.
 
     Raises:
         InvalidConfigurationError: The parts of a partition do not follow each other.

@@ -75,7 +75,7 @@ def _topic(text: str) -> tuple[str, int]:
 
 
 def _instructions(servers: str, file: Path | None, registry: str | None) -> str:
-    """Return what to paste.
+    """Return the lines to paste.
 
     Args:
         servers: The addresses of the brokers.

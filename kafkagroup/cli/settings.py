@@ -55,7 +55,7 @@ class Context:
 
 
 def contexts_path() -> Path:
-    """Return where the contexts are: `KAFKAGROUP_CONTEXTS`, or `kafkagroup/contexts.ini` in the user's settings."""
+    """Return the path of the contexts: `KAFKAGROUP_CONTEXTS`, or `kafkagroup/contexts.ini` in the user's settings."""
     given = os.environ.get(CONTEXTS_VARIABLE)
     if given:
         return Path(given).expanduser()

@@ -107,7 +107,7 @@ def version_findings(found: Installed) -> list[Finding]:
 
 
 def engine_finding(found: Installed) -> Finding:
-    """Return which engine serves with `engine=auto`, and why."""
+    """Return the engine that serves with `engine=auto`, and the reason."""
     name = "engine"
     same = f"Install kafkagroup-native {found.kafkagroup} for this Python: pip install kafkagroup-native=="
     if found.native_problem:

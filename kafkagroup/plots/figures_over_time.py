@@ -63,7 +63,7 @@ def rebalances_of(samples: Sequence[Sample]) -> list[Rebalance]:
 
 
 def edges_of(samples: Sequence[Sample]) -> list[float]:
-    """Return where each sample begins in a picture, and where the last one ends: after the median time between two."""
+    """Return the start of each sample in a picture, and the end of the last one, after the median time between two."""
     times = [one.at for one in samples]
     steps = [later - earlier for earlier, later in pairwise(times)]
     return [*times, times[-1] + (median(steps) if steps else max(1.0, samples[-1].seconds))]

@@ -5,8 +5,9 @@ cooperative strategy (KIP-429) revokes a partition in one rebalance and assigns 
 eager strategy assigns it immediately. Our leader moves partitions of our members in the same two steps under an eager
 strategy: a member lists the partitions of its micro-batch as owned, and the leader leaves them out of the assignment if
 the strategy gives them to another member. The member's own assignment names them as held: no other member has them, so
-the member may still commit them. It rejoins without the claim when they are committed, and that rebalance gives them to
-their new owner. Consumers of other clients own nothing while they join under an eager strategy, so they claim nothing.
+the member may still commit them. When they are committed the member rejoins without the claim, and that rebalance
+assigns them to their new owner. Consumers of other clients own nothing while they join under an eager strategy, so they
+claim nothing.
 
 All functions except `lead` are pure.
 """
