@@ -11,7 +11,7 @@ import json
 import os
 import socket
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 
 from assignors.model import TopicPartition
 from kafka_source.commits.side_groups import HALT, IDLE, beyond, within
@@ -83,23 +83,61 @@ async def write_halt(
     return numbered
 
 
-async def write_idle(
-    client: KafkaClient, group: str, ends: Mapping[TopicPartition, int], now_ms: int, deadline: Deadline
+@dataclass(frozen=True, slots=True)
+class Obeyed:
+    """A query's report about a partition, for the commands.
+
+    Attributes:
+        number: The number of the halt: the query plans nothing beyond its boundaries, and what it had planned before is
+            committed.
+        member: The id of the member that owns the partition; empty: the query has left the group, and its process runs.
+        at_ms: The time of the report, in milliseconds since 1970.
+        process: The query's process.
+    """
+
+    number: int
+    member: str
+    at_ms: int
+    process: str
+
+
+async def write_obeyed(
+    client: KafkaClient, group: str, halt: Halt, members: Mapping[TopicPartition, str], now_ms: int, deadline: Deadline
 ) -> None:
-    """Report that a query of a stopped group has left it, and that its process still runs.
+    """Report that a query obeys a halt.
 
     Args:
         client: The cluster's client.
         group: The group id.
-        ends: The offsets of the query's checkpoint, whose partitions no other query of the group had last.
+        halt: The halt.
+        members: The ids of the members that own the query's partitions; of a query that has left one partition is
+            enough, and the id is empty.
         now_ms: The time, in milliseconds since 1970.
         deadline: The time limit.
     """
-    place = min(ends)
-    text = json.dumps({"at": now_ms, "process": f"{user_and_host()}, pid {os.getpid()}"})
-    entry = {place: CommitOffset(beyond(ends[place]), metadata=text)}
+    process = f"{user_and_host()}, pid {os.getpid()}"
+    entries = {
+        tp: CommitOffset(beyond(0), metadata=json.dumps(asdict(Obeyed(halt.number, member, now_ms, process))))
+        for tp, member in members.items()
+    }
     no_member = SlotCredentials.without_membership(IDLE.of(group))
-    await commit_offsets(client, no_member, entry, deadline, fail_on_unknown_topic=True, keep_ms=_IDLE_MS)
+    await commit_offsets(client, no_member, entries, deadline, fail_on_unknown_topic=True, keep_ms=_TEN_YEARS_MS)
+
+
+async def fetch_obeyed(client: KafkaClient, group: str, deadline: Deadline) -> dict[TopicPartition, Obeyed]:
+    """Return the reports of a group's queries, by partition.
+
+    Raises:
+        KafkaGroupError: As of `fetch_halt`.
+    """
+    found = {}
+    for tp, entry in (await fetch_all_committed(client, IDLE.of(group), deadline)).items():
+        try:
+            said = json.loads(entry.metadata)
+            found[tp] = Obeyed(int(said["number"]), str(said["member"]), int(said["at_ms"]), str(said["process"]))
+        except (ValueError, TypeError, KeyError):
+            continue
+    return found
 
 
 async def fetch_idle(client: KafkaClient, group: str, now_ms: int, deadline: Deadline) -> tuple[str, ...]:
@@ -108,15 +146,8 @@ async def fetch_idle(client: KafkaClient, group: str, now_ms: int, deadline: Dea
     Raises:
         KafkaGroupError: As of `fetch_halt`.
     """
-    found = set()
-    for entry in (await fetch_all_committed(client, IDLE.of(group), deadline)).values():
-        try:
-            said = json.loads(entry.metadata)
-            if now_ms - int(said["at"]) < _IDLE_MS:
-                found.add(str(said["process"]))
-        except (ValueError, TypeError, KeyError):
-            continue
-    return tuple(sorted(found))
+    said = (await fetch_obeyed(client, group, deadline)).values()
+    return tuple(sorted({one.process for one in said if not one.member and now_ms - one.at_ms < _IDLE_MS}))
 
 
 def user_and_host() -> str:

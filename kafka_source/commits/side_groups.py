@@ -47,7 +47,7 @@ FINISHED = SideGroup("-finished", "", "a decision's number", "sink.two_phase.led
 READ_BY = SideGroup("-read-by-{}", _ID, "the end of a range that a batch reads", "commits.handoff")
 REJOINED = SideGroup("-rejoined-{}", _ID, "the end of a batch's range", "commits.rights")
 ASKED = SideGroup("-rejoined-{}-asked", _ID, "a generation", "commits.rights")
-IDLE = SideGroup("-kafkagroup-idle", "", "an offset of a stopped query's checkpoint", "commits.halts")
+IDLE = SideGroup("-kafkagroup-idle", "", "0: its metadata says which halt a query obeys", "commits.halts")
 HALT = SideGroup("-kafkagroup-halt", "", "a boundary; 0: there is none", "commits.halts")
 
 SIDE_GROUPS = (LEDGER, LEDGER_PART, FINISHED, READ_BY, REJOINED, ASKED, IDLE, HALT)

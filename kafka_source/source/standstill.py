@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from assignors.model import TopicPartition
-from kafka_source.commits.halts import IDLE_SECONDS, fetch_newest_halt, write_idle
+from kafka_source.commits.halts import IDLE_SECONDS, fetch_newest_halt, write_obeyed
 from kafka_source.errors import AuthenticationError, KafkaGroupError
 from kafka_source.group.requests import fetch_entries
 from kafka_source.kafka_client import Deadline, cached_client
@@ -79,9 +79,11 @@ class Standstill:
         self._shown: Halt | None = None
         self._due: Halt | None = None
         self._wrote_idle_at = float("-inf")
+        # The last report: the number of a halt, and the members that obey it.
+        self._obeyed: tuple[int, Mapping[TopicPartition, str]] | None = None
 
     def look(self) -> None:
-        """Look up the group's newest halt, before a trigger.
+        """Look up the group's newest halt, in a trigger when the query's partitions are known.
 
         Raises:
             KafkaGroupError: The first lookup fails. Later the known halt stays.
@@ -128,8 +130,29 @@ class Standstill:
             return False
         # The offset in the checkpoint may show it already.
         self._shown = self._due = self._halt
-        self._write_idle(ends)
+        now = time.monotonic()
+        if ends and now >= self._wrote_idle_at + IDLE_SECONDS:
+            self._wrote_idle_at = now
+            self._write_obeyed({min(ends): ""})
         return True
+
+    def obey(self, positions: Mapping[TopicPartition, int], members: Mapping[TopicPartition, str]) -> None:
+        """Report to the commands that this query obeys the halt, if everything before its positions is committed.
+
+        Args:
+            positions: The next offset to read of each partition of the query.
+            members: The ids of the members that own its partitions.
+        """
+        halt = self._halt
+        if halt is None or not members or self._obeyed == (halt.number, members):
+            return
+        try:
+            committed = self._committed(positions)
+        except KafkaGroupError as error:
+            log.info("group=%s: not known whether the last batch is committed: %s", self._group, error)
+            return
+        if all(committed.get(tp, at) >= at for tp, at in positions.items()) and self._write_obeyed(members):
+            self._obeyed = halt.number, dict(members)
 
     def limit(
         self, starts: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
@@ -171,17 +194,17 @@ class Standstill:
             return False
         return is_at_rest(stop, positions, self._committed({*stop.boundaries, *positions}))
 
-    def _write_idle(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Write for the commands that this process still runs, from time to time."""
-        now = time.monotonic()
-        if self._group is None or self._client is None or not ends or now < self._wrote_idle_at + IDLE_SECONDS:
-            return
-        self._wrote_idle_at = now
+    def _write_obeyed(self, members: Mapping[TopicPartition, str]) -> bool:
+        """Report that these members obey; return False if another try may do so."""
+        if self._group is None or self._client is None or self._halt is None:
+            return False
         at = round(time.time() * 1000)
         try:
-            self._client.run(write_idle(self._client, self._group, ends, at, Deadline(_LOOK_SECONDS)))
+            self._client.run(write_obeyed(self._client, self._group, self._halt, members, at, Deadline(_LOOK_SECONDS)))
         except KafkaGroupError as error:
-            log.info("group=%s: the commands cannot show that this query is idle: %s", self._group, error)
+            log.info("group=%s: the commands cannot see that this query obeys: %s", self._group, error)
+            return isinstance(error, AuthenticationError)
+        return True
 
     def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         if self._group is None or self._client is None:

@@ -139,9 +139,10 @@ class Trigger:
         self._learn(start)
         if self._policy.signs:
             self._positions.stream = self._positions.stream or uuid.uuid4().hex
-        self._standstill.look()
-        if not self._resolver.is_resolved and self._standstill.keeps_out(start.ends):
-            return start
+        if not self._resolver.is_resolved:
+            self._standstill.look()
+            if self._standstill.keeps_out(start.ends):
+                return start
         with self._owner.rebalance_paused():
             return repeat(lambda: self._attempt(start, limited=limited), self._leaderless, self._topics)
 
@@ -155,6 +156,8 @@ class Trigger:
         """Plan one trigger: the query's partitions, their positions, and their ends."""
         is_first = not self._resolver.is_resolved
         scope, unassigned = self._scope(start)
+        # After the rebalance: the previous owner of a new partition may have reported that it obeys.
+        self._standstill.look()
         known, owned, leaderless = scope.start, scope.owned, scope.leaderless
         self._policy.keep_record(self._positions.stream, scope.partitions)
         settled = self._resolver.settle(scope)
@@ -169,6 +172,10 @@ class Trigger:
         if is_first and not self._commits_before_first(scope):
             # The commit was refused and the slots have rejoined: other members may have read on.
             return removed("The slots have joined the group again since the positions were looked up.")
+        if self._standstill.is_halted:
+            members = {slot: self._owner.credentials(slot) for slot in owned.slots.values()}
+            ids = {slot: one.member_id for slot, one in members.items() if one is not None}
+            self._standstill.obey(starts, {tp: ids[slot] for tp, slot in owned.slots.items() if slot in ids})
         latest = self._standstill.limit(starts, latest)
         ends = self._ends(starts, latest, leaderless, limited=limited)
         has_new = ends != starts

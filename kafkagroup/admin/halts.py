@@ -12,7 +12,15 @@ from typing import Literal, TypeAlias
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.commits.halts import fetch_halt, fetch_idle, fetch_newest_halt, user_and_host, write_halt
+from kafka_source.commits.halts import (
+    Obeyed,
+    fetch_halt,
+    fetch_idle,
+    fetch_newest_halt,
+    fetch_obeyed,
+    user_and_host,
+    write_halt,
+)
 from kafka_source.errors import AuthenticationError, InvalidConfigurationError, OptionError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.halt import Halt, HaltKind
@@ -48,6 +56,8 @@ class Stand:
         boundary: Where it stops; None: where it is.
         committed: The group's committed offset; None: it has none.
         member: The name of the member that owns it; None: there is none.
+        obeys: Whether the member reads no further, and has committed all that it has read. Where there is none, or it
+            is of another client, it does.
     """
 
     topic: str
@@ -55,6 +65,7 @@ class Stand:
     boundary: int | None
     committed: int | None
     member: str | None
+    obeys: bool
 
     @property
     def is_there(self) -> bool:
@@ -80,9 +91,9 @@ class Halted:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the group has committed each boundary, and, if it is stopped, all queries have left it."""
+        """Return whether the group has committed each boundary, and moves no more; all queries leave a stopped one."""
         return not (self.members and self.halt.kind is HaltKind.STOP) and all(
-            one.boundary is None or (one.committed is not None and one.committed >= one.boundary)
+            one.obeys and (one.boundary is None or (one.committed is not None and one.committed >= one.boundary))
             for one in self.partitions
         )
 
@@ -157,8 +168,11 @@ def wait_until_halted(settings: Settings, group: str, halt: Halt, *, timeout: fl
     deadline = Deadline(timeout)
     with closing(KafkaClient(settings)) as client:
         while True:
+            # First of all: what a member commits comes before its word, and what is here is not older.
+            obeyed = client.run(fetch_obeyed(client, group, Deadline(_CALL_SECONDS)))
             positions = client.run(positions_of(client, (group,), Deadline(_CALL_SECONDS)))[group]
-            found = _standing(group, halt, positions, {*positions.committed, *halt.boundaries})
+            partitions = {*positions.committed, *halt.boundaries, *positions.owners()}
+            found = _standing(group, halt, positions, partitions, obeyed)
             if found.is_done or deadline.over:
                 return found
             time.sleep(min(_LOOK_AGAIN_SECONDS, max(0.0, deadline.left)))
@@ -190,7 +204,7 @@ def _halt(settings: Settings, group: str, kind: HaltKind, at: At, *, others_go_o
         if not dry_run:
             halt = client.run(write_halt(client, group, halt, partitions, Deadline(_CALL_SECONDS)))
             log.info("group=%s %s", group, halt)
-    return _standing(group, halt, positions, partitions)
+    return _standing(group, halt, positions, partitions, {})
 
 
 def _partitions(cluster: Cluster, positions: GroupPositions) -> set[TopicPartition]:
@@ -256,8 +270,20 @@ def _is_ours(member: MemberDescription) -> bool:
     return member.client_id.endswith(_OUR_CLIENT_ID)
 
 
-def _standing(group: str, halt: Halt, positions: GroupPositions, partitions: Iterable[TopicPartition]) -> Halted:
+def _standing(
+    group: str,
+    halt: Halt,
+    positions: GroupPositions,
+    partitions: Iterable[TopicPartition],
+    obeyed: Mapping[TopicPartition, Obeyed],
+) -> Halted:
     owners = positions.owners()
+    members = () if positions.group is None else tuple(one for one in positions.group.members if _is_ours(one))
+    # In a rebalance no member has said that it obeys with what it gets.
+    owned = {(tp, one.member_id) for one in members for tp in one.partitions}
+    is_settled = not members or positions.group is None or positions.group.state == "Stable"
+    told = {(tp, one.member) for tp, one in obeyed.items() if one.number == halt.number}
+    waits = {tp for tp, _ in owned} - {tp for tp, _ in owned & told}
     rows = (
         Stand(
             tp.topic,
@@ -265,8 +291,8 @@ def _standing(group: str, halt: Halt, positions: GroupPositions, partitions: Ite
             halt.boundaries.get(tp),
             positions.committed.get(tp),
             owners.get(tp),
+            halt.kind is HaltKind.RESUME or (is_settled and tp not in waits),
         )
         for tp in sorted(partitions)
     )
-    members = () if positions.group is None else positions.group.members
-    return Halted(group, halt, Rows(Stand, rows), tuple(one for one in members if _is_ours(one)))
+    return Halted(group, halt, Rows(Stand, rows), members)

@@ -93,8 +93,9 @@ def pause(
 ) -> None:
     """Pause the queries of a group: they keep their places and read nothing, from their next trigger on.
 
-    With boundaries they read up to these first, and the command waits for it, as `stop`. A pause holds over restarts of
-    the queries and does not end by itself: `kafkagroup resume` ends it.
+    With boundaries they read up to these first. The command waits as `stop`, until each query has confirmed that its
+    offsets move no more. A pause holds over restarts of the queries and does not end by itself: `kafkagroup resume`
+    ends it.
     """
     from kafkagroup.admin import pause as pause_group
 
@@ -177,16 +178,16 @@ def _finish(settings: Settings, found: Halted, output: Output, timeout: float | 
     Raises:
         typer.Exit: It is not done in time, or a boundary is passed.
     """
+    from kafka_source.model.partition_runs import first_names
     from kafkagroup.admin import wait_until_halted
 
-    name, is_done = found.group, found.is_done or not found.members
-    if timeout is not None and not is_done:
+    name = found.group
+    if timeout is not None and not found.is_done:
         note(
-            f"Waiting for {len(found.members)} members of group {name}. Each query looks at its next trigger: with "
-            "triggers of an hour this takes up to two hours. Ctrl-C ends the wait, and not the halt."
+            f"Waiting for group {name}, which has {len(found.members)} members now. Each query looks at its next "
+            "trigger: with triggers of an hour this takes up to two hours. Ctrl-C ends the wait, and not the halt."
         )
         found = wait_until_halted(settings, name, found.halt, timeout=timeout)
-        is_done = found.is_done
     hidden = frozenset() if found.halt.boundaries else frozenset({"boundary", "is_there"})
     title = f"group {name}" if timeout is None else f"group {name}, {found.halt}"
     emit(output, Listing("partitions", found.partitions, title, hidden, headings={"is_there": "there"}))
@@ -195,16 +196,18 @@ def _finish(settings: Settings, found: Halted, output: Output, timeout: float | 
         return
     if passed := _places(found, lambda one, boundary: (one.committed or 0) > boundary):
         note(f"Batches that were planned before have passed boundaries: {passed}.")
-    if not is_done:
+    if not found.is_done:
         members = ", ".join(f"{one.name} at {one.host}" for one in found.members)
         behind = _places(found, lambda one, boundary: (one.committed or 0) < boundary)
+        unsure = first_names([f"{one.topic}-{one.partition}" for one in found.partitions if not one.obeys], _MAX_NAMED)
         note(
             f"Group {name} is not there yet. Its members: {members or 'none'}. Behind their boundaries: "
-            f"{behind or 'none'}. The halt holds until `kafkagroup resume {name}`."
+            f"{behind or 'none'}. Their owners have not confirmed that they read no further: {unsure or 'none'}. "
+            f"The halt holds until `kafkagroup resume {name}`."
         )
     else:
         note_idle(settings, name)
-    if not is_done or (passed and not may_pass):
+    if not found.is_done or (passed and not may_pass):
         raise typer.Exit(BOUND_EXCEEDED)
 
 

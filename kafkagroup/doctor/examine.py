@@ -150,7 +150,7 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
             (READ_BY, "commit=sink only"),
             (REJOINED, "commit=task and commit=sink only"),
             (HALT, "`kafkagroup stop`, `pause` and `resume`: a query without it is not halted"),
-            (IDLE, "stopped queries, to show that their processes still run"),
+            (IDLE, "paused and stopped queries, to confirm it"),
         ):
             allowed = await rights.group_rights(client, side.of(wanted.group, "doctor"), deadline)
             finding = rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, f"by {of}")

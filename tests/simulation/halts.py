@@ -40,7 +40,9 @@ def with_halts(scenario: Scenario) -> Scenario:
     is_calm = rng.random() < 0.5
     made = replace(
         scenario,
-        queries=max(1, scenario.queries),
+        queries=rng.choice((1, 2, 3)),
+        # Some batches take up to 8 s.
+        share_of_long=rng.choice((scenario.share_of_long, 1.0)),
         batches=0,
         others=0 if is_calm else scenario.others,
         listens=rng.random() < 0.5,
@@ -186,16 +188,15 @@ class HaltChecks(Watch):
         if self._halt is None or self._halt.number != halt.number:
             # Another program has resumed the group, or halted it elsewhere.
             return
-        group = self._parts.group
-        for one in stands.partitions if stands.is_done else ():
-            reached = self._reached.get(TopicPartition(one.topic, one.partition), 0)
-            offset, boundary = group.offsets[one.topic, one.partition].offset, one.boundary or 0
-            # A batch that was planned before the pause may be under way.
-            least = boundary if halt.kind is HaltKind.PAUSE else max(boundary, reached)
-            if self._is_calm and boundary and not least <= offset <= max(boundary, reached):
-                self._note(f"{one.topic}-{one.partition} is at {offset}: {halt}, at {boundary}")
+        for one in stands.partitions if stands.is_done and self._is_calm else ():
+            boundary, entry = one.boundary or 0, self._parts.group.offsets.get((one.topic, one.partition))
+            offset = None if entry is None else entry.offset
+            # A batch that was planned before is committed, too.
+            end = max(boundary, self._reached.get(TopicPartition(one.topic, one.partition), 0))
+            if offset != one.committed or (boundary and offset != end):
+                self._note(f"{one}, and is at {offset}: {halt}, at {boundary}")
         is_written = all(self._parts.cluster.end((tp.topic, tp.partition)) >= to for tp, to in halt.boundaries.items())
         if self._is_calm and is_written and not stands.is_done:
             self._note(f"not done in time: {stands}")
-        if stands.is_done and halt.kind is HaltKind.STOP and self._is_calm and group.emptied_at == math.inf:
+        if stands.is_done and halt.kind is HaltKind.STOP and self._is_calm and self._parts.group.emptied_at == math.inf:
             self._note(f"the group has members: {halt}")

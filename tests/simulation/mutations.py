@@ -52,7 +52,9 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.standstill import Standstill
 from kafka_source.transactions import offset_committer, offset_transaction, open_transaction
 from kafka_source.transactions.offset_transaction import GroupOffsets
+from kafkagroup.admin import Stand
 from kafkagroup.admin import halts as admin_halts
+from kafkagroup.admin.rows import Rows
 from tests.simulation.allowances import ALLOWANCES, RARE, UNSEEN, Allowance
 from tests.simulation.checks import Checks
 from tests.simulation.halts import with_halts
@@ -490,10 +492,19 @@ def _no_halt(right: Any) -> Any:
     return fetch
 
 
+def _nobody_asks_members(right: Any) -> Any:
+    def standing(*args: Any) -> Any:
+        found = right(*args)
+        return replace(found, partitions=Rows(Stand, (replace(one, obeys=True) for one in found.partitions)))
+
+    return standing
+
+
 _OF_HALTS: Sequence[tuple[str, tuple[Any, str], Callable[[Any], Any]]] = (
     ("read beyond the boundaries of what is taken over", (Standstill, "limit"), _limit_what_it_had),
     ("look for a halt once", (Standstill, "look"), _look_once),
     ("take the end of a halt for one", (standstill, "while_it_holds"), lambda _: lambda newest: newest),
+    ("take a group for halted that has batches under way", (admin_halts, "_standing"), _nobody_asks_members),
     ("let brokers forget a halt", (halts, "commit_offsets"), _without_keep),
     ("do not resume a group that brokers have forgotten", (admin_halts, "fetch_newest_halt"), _no_halt),
 )

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,7 +19,8 @@ from confluent_kafka import Producer
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import InvalidConfigurationError
+from kafka_source.commits.side_groups import HALT
+from kafka_source.errors import InvalidConfigurationError, RetriableError
 from kafka_source.model.driver_figures import KEY, DriverFigures
 from kafka_source.model.halt import HaltKind
 from kafka_source.options import Where
@@ -31,6 +32,7 @@ from kafkagroup import arrow
 from kafkagroup.admin import AtTime, Groups, halt_of_group, pause, resume, stop, wait_until_halted
 from kafkagroup.admin.halts import At
 from kafkagroup.embedded import EmbeddedKafka, Security
+from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from tests.apps.process import streaming_app
 from tests.support.commands import Command
 from tests.support.queries import Pipe
@@ -38,6 +40,7 @@ from tests.support.records import written
 from tests.support.waiting import wait_until, wait_until_committed
 
 RECORDS = 40
+OFFSET_FETCH = 9
 PARTITIONS = 6
 
 
@@ -90,6 +93,13 @@ class Stream:
 
     def trigger(self) -> bool:
         """Plan a batch, read and commit it; return whether there was one."""
+        planned = self.plan()
+        if planned:
+            self.finish()
+        return planned
+
+    def plan(self) -> bool:
+        """Plan a batch; return whether there is one."""
         if not self._is_new:
             # Spark asks for the last batch again.
             self._reader.partitions(self.log[-2], self.log[-1])
@@ -98,13 +108,16 @@ class Stream:
         if end == self.log[-1]:
             return False
         self.log.append(json.loads(json.dumps(end)))
+        return True
+
+    def finish(self) -> None:
+        """Read and commit the batch that is planned."""
         query = Query.of(self._given, source_schema(headers=False), Where.STREAM)
         for bundle in self._reader.partitions(self.log[-2], self.log[-1]):
             assert isinstance(bundle, read_task.TaskBundle)
             for batch in read_task.read_bundle(bundle, query):
                 self.read += [int(value.as_py()) for value in batch["value"]]
         self._reader.commit(self.log[-1])
-        return True
 
     def run(self, ended: threading.Event) -> None:
         """Trigger until that is set."""
@@ -139,11 +152,11 @@ def name(topic, kafka) -> str:
     return made
 
 
-def produce_evenly(servers: str, topic: str, count: int) -> None:
-    """Write numbers, by turns to both partitions."""
+def produce_evenly(servers: str, topic: str, count: int, partitions: int = 2) -> None:
+    """Write numbers, by turns to the partitions."""
     producer = Producer({"bootstrap.servers": servers})
     for number in range(count):
-        producer.produce(topic, str(number), partition=number % 2)
+        producer.produce(topic, str(number), partition=number % partitions)
     assert producer.flush(30) == 0
 
 
@@ -240,6 +253,88 @@ def test_a_paused_query_keeps_its_place_and_reads_nothing_also_after_a_restart(s
     assert len(query.read) == RECORDS - before
 
 
+@pytest.mark.parametrize("options", KINDS, ids=str)
+def test_a_pause_is_done_when_a_batch_that_was_planned_before_is_committed(start, settings, groups, group, options):
+    query = start(**options)
+    query.trigger()
+    assert query.plan()
+    before = groups.committed(group)
+    halt = pause(settings, group, before).halt
+    found = wait_until_halted(settings, group, halt, timeout=0)
+    assert not found.is_done
+    assert not any(one.obeys for one in found.partitions)
+    says = Command(settings["bootstrap.servers"]).says("pause", group, "--yes", "--timeout", "1", code=3)
+    assert "have not confirmed that they read no further" in says
+    query.finish()
+    while query.trigger():
+        pass
+    halt = halt_of_group(settings, group)
+    found = wait_until_halted(settings, group, halt, timeout=30)
+    assert found.is_done
+    committed = groups.committed(group)
+    assert {one.partition: one.committed for one in found.partitions} == {
+        tp.partition: committed[tp] for tp in committed
+    }
+    assert sum(committed.values()) == len(query.read) > sum(before.values())
+    # The same halt holds for a later member.
+    query.restart()
+    while query.trigger():
+        pass
+    assert wait_until_halted(settings, group, halt, timeout=30).is_done
+    assert groups.committed(group) == committed
+
+
+def test_a_query_that_joins_while_its_group_is_paused_reads_nothing(start, settings, groups, group):
+    first, second = start(), start()
+    first.trigger()
+    with ThreadPoolExecutor(1) as thread:
+        joined = thread.submit(second.trigger)
+        wait_until(lambda: groups.describe(group).state == "PreparingRebalance", "the second query to join")
+        halt = pause(settings, group).halt
+        assert not wait_until_halted(settings, group, halt, timeout=0).is_done
+        while first.trigger():
+            pass
+        joined.result(60)
+    assert not second.read
+    wait_until(lambda: not (first.trigger() or second.trigger()), "both to rest")
+    assert wait_until_halted(settings, group, halt, timeout=30).is_done
+
+
+def test_a_trigger_that_cannot_ask_for_halts_may_pass_a_boundary_and_the_command_says_so(group):
+    proxy = TcpProxy()
+    with proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
+        proxy.connect_to(kafka.port(1))
+        name, settings = kafka.create_topic("orders", 1), Settings({"bootstrap.servers": kafka.bootstrap_servers})
+        produce_evenly(kafka.bootstrap_servers, name, RECORDS, partitions=1)
+
+        def silent(frame: Frame) -> Iterable[bytes]:
+            if frame.api_key == OFFSET_FETCH and HALT.of(group).encode() in frame.payload:
+                raise CutConnection
+            return [frame.payload]
+
+        given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "kafka.group.id": group}
+        given |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "6", "coordinator.timeout.ms": "3000"}
+        query, later = Stream(given), Stream(given)
+        try:
+            query.trigger()
+            halt = stop(settings, group, {TopicPartition(name, 0): 9}).halt
+            proxy.on_request = silent
+            query.trigger()
+            assert len(query.read) == 12
+            with pytest.raises(RetriableError):
+                later.trigger()
+            proxy.on_request = pass_on
+            while query.trigger():
+                pass
+            query.trigger()
+            found = wait_until_halted(settings, group, halt, timeout=30)
+            assert [(one.committed, one.boundary, one.is_there) for one in found.partitions] == [(12, 9, False)]
+        finally:
+            proxy.on_request = pass_on
+            query.close()
+            later.close()
+
+
 def test_a_stopped_group_that_brokers_have_forgotten_is_resumed(start, settings, groups, group):
     query = start()
     query.trigger()
@@ -254,11 +349,13 @@ def test_a_stopped_group_that_brokers_have_forgotten_is_resumed(start, settings,
     assert query.trigger()
 
 
+# One query of each kind is stopped above.
 GROUPS = [
     (1, {"commit": "batch"}),
     (2, {"commit": "task"}),
-    (3, {"commit": "batch"}),
+    (3, {"commit": "task"}),
     (2, {"commit": "batch", "kafka.group.protocol": "consumer"}),
+    (3, {"commit": "batch", "kafka.group.protocol": "consumer"}),
 ]
 
 
@@ -320,9 +417,11 @@ def test_every_partition_ends_exactly_at_its_boundary(kafka, topic, settings, gr
             one.result(60)
 
 
-def test_a_sink_commits_the_boundaries_of_its_query(kafka, topic, settings, groups, name, group):
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_sink_commits_the_boundaries_of_its_query(kafka, topic, settings, groups, name, group, protocol):
     sink = topic("copied")
-    pipe = Pipe(kafka.bootstrap_servers, name, sink, group, group, maxOffsetsPerTrigger=6)
+    options = {"maxOffsetsPerTrigger": 6, "kafka_group_protocol": protocol}
+    pipe = Pipe(kafka.bootstrap_servers, name, sink, group, group, **options)
     try:
         pipe.whole_batch()
         boundaries = {TopicPartition(name, 0): 17, TopicPartition(name, 1): 9}
@@ -445,21 +544,36 @@ def test_the_iterator_of_a_program_ends_at_the_boundaries(kafka, settings, group
 
 
 @pytest.mark.long
-def test_a_pause_outlives_the_time_for_which_brokers_keep_offsets(topic):
+def test_a_halt_outlives_the_time_for_which_brokers_keep_offsets():
     # The least that brokers take is a minute.
     config = {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 1000}
     with EmbeddedKafka(config=config) as kafka:
-        name, settings = "kept", Settings({"bootstrap.servers": kafka.bootstrap_servers})
-        kafka.create_topic(name, partitions=2)
+        name, settings = kafka.create_topic("kept", 2), Settings({"bootstrap.servers": kafka.bootstrap_servers})
         groups = Groups(settings)
-        for group in ("paused", "forgotten"):
-            groups.create(group, {TopicPartition(name, 0): 0})
-        pause(settings, "paused")
-        wait_until(lambda: not groups.committed("forgotten"), "the offsets of a group to expire")
-        time.sleep(10)
-        found = halt_of_group(settings, "paused")
-        assert found is not None
-        assert found.kind is HaltKind.PAUSE
+        given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "startingOffsets": "earliest"}
+        queries = {halted: Stream({**given, "kafka.group.id": halted}) for halted in ("paused", "stopped")}
+        try:
+            produce_evenly(kafka.bootstrap_servers, name, RECORDS)
+            for query in queries.values():
+                query.trigger()
+            halts = [pause(settings, "paused").halt, stop(settings, "stopped").halt]
+            for halt, (group, query) in zip(halts, queries.items(), strict=True):
+                while query.trigger():
+                    pass
+                assert wait_until_halted(settings, group, halt, timeout=30).is_done
+            produce_evenly(kafka.bootstrap_servers, name, RECORDS)
+            wait_until(lambda: not groups.committed("stopped"), "the offsets of a group to expire", 180)
+            time.sleep(10)
+            assert sum(groups.committed("paused").values()) == RECORDS
+            for halt, (group, query) in zip(halts, queries.items(), strict=True):
+                assert halt_of_group(settings, group) == halt
+                assert not query.trigger()
+                resume(settings, group)
+                wait_until(lambda one=query: one.trigger() or len(one.read) == 2 * RECORDS, "what came since")
+                assert Counter(query.read) == Counter(dict.fromkeys(range(RECORDS), 2))
+        finally:
+            for query in queries.values():
+                query.close()
 
 
 def test_a_query_that_may_not_look_says_so_once_and_reads(caplog):
