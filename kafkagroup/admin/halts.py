@@ -92,7 +92,12 @@ class Halted:
     @property
     def is_done(self) -> bool:
         """Return whether the group has committed each boundary, and moves no more; all queries leave a stopped one."""
-        return not (self.members and self.halt.kind is HaltKind.STOP) and all(
+        if self.halt.kind is HaltKind.RESUME or not self.members:
+            is_still = True
+        else:
+            # A group that has committed nothing shows no partition during a rebalance.
+            is_still = self.halt.kind is HaltKind.PAUSE and bool(self.partitions)
+        return is_still and all(
             one.obeys and (one.boundary is None or (one.committed is not None and one.committed >= one.boundary))
             for one in self.partitions
         )
@@ -282,8 +287,8 @@ def _standing(
     # In a rebalance no member has said that it obeys with what it gets.
     owned = {(tp, one.member_id) for one in members for tp in one.partitions}
     is_settled = not members or positions.group is None or positions.group.state == "Stable"
-    told = {(tp, one.member) for tp, one in obeyed.items() if one.number == halt.number}
-    waits = {tp for tp, _ in owned} - {tp for tp, _ in owned & told}
+    confirmed = {(tp, one.member) for tp, one in obeyed.items() if one.number == halt.number}
+    waits = {tp for tp, _ in owned} - {tp for tp, _ in owned & confirmed}
     rows = (
         Stand(
             tp.topic,
