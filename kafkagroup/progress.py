@@ -175,7 +175,20 @@ def name_of(progress: StreamingQueryProgress) -> str:
     return progress.name or str(progress.id)
 
 
-class LagListener(StreamingQueryListener):
+class ProgressListener(StreamingQueryListener):
+    """A listener that handles progress alone; Spark requires the other methods too."""
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+
+class LagListener(ProgressListener):
     """Reports the lag of each Kafka source after each micro-batch: `spark.streams.addListener(LagListener())`.
 
     Args:
@@ -189,22 +202,13 @@ class LagListener(StreamingQueryListener):
         self._report = report or _log
         self._bytes_per_offset = bytes_per_offset
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
-
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Report the lag of each source."""
         for one in lag_of(event.progress, bytes_per_offset=self._bytes_per_offset):
             self._report(one)
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
-
-
-class StopListener(StreamingQueryListener):
+class StopListener(ProgressListener):
     """Ends the queries whose groups are stopped from outside: `spark.streams.addListener(StopListener(spark))`.
 
     A source cannot end its query. Without the listener a query whose group is stopped stays alive and idle. A query
@@ -218,9 +222,6 @@ class StopListener(StreamingQueryListener):
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
-
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """End the query if this micro-batch reports that its last group has stopped."""
         sources = [one for one in sources_of(event.progress) if one.driver is not None and one.driver.group is not None]
@@ -232,12 +233,6 @@ class StopListener(StreamingQueryListener):
         log.warning("query=%s ends: its group was %s", name_of(event.progress), halts[0])
         # Spark waits for the query's end in the call, and the query may wait for its listeners.
         threading.Thread(target=self._stop, args=(str(event.progress.id),), daemon=True).start()
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
 
     def _stop(self, query_id: str) -> None:
         query = self._spark.streams.get(query_id)

@@ -15,21 +15,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.listener import QueryProgressEvent
 
 from benchmarks.read import sources
-from kafkagroup.progress import sources_of
+from kafkagroup.progress import ProgressListener, sources_of
 
 CORES = 2
 
 
-class Recorder(StreamingQueryListener):
+class Recorder(ProgressListener):
     """Writes a line for each micro-batch."""
 
     def __init__(self, lines: Path) -> None:
@@ -51,15 +45,6 @@ class Recorder(StreamingQueryListener):
         }
         with self._lines.open("a") as file:
             print(json.dumps(line), file=file)
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to record."""
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to record."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to record."""
 
 
 def main() -> None:
