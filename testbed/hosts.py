@@ -28,7 +28,6 @@ from functools import partial
 from ipaddress import ip_address
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 
 _TUN = Path("/dev/net/tun")
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
@@ -131,9 +130,7 @@ class Hosts:
             undo.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._resources.close()
 
     def place(self, name: str) -> Place:

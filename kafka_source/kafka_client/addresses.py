@@ -14,7 +14,6 @@ import selectors
 import socket
 import time
 from collections.abc import Iterable
-from types import TracebackType
 from typing import NamedTuple
 
 DELAY_SECONDS = 0.25
@@ -89,9 +88,7 @@ class _Attempts:
     def __enter__(self) -> _Attempts:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._selector.close()
         for loser in self.running:
             loser.close()

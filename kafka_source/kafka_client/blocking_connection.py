@@ -12,7 +12,6 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Hashable, Iterable
-from types import TracebackType
 from typing import Generic, TypeVar
 
 from kafka_source.client_config.servers import Endpoint
@@ -115,9 +114,7 @@ class BlockingConnection:
     def __enter__(self) -> BlockingConnection:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

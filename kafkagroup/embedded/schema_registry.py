@@ -10,7 +10,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import quote
 
 from kafkagroup.embedded.jars import Progress, unpacked
@@ -139,9 +138,7 @@ class SchemaRegistry:
     def __enter__(self) -> SchemaRegistry:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _running(self) -> Node:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from types import TracebackType
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError, RetriableError
@@ -90,9 +89,7 @@ class GenericMember:
         atexit.register(self.close)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
