@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from examples.lag_plot import lag_plot
-from examples.setting import ORDER, ORDERS, PARTITIONS, kafka, produce, spark
+from examples.setting import ORDER, ORDERS, PARTITIONS, kafka, produce, spark, until
 from kafkagroup import Settings
 from kafkagroup.admin import Group, Groups, PartitionLag
 
@@ -32,7 +32,6 @@ GROUP = "order-book"
 FIRST, SECOND = 4_000, 1_000
 # Small micro-batches, so that one can see the lag fall.
 AT_ONCE = 500
-WAIT_SECONDS = 90
 
 console = Console(width=110)
 
@@ -202,14 +201,6 @@ def lag_over_time(groups: Groups) -> Iterator[list[tuple[float, int]]]:
         finally:
             ended.set()
             looking.result()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"This took longer than {WAIT_SECONDS} s; see the messages above.")
-        time.sleep(0.3)
 
 
 @contextmanager

@@ -7,7 +7,8 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -119,3 +120,12 @@ def produce(servers: str, count: int, *, first: int = 0, topic: str = ORDERS) ->
         producer.produce(topic, key=customer, value=json.dumps(order))
         producer.poll(0)
     producer.flush(30)
+
+
+def until(condition: Callable[[], bool], seconds: float = 90) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"This took longer than {seconds} s; see the messages above.")
+        time.sleep(0.3)

@@ -30,8 +30,7 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
-from examples.setting import ORDERS, PARTITIONS, kafka, make_topic, produce, spark
-from examples.two_applications import until
+from examples.setting import ORDERS, PARTITIONS, kafka, make_topic, produce, spark, until
 from kafkagroup import Settings
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import java_command

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 
 from confluent_kafka import Consumer
 
-from examples.setting import ORDERS, kafka, produce, spark
+from examples.setting import ORDERS, kafka, produce, spark, until
 from kafkagroup import Settings
 from kafkagroup.admin import Group, Groups
 
@@ -23,14 +21,6 @@ def tell(group: Group) -> None:
     print(f"group {group.group} is {group.state}:")
     for member in group.members:
         print(f"  {member.client_id}: {', '.join(f'{tp.topic}-{tp.partition}' for tp in member.partitions) or 'none'}")
-
-
-def until(condition: Callable[[], bool], seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"this took longer than {seconds} s")
-        time.sleep(0.3)
 
 
 def main(servers: str | None = None) -> None:
