@@ -1,6 +1,6 @@
 """How soon a group has drained a skewed backlog, by strategy: a simulation of groups, without a broker.
 
-    ./run bench balance [--seeds 1000] [--plot FILE.svg]
+    ./run bench balance [--seeds 1000] [--save FILE.svg]
 
 Each seed is a group of 8 members and 4 topics with 50 partitions. Speeds are between 1,000 and 4,000 records/s, equally
 likely on a logarithmic scale. The backlog is 20 minutes of what all members together read, spread over the partitions
@@ -12,7 +12,6 @@ will, so 1.0 is the best that any assignment could reach.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
 import random
@@ -33,7 +32,7 @@ from assignors import (
     load,
 )
 from assignors.lag_balanced import AVERAGED_BATCHES, BATCH_NOISE
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 from kafka_source.group.classic.balance import RebalanceBackoff
 
 TOPICS = tuple(f"topic-{letter}" for letter in "abcd")
@@ -256,17 +255,15 @@ def plot(found: Mapping[str, Sequence[float]], file: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, saves=True)
     parser.add_argument("--seeds", type=int, default=1000)
-    parser.add_argument("--plot", type=Path, help="draw the times to drain into this file")
-    given = parser.parse_args()
+    given = begin(parser)
     started = time.monotonic()
-    print(describe_machine())
     found = drain(given.seeds)
     moves(given.seeds)
     flapping(given.seeds)
-    if given.plot:
-        plot(found, given.plot)
+    if given.save:
+        plot(found, given.save)
     print(f"\n{time.monotonic() - started:.0f} s")
 
 

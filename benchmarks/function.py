@@ -8,7 +8,6 @@ counts is the CPU time of Spark's JVM and of its Python workers.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import time
@@ -24,7 +23,7 @@ from pyspark.sql.functions import col, count, from_json, pandas_udf, xxhash64
 from pyspark.sql.functions import sum as sum_
 
 import kafkagroup
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 from benchmarks.read import sources
 from benchmarks.read.cpu import cpu_by_kind, used_since
 from benchmarks.read.figures import Comparison, Figures, in_turns
@@ -129,13 +128,11 @@ def measured(run: Run, walls: list[float]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, rounds=5)
     parser.add_argument("--records", type=int, default=4_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, default=2)
-    given = parser.parse_args()
+    given = begin(parser)
     spark = sources.session(given.cores)
-    print(describe_machine())
     with EmbeddedKafka() as kafka:
         load = Load(100, given.records)
         fill_with_text(kafka, load)

@@ -18,7 +18,6 @@ brokers' default is 5,000).
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import math
@@ -27,11 +26,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from statistics import median
 
 from assignors import load
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError
 from kafka_source.group.classic.membership import ClassicMembership
@@ -334,32 +332,30 @@ def _cpu_seconds(threads: Sequence[threading.Thread]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, rounds=5, saves=True)
     parser.add_argument("--slots", default="10,50,100,200")
     parser.add_argument("--partitions", default="1000", help="numbers of partitions; each with every number of slots")
     parser.add_argument("--applications", type=int, default=4)
     parser.add_argument("--scale", action="store_true", help="100 to 1,000 slots, and 1,000 to 10,000 partitions")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--beats", type=float, default=20.0, help="seconds for which heartbeats are measured")
-    parser.add_argument("--save", type=Path)
     parser.add_argument("--protocols", action="store_true", help="compare the classic and the consumer protocol")
     parser.add_argument("--batch", type=float, default=120.0, help="seconds of the micro-batch of --protocols")
     parser.add_argument("--interval", type=int, default=5_000, help="ms between the heartbeats of --protocols")
-    given = parser.parse_args()
-    machine = describe_machine()
+    given = begin(parser)
     if given.protocols:
-        print(machine, flush=True)
         slots = [int(one) for one in given.slots.split(",")]
         _compare_protocols(slots, int(given.partitions), given.batch, given.beats, given.interval)
         return
-    print(machine, HEAD, sep="\n", flush=True)
+    print(HEAD, flush=True)
     cases = []
     for partitions, slots in _counts(given.slots, given.partitions, scale=given.scale).items():
         cases += _measure(partitions, slots, given.applications, given.rounds, given.beats)
     if given.scale:
         print(*growth(cases), sep="\n")
     if given.save:
-        given.save.write_text(json.dumps({"machine": machine, "group": [asdict(case) for case in cases]}, indent=1))
+        given.save.write_text(
+            json.dumps({"machine": given.machine, "group": [asdict(case) for case in cases]}, indent=1)
+        )
 
 
 def growth(cases: Sequence[Case]) -> Iterator[str]:

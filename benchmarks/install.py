@@ -8,19 +8,17 @@ downloaded. kafkagroup comes from dist/, its dependencies from the index. The en
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import tempfile
 import time
 import venv
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
 from benchmarks.read.topics import Load, fill
 from kafkagroup.embedded import EmbeddedKafka
@@ -48,37 +46,18 @@ raise SystemExit(len(rows) != 1)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds of the steps of one installation.
-
-    Args:
-        spark: `pip install pyspark`.
-        connector: `pip install kafkagroup`; nothing for the JVM connector, whose jars Spark downloads when it starts.
-        row: The program, from its start to its end with one row.
-    """
-
-    spark: float
-    connector: float
-    row: float
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = parser_of(__doc__, rounds=3, saves=True)
     parser.add_argument("--pyspark", default=version("pyspark"), help="the version of pyspark and of the JVM connector")
-    parser.add_argument("--save", type=Path)
-    given = parser.parse_args()
     (wheel,) = DIST.glob("kafkagroup-*.whl")
-    machine = describe_machine()
-    print(machine, HEAD, sep="\n", flush=True)
-    seen: dict[str, list[Times]] = {JVM: [], OURS: []}
+    given = begin(parser, HEAD)
+    seen: dict[str, list[dict[str, float]]] = {JVM: [], OURS: []}
 
     def contestant(name: str, kafka: EmbeddedKafka) -> Callable[[], float]:
         def run() -> float:
             times = install_and_read(name, given.pyspark, wheel, kafka.bootstrap_servers)
             seen[name].append(times)
-            return times.spark + times.connector + times.row
+            return sum(times.values())
 
         return run
 
@@ -86,17 +65,20 @@ def main() -> None:
         fill(kafka, SMALL)
         contestants = {name: contestant(name, kafka) for name in seen}
         figures = [in_turns(Figures("empty environment to first row"), contestants, given.rounds, warm_up=0)]
-    there = {name: [one.connector + one.row for one in times] for name, times in seen.items()}
+    there = {name: [one["connector"] + one["row"] for one in times] for name, times in seen.items()}
     figures.append(Figures("the same where Spark is installed", seconds=there))
     print(*figures[-1].lines(), sep="\n")
     for name, times in seen.items():
-        steps = {step: median(getattr(one, step) for one in times) for step in ("spark", "connector", "row")}
+        steps = {step: median(one[step] for one in times) for step in times[0]}
         print(f"  {name}: " + ", ".join(f"{step} {seconds:.1f}" for step, seconds in steps.items()) + " s")
-    if given.save:
-        save(given.save, machine, figures)
+    save(given, figures)
 
 
-def install_and_read(source: str, spark: str, wheel: Path, servers: str) -> Times:
+def install_and_read(source: str, spark: str, wheel: Path, servers: str) -> dict[str, float]:
+    """Return the seconds of the steps: `pip install` of pyspark and of ours, and the program to its end with one row.
+
+    The JVM connector is not installed: Spark downloads its jars when the program starts.
+    """
     with tempfile.TemporaryDirectory(prefix="kafkagroup-install-") as folder:
         home = Path(folder, "home")
         home.mkdir()
@@ -125,7 +107,7 @@ def install_and_read(source: str, spark: str, wheel: Path, servers: str) -> Time
             if mirror := os.environ.get("KAFKAGROUP_IVY_SETTINGS"):
                 settings.append(f"spark.jars.ivySettings={mirror}")
         row = timed("program.py", "kafka" if source == JVM else source, servers, SMALL.topic, *settings)
-        return Times(of_spark, connector, row)
+        return {"spark": of_spark, "connector": connector, "row": row}
 
 
 if __name__ == "__main__":

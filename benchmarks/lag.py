@@ -10,7 +10,6 @@ that fails. `./run bench plot FILE PICTURE` draws what `--save` wrote.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import subprocess
@@ -28,7 +27,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families as parse
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 from benchmarks.read import sources
 from kafkagroup import Settings, metrics
 from kafkagroup.embedded import EmbeddedKafka, run_java
@@ -204,13 +203,10 @@ def running(program: Path | None) -> Iterator[tuple[Lags, Prometheus | None]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, saves=True)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--prometheus", type=Path, help="the program of Prometheus")
-    parser.add_argument("--save", type=Path)
-    given = parser.parse_args()
-    machine = describe_machine()
-    print(machine, flush=True)
+    given = begin(parser)
     with running(given.prometheus) as (lags, prometheus):
         until = time.monotonic() + 60 * given.minutes
         while time.monotonic() < until:
@@ -218,7 +214,7 @@ def main() -> None:
             newest = {name: series[-1:] for name, series in lags.series.items()}
             fired = [] if prometheus is None else prometheus.fired()
             print(newest, *fired, sep="\n  ", flush=True)
-            saved = {"machine": machine, "lag": lags.series, "fired": fired}
+            saved = {"machine": given.machine, "lag": lags.series, "fired": fired}
             if given.save:
                 given.save.write_text(json.dumps(saved) + "\n")
 

@@ -10,11 +10,8 @@ the trigger. Both as milliseconds of a core a micro-batch, and as a part of the 
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
-import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,9 +25,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from assignors.model import TopicPartition
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
+from benchmarks.read.stream import read_to_the_end
 from benchmarks.read.topics import Load, fill
 from kafka_source.model import driver_figures
 from kafka_source.model.driver_figures import Commit, DriverFigures
@@ -45,18 +43,13 @@ from kafkagroup.metrics.prometheus import PrometheusEndpoint
 ALLOWED = 0.01
 RECORDS_A_BATCH = 1000
 _REPEATS = 200
-_numbers = itertools.count(1)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser = parser_of(__doc__, rounds=7, saves=True)
     parser.add_argument("--batches", type=int, default=40)
     parser.add_argument("--partitions", default="10,100,1000")
-    parser.add_argument("--save", type=Path)
-    given = parser.parse_args()
-    machine = describe_machine()
-    print(machine, HEAD, sep="\n", flush=True)
+    given = begin(parser, HEAD)
     load = Load(100, RECORDS_A_BATCH * given.batches)
     with EmbeddedKafka(config={"log.retention.ms": -1}, heap="1g", jvm_options=()) as kafka:
         fill(kafka, load)
@@ -71,24 +64,17 @@ def main() -> None:
             # What the listener does runs beside the trigger, so only the reader's part has a bar.
             verdict = "" if part != "reader" else "met" if share <= ALLOWED else "MISSED"
             print(f"| {count} | {part} | {seconds * 1000:.3f} | {share:.2%} | {verdict} |", flush=True)
-    if given.save:
-        save(given.save, machine, [figures])
+    save(given, [figures])
 
 
 def measure_triggers(spark: SparkSession, servers: str, load: Load, rounds: int) -> Figures:
     def run() -> float:
-        group: dict[str, Any] = {"kafka_group_id": f"bench-{os.getpid()}-{next(_numbers)}", "group_members": 2}
-        folder = tempfile.mkdtemp(prefix="kafkagroup-checkpoint-")
         frame = sources.frame(
-            spark, sources.NATIVE, servers, load.topic, stream=True, maxOffsetsPerTrigger=RECORDS_A_BATCH, **group
-        )
-        writer = frame.writeStream.format("noop").option("checkpointLocation", folder).trigger(availableNow=True)
-        query = writer.start()
-        query.awaitTermination()
-        shutil.rmtree(folder, ignore_errors=True)
+            spark, sources.NATIVE, servers, load.topic, stream=True, maxOffsetsPerTrigger=RECORDS_A_BATCH,
+            **sources.new_group(2),
+        )  # fmt: skip
         # The first micro-batches load code and join the group.
-        times = [p.durationMs["triggerExecution"] for p in query.recentProgress if p.numInputRows][3:]
-        return median(times) / 1000
+        return median(p.durationMs["triggerExecution"] for p in read_to_the_end(frame)[3:]) / 1000
 
     def run_with_metrics() -> float:
         with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,6 @@ the slowest and fastest round. The records have 10 fields, and about 80 bytes as
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import random
@@ -22,7 +21,7 @@ import fastavro
 import pyarrow as pa
 from kafkagroup_native import AvroDecoder, JsonDecoder, ProtobufDecoder
 
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 
 ROWS = 100_000
 FIELDS: list[dict[str, Any]] = [
@@ -173,21 +172,18 @@ def values(load: Load) -> pa.Array:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, rounds=5)
     parser.add_argument("--records", type=int, default=4_000_000, help="records of a round")
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    print(describe_machine())
-    print(f"{'values':>26} {'bytes':>6} {'M records/s':>12} {'spread':>14} {'MB/s':>7}")
+    given = begin(parser, f"{'values':>26} {'bytes':>6} {'M records/s':>12} {'spread':>14} {'MB/s':>7}")
     for load in LOADS:
         decoder = load.decoder()
         batch = values(load)
         decoded = decoder.decode(batch)
         if decoded.bad:
             raise SystemExit(f"{load.name}: {decoded.bad[0]}")
-        batches = max(1, arguments.records // ROWS)
+        batches = max(1, given.records // ROWS)
         rates = []
-        for _ in range(arguments.rounds):
+        for _ in range(given.rounds):
             # CPU time depends less on other processes' load than elapsed time.
             start = time.process_time()
             for _ in range(batches):

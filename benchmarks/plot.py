@@ -14,27 +14,33 @@ a dotted line grows linearly from the first point, so a line below it grows less
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 import matplotlib
 
 matplotlib.use("svg")
 # The same figures give the same file.
 matplotlib.rcParams["svg.hashsalt"] = "benchmark"
+matplotlib.rcParams |= {"axes.spines.top": False, "axes.spines.right": False}
+matplotlib.rcParams |= {"legend.frameon": False, "legend.fontsize": 8}
 
 from matplotlib import pyplot  # noqa: E402 - the backend is chosen before
+from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.ticker import NullLocator  # noqa: E402
+
+from benchmarks._command import parser_of  # noqa: E402
 
 # Those of the site: kafkagroup is blue.
 COLOURS = {"jvm": "#9aa5b1", "jvm-tuned": "#616e7c", "native": "#4051b5", "librdkafka": "#9fa8da", "floor": "#dfe3e8"}
 OTHERS = ("#e25a1c", "#f0915f", "#f7c4a6", "#4f6d7a")
 BAR_INCHES = 0.15
+Saved: TypeAlias = dict[str, Any]
+"""What a benchmark saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +52,12 @@ class Bar:
     ratio: float
 
 
-def bars(saved: Path) -> Iterator[tuple[str, list[Bar]]]:
-    """Yield each case of a file that `benchmarks.read.figures.save` wrote, with its bars.
+def bars(saved: Saved) -> Iterator[tuple[str, list[Bar]]]:
+    """Yield each case of what `benchmarks.read.figures.save` wrote, with its bars.
 
     A case whose contestants ran in several ways (`native, 3 brokers`) is one case for each way.
     """
-    for case in json.loads(saved.read_text())["cases"]:
+    for case in saved["cases"]:
         ways: dict[str, dict[str, list[float]]] = {}
         for contestant, times in case["seconds"].items():
             name, _, way = contestant.partition(", ")
@@ -61,9 +67,9 @@ def bars(saved: Path) -> Iterator[tuple[str, list[Bar]]]:
             yield way, [Bar(name, times, first / median(times)) for name, times in seconds.items()]
 
 
-def draw(saved: Path, picture: Path) -> None:
-    """Draw the cases of a saved file one below the other."""
-    measure = json.loads(saved.read_text()).get("measure", "seconds")
+def draw(saved: Saved) -> Figure:
+    """Draw the cases one below the other."""
+    measure = saved.get("measure", "seconds")
     cases = list(bars(saved))
     count = sum(len(found) + 1 for _, found in cases)
     figure, axes = pyplot.subplots(figsize=(8, BAR_INCHES * count + 1.2))
@@ -85,17 +91,15 @@ def draw(saved: Path, picture: Path) -> None:
     axes.set_yticks([at for at, _ in ticks], [case for _, case in ticks], fontsize=8)
     axes.invert_yaxis()
     axes.set(xlabel=f"{measure}, less is better", xlim=(0, None))
-    axes.spines[["top", "right"]].set_visible(False)
     axes.margins(y=0.01)
-    axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(shown))
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(shown))
     figure.suptitle("Reading a topic: kafkagroup beside Spark's own connector")
-    figure.tight_layout()
-    figure.savefig(picture, metadata={"Date": None})
+    return figure
 
 
-def draw_summary(saved: Path, picture: Path) -> None:
+def draw_summary(saved: Saved) -> Figure:
     """Draw the figures of README and home: each job takes the JVM connector's time, and this part of it."""
-    jobs: list[dict[str, str]] = json.loads(saved.read_text())["summary"]
+    jobs: list[dict[str, str]] = saved["summary"]
     figure, axes = pyplot.subplots(figsize=(8, 0.62 * len(jobs) + 1.1))
     names = (("jvm", "JVM connector", "jvm"), ("kafkagroup", "kafkagroup", "native"))
     for row, (key, label, colour) in enumerate(names):
@@ -108,20 +112,18 @@ def draw_summary(saved: Path, picture: Path) -> None:
     axes.set_yticks([job + 0.19 for job in range(len(jobs))], [job["what"] for job in jobs], fontsize=8)
     axes.invert_yaxis()
     axes.set(xlim=(0, 1.15), xlabel="part of the JVM connector's time, less is better")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.3, 1), ncols=2)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.3, 1), ncols=2)
     figure.suptitle("kafkagroup beside Spark's own Kafka connector")
-    figure.tight_layout()
-    figure.savefig(picture, metadata={"Date": None})
+    return figure
 
 
 LINES = ("join", "rejoin", "restart")
 HEARTBEAT_SECONDS = 10
 
 
-def draw_growth(saved: Path, picture: Path) -> None:
+def draw_growth(saved: Saved) -> Figure:
     """Draw what `benchmarks.group --scale` saved: CPU seconds by slots, and by partitions."""
-    cases: list[dict[str, Any]] = json.loads(saved.read_text())["group"]
+    cases: list[dict[str, Any]] = saved["group"]
     most = {what: max(case[what] for case in cases) for what in ("slots", "partitions")}
     figure, panels = pyplot.subplots(1, 2, figsize=(9, 3.8), sharey=True)
     for axes, what, other in zip(panels, most, reversed(most), strict=True):
@@ -136,16 +138,14 @@ def draw_growth(saved: Path, picture: Path) -> None:
         axes.set(xscale="log", yscale="log", xlabel=f"{what}, with {most[other]:,} {other}")
         axes.set_xticks(counts, [f"{count:,}" for count in counts])
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("CPU seconds, less is better")
-    panels[1].legend(frameon=False, fontsize=8, loc="lower right")
-    figure.tight_layout()
-    figure.savefig(picture, metadata={"Date": None})
+    panels[1].legend(loc="lower right")
+    return figure
 
 
-def draw_triggers(saved: Path, picture: Path) -> None:
+def draw_triggers(saved: Saved) -> Figure:
     """Draw what `benchmarks.trigger` saved: how long each trigger took, and how many records its micro-batch had."""
-    run: dict[str, Any] = json.loads(saved.read_text())["trigger"]
+    run: dict[str, Any] = saved["trigger"]
     triggers, events, target = run["triggers"], run["events"], run["target"]
     since = triggers[0]["ended"] - triggers[0]["seconds"]
     times = [one["ended"] - one["seconds"] - since for one in triggers]
@@ -156,62 +156,60 @@ def draw_triggers(saved: Path, picture: Path) -> None:
     below.plot(times, [one["rows"] for one in triggers], ".-", color=OTHERS[0], lw=0.8, label="records")
     below.plot(times, [one["left"] for one in triggers], color=OTHERS[3], lw=0.8, label="records left over")
     below.set(yscale="symlog", xlabel="seconds", ylim=(0, None))
-    below.legend(frameon=False, fontsize=8)
+    below.legend()
     for event in events:
         for axes in (above, below):
             axes.axvline(event["at"] - since, color="#9aa5b1", lw=0.8, ls=":")
         name = f" {event['name']}"
         above.text(event["at"] - since, 1.0, name, rotation=30, fontsize=7, transform=above.get_xaxis_transform())
-    for axes in (above, below):
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(picture, metadata={"Date": None}, bbox_inches="tight")
+    return figure
 
 
-def draw_skew(saved: Path, picture: Path) -> None:
+def draw_skew(saved: Saved) -> Figure:
     """Draw what `benchmarks.skew` saved: the hour that each partition has reached, by trigger."""
-    runs: dict[str, list[list[float]]] = json.loads(saved.read_text())["skew"]
+    runs: dict[str, list[list[float]]] = saved["skew"]
     figure, panels = pyplot.subplots(1, len(runs), figsize=(9, 3.6), sharey=True)
     for axes, (name, reached) in zip(panels, runs.items(), strict=True):
         axes.plot(reached, color=COLOURS["native"], lw=0.7, alpha=0.7)
         axes.set(title=name, xlabel="micro-batch", xlim=(0, None), ylim=(0, None))
-        axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("hour that a partition has reached")
-    figure.tight_layout()
-    figure.savefig(picture, metadata={"Date": None})
+    return figure
 
 
-def draw_lag(saved: Path, picture: Path) -> None:
+def draw_lag(saved: Saved) -> Figure:
     """Draw what `benchmarks.lag` saved: the lag of each way to look."""
     figure, axes = pyplot.subplots(figsize=(9, 3.6))
-    series: dict[str, list[list[float]]] = json.loads(saved.read_text())["lag"]
+    series: dict[str, list[list[float]]] = saved["lag"]
     for (name, looks), mark, colour in zip(
         series.items(), ("-", ".", "+"), (COLOURS["native"], OTHERS[0], OTHERS[3]), strict=True
     ):
         minutes = [second / 60 for second, _ in looks]
         axes.plot(minutes, [lag / 1000 for _, lag in looks], mark, color=colour, lw=1, markersize=5, label=name)
     axes.set(xlabel="minutes", ylabel="lag in thousands of records", xlim=(0, None), ylim=(0, None))
-    axes.legend(frameon=False, fontsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(picture, metadata={"Date": None})
+    axes.legend()
+    return figure
+
+
+DRAWINGS = {
+    "group": draw_growth,
+    "trigger": draw_triggers,
+    "summary": draw_summary,
+    "skew": draw_skew,
+    "lag": draw_lag,
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("saved", type=Path, help="a file that a benchmark wrote with --save")
     parser.add_argument("picture", type=Path, help="the picture, in SVG")
     given = parser.parse_args()
-    drawings = {
-        "group": draw_growth,
-        "trigger": draw_triggers,
-        "summary": draw_summary,
-        "skew": draw_skew,
-        "lag": draw_lag,
-    }
     saved = json.loads(given.saved.read_text())
-    drawn = next((drawings[kind] for kind in drawings if kind in saved), draw)
-    drawn(given.saved, given.picture)
+    kind = next((kind for kind in DRAWINGS if kind in saved), "")
+    figure = DRAWINGS.get(kind, draw)(saved)
+    figure.tight_layout()
+    # The names of events stand above the axes.
+    figure.savefig(given.picture, metadata={"Date": None}, bbox_inches="tight" if kind == "trigger" else None)
 
 
 if __name__ == "__main__":

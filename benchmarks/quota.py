@@ -9,38 +9,28 @@ varies by more than the overhead.
 
 from __future__ import annotations
 
-import argparse
-import itertools
-import os
-import shutil
-import tempfile
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
+from benchmarks.read.stream import read_to_the_end
 from benchmarks.read.topics import Load, fill
 from kafkagroup.embedded import EmbeddedKafka
 
 ENGINES = {"native": sources.NATIVE, "librdkafka": sources.LIBRDKAFKA}
 NEVER_REACHED = 10**12
 ALLOWED = 0.02
-_numbers = itertools.count(1)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, rounds=7, saves=True)
     parser.add_argument("--engine", choices=ENGINES, action="append")
-    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--records", type=int, default=4_000_000)
-    parser.add_argument("--save", type=Path)
-    given = parser.parse_args()
-    machine = describe_machine()
-    print(machine, HEAD, sep="\n", flush=True)
+    given = begin(parser, HEAD)
     load = Load(100, given.records)
     with EmbeddedKafka(config={"log.retention.ms": -1}, heap="1g", jvm_options=()) as kafka:
         fill(kafka, load)
@@ -48,21 +38,15 @@ def main() -> None:
         engines = [ENGINES[name] for name in given.engine or ENGINES]
         results = [measure(spark, kafka.bootstrap_servers, load, engine, given.rounds) for engine in engines]
         spark.stop()
-    if given.save:
-        save(given.save, machine, results)
+    save(given, results)
 
 
 def measure(spark: SparkSession, servers: str, load: Load, engine: str, rounds: int) -> Figures:
     def run(**options: Any) -> float:
-        group: dict[str, Any] = {"kafka_group_id": f"bench-{os.getpid()}-{next(_numbers)}", "group_members": 2}
-        folder = tempfile.mkdtemp(prefix="kafkagroup-checkpoint-")
-        frame = sources.frame(spark, engine, servers, load.topic, stream=True, **group, **options)
-        writer = frame.writeStream.format("noop").option("checkpointLocation", folder).trigger(availableNow=True)
-        query = writer.start()
-        query.awaitTermination()
-        assert sum(p.numInputRows for p in query.recentProgress) == load.records
-        shutil.rmtree(folder, ignore_errors=True)
-        return sum(p.durationMs["addBatch"] for p in query.recentProgress) / 1000
+        options |= sources.new_group(2)
+        batches = read_to_the_end(sources.frame(spark, engine, servers, load.topic, stream=True, **options))
+        assert sum(p.numInputRows for p in batches) == load.records
+        return sum(p.durationMs["addBatch"] for p in batches) / 1000
 
     figures = in_turns(
         Figures(f"{engine}, {load.records} x {load.value_bytes} B"),

@@ -8,19 +8,17 @@ rebootstrap too, which is not its default; a source that does not recover within
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
+from benchmarks.read.topics import produce
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import TcpProxy
 
@@ -30,12 +28,7 @@ LONGEST_SECONDS = 120.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--save", type=Path)
-    given = parser.parse_args()
-    machine = describe_machine()
-    print(machine, HEAD, sep="\n", flush=True)
+    given = begin(parser_of(__doc__, rounds=3, saves=True), HEAD)
     entry = TcpProxy()
     with entry, EmbeddedKafka() as kafka:
         kafka.create_topic(TOPIC, 4)
@@ -50,8 +43,7 @@ def main() -> None:
         }
         figures = in_turns(Figures("all brokers moved to next batch"), contestants, given.rounds, warm_up=0)
         spark.stop()
-    if given.save:
-        save(given.save, machine, [figures])
+    save(given, [figures])
 
 
 def run(spark: SparkSession, kafka: EmbeddedKafka, entry: TcpProxy, source: str, **options: Any) -> float:
@@ -91,10 +83,8 @@ def _wait_for_rows(query, after: int) -> None:
 
 
 def _produce(kafka: EmbeddedKafka) -> None:
-    producer = Producer({"bootstrap.servers": kafka.internal_bootstrap_servers})
-    for number in range(RECORDS):
-        producer.produce(TOPIC, str(number).encode(), partition=number % 4)
-    assert producer.flush(60) == 0
+    records = ({"value": str(number), "partition": number % 4} for number in range(RECORDS))
+    produce(kafka.internal_bootstrap_servers, TOPIC, records)
 
 
 if __name__ == "__main__":

@@ -13,25 +13,26 @@ that they reach.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import tempfile
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from statistics import median
 
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import count, window
 
 from assignors.model import TopicPartition
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 from benchmarks.read import sources
+from benchmarks.read.stream import Case, durations_of
+from benchmarks.read.topics import produce
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
@@ -63,23 +64,21 @@ class Backlog:
         # Its leader was away for the two hours before the start.
         density[partitions // 2][-2:] = [0.0, 0.0]
         each = records / sum(map(sum, density))
-        producer = Producer(
-            {"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000}
-        )
-        self.times: list[list[int]] = []
-        for partition, hours in enumerate(density):
-            times = [
+        self.times = [
+            [
                 hour * HOUR_MS + step * HOUR_MS // number
                 for hour, dense in enumerate(hours)
                 for number in [max(1, round(dense * each)) if dense else 0]
                 for step in range(number)
             ]
-            self.times.append(times)
-            for at in times:
-                producer.produce(name, b"." * 100, partition=partition, timestamp=self.began + at)
-                producer.poll(0)
-        if producer.flush(120):
-            raise RuntimeError(f"{name} could not be written")
+            for hours in density
+        ]
+        rows = (
+            {"value": b"." * 100, "partition": partition, "timestamp": self.began + at}
+            for partition, times in enumerate(self.times)
+            for at in times
+        )
+        produce(kafka.bootstrap_servers, name, rows, {"linger.ms": 50})
 
     @property
     def size(self) -> int:
@@ -144,13 +143,8 @@ def wide_trigger(spark: SparkSession, backlog: Backlog, contestant: str, trigger
     rows = sources.frame(
         spark, source, servers, backlog.name, stream=True, settings=options, maxOffsetsPerTrigger=WIDE_LIMIT
     )
-    with tempfile.TemporaryDirectory(prefix="kafkagroup-bench-") as folder:
-        query = rows.writeStream.format("noop").option("checkpointLocation", folder).start()
-        while len(query.recentProgress) < triggers + 3 and query.isActive:
-            time.sleep(0.2)
-        found = [p.durationMs["triggerExecution"] for p in query.recentProgress if p.numInputRows]
-        query.stop()
-    return found[3 : triggers + 3]
+    case = Case(contestant, per_trigger=0, triggers=triggers, skipped=3)
+    return [one["triggerExecution"] for one in durations_of(rows.writeStream.format("noop"), case, source)]
 
 
 ASKED: Counter[str] = Counter()
@@ -211,7 +205,7 @@ def _disk_reads(kafka: EmbeddedKafka) -> int:
     return int(next(line.split()[1] for line in figures if line.startswith("read_bytes")))
 
 
-def measure_catch_up(kafka: EmbeddedKafka, given: argparse.Namespace) -> None:
+def measure_catch_up(kafka: EmbeddedKafka, given: Namespace) -> None:
     """Print the catch-up of each contestant, and save what the plans reach."""
     backlog = Backlog(kafka, "backlog", PARTITIONS, given.records)
     for limit in (given.limit // 4, given.limit, given.limit * 20, backlog.size):
@@ -231,7 +225,7 @@ def measure_catch_up(kafka: EmbeddedKafka, given: argparse.Namespace) -> None:
     print(f"time to catch up: {times[ALIGNED] / times['without']:.2f} of without")
 
 
-def measure_wide(kafka: EmbeddedKafka, given: argparse.Namespace) -> None:
+def measure_wide(kafka: EmbeddedKafka, given: Namespace) -> None:
     """Print what a trigger of many partitions takes with the option and without."""
     # About two triggers for each ten minutes.
     wide = Backlog(kafka, "wide", WIDE, WIDE_LIMIT * 120)
@@ -248,15 +242,12 @@ def measure_wide(kafka: EmbeddedKafka, given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, rounds=1, saves=True)
     parser.add_argument("--only", choices=("catch-up", "plans", "wide"))
     parser.add_argument("--records", type=int, default=60_000)
     parser.add_argument("--limit", type=int, default=500)
-    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--triggers", type=int, default=20, help="triggers of the topic with 400 partitions")
-    parser.add_argument("--save", type=Path)
-    given = parser.parse_args()
-    print(describe_machine())
+    given = begin(parser)
     with EmbeddedKafka() as kafka:
         if given.only != "wide":
             measure_catch_up(kafka, given)

@@ -17,7 +17,6 @@ environment:
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import random
@@ -29,14 +28,14 @@ from functools import partial
 
 import fastavro
 import pyspark
-from confluent_kafka import Producer
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr, from_json, to_json
 
+from benchmarks._command import begin, parser_of
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Comparison, Figures, in_turns
-from benchmarks.read.topics import PARTITIONS
+from benchmarks.read.topics import PARTITIONS, produce
 from kafkagroup.embedded import EmbeddedKafka, SchemaRegistry
 
 PEERS_SPARK = "4.1.1"
@@ -166,18 +165,10 @@ def as_json() -> list[bytes]:
 
 def fill(kafka: EmbeddedKafka, topic: str, values: list[bytes], records: int) -> None:
     kafka.create_topic(topic, PARTITIONS)
-    producer = Producer(
-        {"bootstrap.servers": kafka.internal_bootstrap_servers, "linger.ms": 20, "queue.buffering.max.messages": 10**6}
+    rows = (
+        {"value": values[number % len(values)], "partition": number // 100 % PARTITIONS} for number in range(records)
     )
-    for number in range(records):
-        while True:
-            try:
-                producer.produce(topic, values[number % len(values)], partition=number // 100 % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    if producer.flush(300):
-        raise RuntimeError(f"{topic} could not be written")
+    produce(kafka.internal_bootstrap_servers, topic, rows, {"linger.ms": 20})
 
 
 def seconds(frame: Callable[[], DataFrame]) -> float:
@@ -279,19 +270,17 @@ def compare_reads(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, rounds=5)
     parser.add_argument("--records", type=int, default=4_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--only", choices=("reading", "writing"))
-    given = parser.parse_args()
+    given = begin(parser, HEAD)
     with_jvm = pyspark.__version__ == PEERS_SPARK
     spark = sources.session(given.cores, jars=PEERS_JARS if with_jvm else sources.PEER)
     with EmbeddedKafka() as kafka, SchemaRegistry() as registry:
         servers = kafka.bootstrap_servers
         one = registry.register("one-value", schema(extra=False))
         as_message = registry.register("protobuf-value", proto(), kind="PROTOBUF")
-        print(HEAD)
         if given.only != "writing":
             two = registry.register("two-value", schema(extra=True))
             fill(kafka, "one", encoded((one,)), given.records)

@@ -9,7 +9,6 @@ checkout too, in turns with these: five runs of each. No Spark takes part, only 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -29,16 +28,14 @@ _TURNS = 5
 
 def main() -> None:
     """Measure and print."""
-    from benchmarks._machine import describe_machine
+    from benchmarks._command import begin, parser_of
     from kafkagroup.embedded import EmbeddedKafka
     from kafkagroup.embedded.tcp_proxy import TcpProxy
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=30)
+    parser = parser_of(__doc__, rounds=30)
     parser.add_argument("--delays", default="0,10")
     parser.add_argument("--against", type=Path)
-    given = parser.parse_args()
-    print(describe_machine())
+    given = begin(parser)
     trees = {"these": ROOT, **({} if given.against is None else {"others": given.against.resolve()})}
     with TcpProxy() as proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
         proxy.connect_to(kafka.port(1))

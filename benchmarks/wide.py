@@ -16,26 +16,24 @@ Kafka, and a Python source with its rows in memory what it costs with any source
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import median
-from uuid import uuid4
 
-from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
-from benchmarks.read.memory_stream import MemoryStreamSource
-from benchmarks.read.stream import Case, durations_of, medians, trigger_durations
+from benchmarks.read.floor import MemoryStreamSource
+from benchmarks.read.stream import Case, durations_of, medians
+from benchmarks.read.topics import produce
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.processes import command_of, cpu_seconds_of_tree, resident, tree
 
@@ -56,7 +54,7 @@ TRIGGER_BARS = {10_000: 1.5}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, rounds=1, saves=True)
     parser.add_argument("--partitions", default="400,2000")
     parser.add_argument("--triggers", type=int, default=5)
     parser.add_argument("--skipped", type=int, default=1, help="triggers before the measured ones")
@@ -64,11 +62,7 @@ def main() -> None:
     parser.add_argument("--per-slot", type=int, default=PARTITIONS_PER_SLOT, help="partitions for each slot")
     parser.add_argument("--without-peers", action="store_true", help="only the query in a group")
     parser.add_argument("--warm-up", type=int, default=1, help="rounds before the measured ones")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--save", type=Path)
-    given = parser.parse_args()
-    machine = describe_machine()
-    print(machine, HEAD, sep="\n", flush=True)
+    given = begin(parser, HEAD)
     results = []
     with (
         tempfile.TemporaryDirectory(prefix="kafkagroup-bench-") as folder,
@@ -82,8 +76,7 @@ def main() -> None:
             _fill(kafka, topic, partitions, PER_TRIGGER * (given.triggers + given.skipped + 3))
             results.append(_measure(spark, kafka, topic, partitions, given))
         spark.stop()
-    if given.save:
-        save(given.save, machine, results)
+    save(given, results)
 
 
 def _create(kafka: EmbeddedKafka, topic: str, partitions: int) -> str:
@@ -98,39 +91,30 @@ def _create(kafka: EmbeddedKafka, topic: str, partitions: int) -> str:
 
 
 def _fill(kafka: EmbeddedKafka, topic: str, partitions: int, records: int) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 50})
     # A trigger takes at least one record of each partition that has some, so no more than these get any.
     busy = min(partitions, PER_TRIGGER)
-    for number in range(records):
-        producer.produce(topic, b"." * 100, partition=number % busy * (partitions // busy))
-        producer.poll(0)
-    if producer.flush(120):
-        raise RuntimeError(f"{topic} could not be written")
+    rows = ({"value": b"." * 100, "partition": number % busy * (partitions // busy)} for number in range(records))
+    produce(kafka.bootstrap_servers, topic, rows, {"linger.ms": 50})
 
 
-def _measure(
-    spark: SparkSession, kafka: EmbeddedKafka, topic: str, partitions: int, given: argparse.Namespace
-) -> Figures:
-    case = Case(f"{partitions} partitions", PER_TRIGGER, given.triggers, given.skipped, 1.0, 1.0)
+def _measure(spark: SparkSession, kafka: EmbeddedKafka, topic: str, partitions: int, given: Namespace) -> Figures:
+    case = Case(f"{partitions} partitions", PER_TRIGGER, given.triggers, given.skipped)
     details: dict[str, list[dict[str, float]]] = {}
     readers: list[Reader] = []
 
-    def trigger(name: str, durations: list[dict[str, int]]) -> float:
-        parts = medians(durations)
+    def trigger(name: str, rows: DataFrame, at_end: Callable[[], object] | None = None) -> float:
+        writer = rows.writeStream.format("noop")
+        parts = medians(durations_of(writer, case, name, within=DEADLINE_SECONDS, at_end=at_end))
         details.setdefault(name, []).append(parts)
         return parts["triggerExecution"] / 1000
 
     def run(name: str, source: str, *, slots: int = 0) -> float:
-        group = {"kafka_group_id": f"wide-{uuid4().hex}", "group_members": slots} if slots else {}
-        durations = trigger_durations(
-            spark, kafka.bootstrap_servers, topic, case, source, group, within=DEADLINE_SECONDS,
-            at_end=(lambda: readers.append(Reader.of_this_process())) if slots else None,
-        )  # fmt: skip
-        return trigger(name, durations)
+        options = {"maxOffsetsPerTrigger": PER_TRIGGER, **(sources.new_group(slots) if slots else {})}
+        rows = sources.frame(spark, source, kafka.bootstrap_servers, topic, stream=True, **options)
+        return trigger(name, rows, (lambda: readers.append(Reader.of_this_process())) if slots else None)
 
     def floor(name: str, source: str) -> float:
-        rows = spark.readStream.format(source).option("rowsPerBatch", PER_TRIGGER).load()
-        return trigger(name, durations_of(rows, case, name, within=DEADLINE_SECONDS))
+        return trigger(name, spark.readStream.format(source).option("rowsPerBatch", PER_TRIGGER).load())
 
     slots = partitions // given.per_slot
     in_group = f"native, {slots} slots"

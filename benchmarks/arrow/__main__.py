@@ -10,21 +10,18 @@ a read takes over a topic of ten times its `max_bytes`, and `kafkagroup export` 
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from statistics import median
 
-from benchmarks._machine import describe_machine
-from benchmarks.clients.__main__ import HEAD, LOADS, QUICK, SMALL, measure
-from benchmarks.clients.environments import ROOT, Client, Installed, NotInstallableError, install
-from benchmarks.read.topics import Load, fill
+from benchmarks._command import parser_of
+from benchmarks.clients.__main__ import QUICK, begin_with_loads, installed, measure
+from benchmarks.clients.environments import ROOT, Client
+from benchmarks.read.topics import Load
 from kafkagroup.arrow.reading import DEFAULT_MAX_BYTES
-from kafkagroup.embedded import EmbeddedKafka
 
 CLIENTS = (
     Client("kafkagroup, arrow.read", "arrow.kafkagroup_read", "kafkagroup"),
@@ -40,37 +37,14 @@ EXPORTED = Load(2000, TIMES_MAX_BYTES * DEFAULT_MAX_BYTES // 2000)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a twentieth of the records, one round")
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--environments", type=Path, help="a folder that keeps aiokafka for the next run")
-    given = parser.parse_args()
-    rounds = given.rounds or (1 if given.quick else 3)
-    loads = [load.smaller(QUICK) if given.quick else load for load in LOADS]
-    print(describe_machine(), flush=True)
-    with tempfile.TemporaryDirectory(prefix="kafkagroup-bench-") as folder:
-        clients = _install(given.environments or Path(folder, "environments"))
-        config = {"log.retention.ms": -1, "log.segment.bytes": 1 << 30}
-        with EmbeddedKafka(config=config, heap="1g", jvm_options=(), data_dir=Path(folder, "data")) as kafka:
-            exported = EXPORTED.smaller(QUICK) if given.quick else EXPORTED
-            for load in (SMALL, *loads, exported):
-                fill(kafka, load)
-            print(HEAD, flush=True)
-            for load in loads:
-                measure(kafka.bootstrap_servers, load, clients, rounds)
-            _first_batch(kafka.bootstrap_servers, loads[0])
-            _memory(kafka.bootstrap_servers, loads[-1])
-            _memory_of_export(kafka.bootstrap_servers, exported, Path(folder))
-
-
-def _install(folder: Path) -> list[Installed]:
-    clients = []
-    for client in CLIENTS:
-        try:
-            clients.append(install(client, folder))
-        except NotInstallableError as error:
-            print(f"without {client.name}: {error}", flush=True)
-    return clients
+    given = begin_with_loads(parser_of(__doc__, rounds=0))
+    exported = EXPORTED.smaller(QUICK) if given.quick else EXPORTED
+    with installed(CLIENTS, given, exported) as (folder, kafka, clients):
+        for load in given.loads:
+            measure(kafka.bootstrap_servers, load, clients, given)
+        _first_batch(kafka.bootstrap_servers, given.loads[0])
+        _memory(kafka.bootstrap_servers, given.loads[-1])
+        _memory_of_export(kafka.bootstrap_servers, exported, folder)
 
 
 def _first_batch(servers: str, load: Load) -> None:

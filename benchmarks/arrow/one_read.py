@@ -14,6 +14,8 @@ from kafkagroup import arrow  # noqa: E402
 
 IMPORTED = time.perf_counter()
 
+from testbed.processes import resident  # noqa: E402
+
 
 def first_batch(servers: str, topic: str) -> dict[str, float]:
     """The seconds of the import, and from there to the first record batch."""
@@ -26,11 +28,11 @@ def first_batch(servers: str, topic: str) -> dict[str, float]:
 
 def memory(servers: str, topic: str, max_bytes: str) -> dict[str, float]:
     """How much memory was taken at most while all batches were read and dropped, and how large they were."""
-    before = _bytes("VmRSS")
+    before = resident("VmRSS")
     with arrow.read(topic, {"bootstrap.servers": servers}, max_bytes=int(max_bytes)) as stream:
         for _ in stream:
             pass
-        return {"more": _bytes("VmHWM") - before, "read": stream.progress.bytes}
+        return {"more": resident("VmHWM") - before, "read": stream.progress.bytes}
 
 
 def export(servers: str, topic: str, form: str, to: str) -> dict[str, float]:
@@ -38,17 +40,10 @@ def export(servers: str, topic: str, form: str, to: str) -> dict[str, float]:
     from kafkagroup.arrow.export import Export
     from kafkagroup.arrow.file_formats import FileFormat
 
-    before, path = _bytes("VmRSS"), Path(to)
+    before, path = resident("VmRSS"), Path(to)
     wanted = Export(topic, {"bootstrap.servers": servers}, FileFormat(form))
     exported = wanted.to_file(path) if path.suffix else wanted.to_folder(path)
-    return {"more": _bytes("VmHWM") - before, "read": exported.bytes}
-
-
-def _bytes(name: str) -> int:
-    """Return a figure of this process: `getrusage` would have the most that its parent had when it started it."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith(f"{name}:"))
-    return int(line.split()[1]) * 1024
+    return {"more": resident("VmHWM") - before, "read": exported.bytes}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The assignors compared with Java's and kafka-python's: the same groups, on the same machine, in turns in one run.
 
-    ./run python -m benchmarks.assignors [--repeat 5] [--only TEXT] [--kafka-python SECONDS]
+    ./run bench assignors [--repeat 5] [--only TEXT] [--kafka-python SECONDS]
 
 Each group has three rounds. "fresh": a new group. "reported": all members but the first report their assignments. "one
 left": the first member has left. Only assign() is measured; for `sticky` this includes decoding the members' user data,
@@ -10,12 +10,9 @@ kafka-python runs in its own process, which is killed after the given seconds (0
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import multiprocessing
-import os
-import platform
 import subprocess
 import sys
 import time
@@ -28,6 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from assignors import Assignment, ClusterMetadata, Subscription, load
+from benchmarks._command import begin, parser_of
 from kafkagroup.embedded.jars import KAFKA_VERSION
 from kafkagroup.embedded.java import find_java
 from kafkagroup.embedded.tools import class_path
@@ -196,42 +194,30 @@ def _kafka_python(shape: Mapping[str, Any], sender: Connection) -> None:
         sender.send(time.perf_counter() - start)
 
 
-def machine() -> str:
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        models = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line]
-        cpu = models[0] if models else cpu
-    java = subprocess.run([str(find_java()), "-version"], capture_output=True, text=True, check=False).stderr
-    return (
-        f"{cpu}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; Python {platform.python_version()}; "
-        f"{java.splitlines()[0]}; kafka-clients {KAFKA_VERSION}"
-    )
-
-
 def show(seconds: Sequence[float]) -> str:
     return f"{median(seconds):.3f} ({min(seconds):.3f}-{max(seconds):.3f})"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks.assignors", description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--only", default="", help="only the cases whose label contains this text")
     parser.add_argument("--kafka-python", type=float, default=30.0, metavar="SECONDS")
-    chosen = parser.parse_args()
-    print(machine())
+    chosen = begin(parser)
+    java = subprocess.run([str(find_java()), "-version"], capture_output=True, text=True, check=False).stderr
+    print(f"{java.splitlines()[0]}; kafka-clients {KAFKA_VERSION}")
     print(f"seconds, median of {chosen.repeat} (min-max)\n")
     print("| case | round | ours | as objects | Java | ours / Java | kafka-python |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     over = []
-    with Java() as java:
+    with Java() as peer:
         for shape in SHAPES:
             if chosen.only not in label(shape):
                 continue
             mine, theirs = [], []
             for _ in range(chosen.repeat):
                 mine.append(ours(shape))
-                theirs.append(java.run(shape))
+                theirs.append(peer.run(shape))
             other = kafka_python(shape, chosen.kafka_python)
             for number, name in enumerate(ROUNDS):
                 plain = [seconds[number] for seconds, _ in mine]

@@ -11,20 +11,22 @@ topic before. A core: records divided by that CPU time, however many cores were 
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import IO
 
-from benchmarks._machine import describe_machine
-from benchmarks.clients.environments import CLIENTS, ROOT, Installed, NotInstallableError, install
+from benchmarks._command import begin, parser_of
+from benchmarks.clients.environments import CLIENTS, ROOT, Client, Installed, NotInstallableError, install
 from benchmarks.clients.job import TAG, Job
+from benchmarks.read.figures import HEAD, Figures, in_turns, save
 from benchmarks.read.topics import Load, fill
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.processes import cpu_seconds_of_tree
@@ -32,85 +34,66 @@ from testbed.processes import cpu_seconds_of_tree
 LOADS = (Load(100, 4_000_000), Load(1000, 500_000))
 SMALL = Load(100, 50_000, "lz4")
 QUICK = 20
-HEAD = (
-    "| records | client | wall s | CPU s | records/s a core | MB/s a core | of confluent-kafka's |\n"
-    "| --- | --- | --- | --- | --- | --- | --- |"
-)
 BASE = "confluent-kafka"
 
 
-@dataclass
-class Figures:
-    """The figures of one client and load, with one entry per round."""
-
-    load: Load
-    client: Installed
-    wall: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
-
-    @property
-    def records_a_core(self) -> float:
-        return self.load.records / median(self.cpu)
-
-    def line(self, base: float | None) -> str:
-        name = f"{self.client.client.name} {self.client.version}"
-        ratio = "" if base is None else f"{self.records_a_core / base:.2f}"
-        return (
-            f"| {self.load.records:,} × {self.load.value_bytes} B | {name} "
-            f"| {_spread(self.wall)} | {_spread(self.cpu)} "
-            f"| {self.records_a_core:,.0f} | {self.records_a_core * self.load.value_bytes / 1e6:,.1f} | {ratio} |"
-        )
-
-
-def _spread(times: Sequence[float]) -> str:
-    return f"{median(times):.2f} ({min(times):.2f} to {max(times):.2f})"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a twentieth of the records, one round")
-    parser.add_argument("--rounds", type=int)
+    parser = parser_of(__doc__, rounds=0, saves=True)
     parser.add_argument("--only", help="names of programs in benchmarks/clients, separated by commas")
+    given = begin_with_loads(parser)
+    only = given.only.split(",") if given.only else ()
+    clients = [one for one in CLIENTS if not only or one.module.removeprefix("clients.") in only]
+    with installed(clients, given) as (_, kafka, ready):
+        save(given, [measure(kafka.bootstrap_servers, load, ready, given) for load in given.loads])
+
+
+def begin_with_loads(parser: ArgumentParser) -> Namespace:
+    """Return the arguments with `rounds` and `loads`, which `--quick` makes small."""
+    parser.add_argument("--quick", action="store_true", help="a twentieth of the records, one round")
     parser.add_argument("--environments", type=Path, help="a folder that keeps the environments for the next run")
-    parser.add_argument("--save", type=Path)
-    given = parser.parse_args()
-    rounds = given.rounds or (1 if given.quick else 3)
-    loads = [load.smaller(QUICK) if given.quick else load for load in LOADS]
-    machine = describe_machine()
-    print(machine, flush=True)
+    given = begin(parser)
+    given.rounds = given.rounds or (1 if given.quick else 3)
+    given.loads = [load.smaller(QUICK) if given.quick else load for load in LOADS]
+    return given
+
+
+@contextmanager
+def installed(
+    clients: Sequence[Client], given: Namespace, *more: Load
+) -> Iterator[tuple[Path, EmbeddedKafka, list[Installed]]]:
+    """Yield a folder, a broker that has the loads, and the clients that can be installed."""
     with tempfile.TemporaryDirectory(prefix="kafkagroup-bench-") as folder:
-        clients = _install(given.only, given.environments or Path(folder, "environments"))
-        config = {"log.retention.ms": -1, "log.segment.bytes": 1 << 30}
-        with EmbeddedKafka(config=config, heap="1g", jvm_options=(), data_dir=Path(folder, "data")) as kafka:
-            for load in (SMALL, *loads):
-                fill(kafka, load)
-            print(HEAD, flush=True)
-            found = [one for load in loads for one in measure(kafka.bootstrap_servers, load, clients, rounds)]
-    if given.save:
-        _save(given.save, machine, found)
-
-
-def _install(only: str | None, folder: Path) -> list[Installed]:
-    clients = []
-    for client in CLIENTS:
-        if only is None or client.module.removeprefix("clients.") in only.split(","):
+        ready = []
+        for client in clients:
             try:
-                clients.append(install(client, folder))
+                ready.append(install(client, given.environments or Path(folder, "environments")))
             except NotInstallableError as error:
                 print(f"without {client.name}: {error}", flush=True)
-    return clients
+        config = {"log.retention.ms": -1, "log.segment.bytes": 1 << 30}
+        with EmbeddedKafka(config=config, heap="1g", jvm_options=(), data_dir=Path(folder, "data")) as kafka:
+            for load in (SMALL, *given.loads, *more):
+                fill(kafka, load)
+            print(HEAD.replace("seconds", "CPU seconds").replace("JVM", BASE), flush=True)
+            yield Path(folder), kafka, ready
 
 
-def measure(servers: str, load: Load, clients: Sequence[Installed], rounds: int) -> list[Figures]:
-    figures = [Figures(load, client) for client in clients]
-    for _ in range(rounds):
-        for one in figures:
-            wall, cpu = run(one.client, Job(servers, load.topic, load.records, SMALL.topic), load)
-            one.wall.append(wall)
-            one.cpu.append(cpu)
-    base = next((one.records_a_core for one in figures if one.client.client.name == BASE), None)
-    for one in figures:
-        print(one.line(base), flush=True)
+def measure(servers: str, load: Load, clients: Sequence[Installed], given: Namespace) -> Figures:
+    walls: dict[str, list[float]] = {}
+
+    def cpu(name: str, client: Installed) -> float:
+        wall, seconds = run(client, Job(servers, load.topic, load.records, SMALL.topic), load)
+        walls.setdefault(name, []).append(wall)
+        return seconds
+
+    # The others are compared with the first one.
+    ordered = sorted(clients, key=lambda one: one.client.name != BASE)
+    named = {f"{one.client.name} {one.version}": one for one in ordered}
+    contestants = {name: partial(cpu, name, client) for name, client in named.items()}
+    figures = Figures(f"{load.records:,} × {load.value_bytes} B")
+    in_turns(figures, contestants, given.rounds, warm_up=0)
+    for name, seconds in figures.seconds.items():
+        a_core = load.records / median(seconds)
+        print(f"  {name}: {median(walls[name]):.2f} s of time, {a_core:,.0f} records/s a core", flush=True)
     return figures
 
 
@@ -154,19 +137,6 @@ def _wait_for_line(lines: IO[str]) -> str:
 def _answer(stream: IO[str]) -> None:
     stream.write("\n")
     stream.flush()
-
-
-def _save(path: Path, machine: str, figures: Sequence[Figures]) -> None:
-    """Write a file that `benchmarks.plot` draws: CPU time of each client, by case."""
-    cases: dict[str, dict[str, dict[str, Sequence[float]]]] = {}
-    for one in figures:
-        case = cases.setdefault(f"{one.load.records:,} × {one.load.value_bytes} B", {"seconds": {}, "wall": {}})
-        case["seconds"][one.client.client.name] = one.cpu
-        case["wall"][one.client.client.name] = one.wall
-    rows = [{"case": name, **case} for name, case in cases.items()]
-    versions = {one.client.client.name: one.client.version for one in figures}
-    saved = {"machine": machine, "measure": "CPU seconds", "versions": versions, "cases": rows}
-    path.write_text(json.dumps(saved, indent=1))
 
 
 if __name__ == "__main__":

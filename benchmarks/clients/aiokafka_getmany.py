@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener  # type: ignore[import-not-found]
 
@@ -20,17 +22,30 @@ class Listener(ConsumerRebalanceListener):
             begin()
 
 
-async def main(job: Job) -> None:
+async def subscribed(job: Job) -> AIOKafkaConsumer:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=job.servers, group_id=job.new_group(), auto_offset_reset="earliest"
     )  # fmt: skip
     consumer.subscribe([job.topic], listener=Listener())
     await consumer.start()
-    records = size = 0
+    return consumer
+
+
+async def calls(consumer: AIOKafkaConsumer, job: Job) -> AsyncIterator[list[Any]]:
+    """Yield the messages of each partition that a call has returned."""
+    records = 0
     while records < job.records:
         for messages in (await consumer.getmany(timeout_ms=1000, max_records=MESSAGES_PER_CALL)).values():
             records += len(messages)
-            size += sum(len(message.value) for message in messages)
+            yield messages
+
+
+async def main(job: Job) -> None:
+    consumer = await subscribed(job)
+    records = size = 0
+    async for messages in calls(consumer, job):
+        records += len(messages)
+        size += sum(len(message.value) for message in messages)
     end(records, size)
     await consumer.stop()
 

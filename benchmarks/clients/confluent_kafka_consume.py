@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, Message
 
 from benchmarks.clients.job import Job, begin, end
 
 MESSAGES_PER_CALL = 10_000
 
 
-def main(job: Job) -> None:
+def subscribed(job: Job) -> Consumer:
     consumer = Consumer(
         {
             "bootstrap.servers": job.servers,
@@ -20,13 +22,27 @@ def main(job: Job) -> None:
         }
     )
     consumer.subscribe([job.topic], on_assign=lambda *_: begin())
-    records = size = 0
+    return consumer
+
+
+def calls(consumer: Consumer, job: Job) -> Iterator[list[Message]]:
+    """Yield the messages of each call."""
+    records = 0
     while records < job.records:
-        for message in consumer.consume(MESSAGES_PER_CALL, timeout=1.0):
+        messages = consumer.consume(MESSAGES_PER_CALL, timeout=1.0)
+        for message in messages:
             if message.error():
                 raise RuntimeError(message.error())
-            records += 1
-            size += len(message.value() or b"")
+        records += len(messages)
+        yield messages
+
+
+def main(job: Job) -> None:
+    consumer = subscribed(job)
+    records = size = 0
+    for messages in calls(consumer, job):
+        records += len(messages)
+        size += sum(len(message.value() or b"") for message in messages)
     end(records, size)
     consumer.close()
 

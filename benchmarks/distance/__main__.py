@@ -13,7 +13,6 @@ fixed cost of an empty read in the same run and without it.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import tempfile
 import time
@@ -25,8 +24,7 @@ from statistics import median
 
 from pyspark.sql import SparkSession
 
-from benchmarks._machine import describe_machine
-from benchmarks.distance import wire
+from benchmarks._command import begin, parser_of
 from benchmarks.distance.toxiproxy import Proxy, toxiproxy
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Comparison, Figures, in_turns, save
@@ -55,6 +53,8 @@ _CORES = 2
 #: Rounds before the first case, in which Spark compiles what all cases use. Before the others there is one.
 _FIRST_WARM_UP = 8
 _WRITE_MS = 10
+#: A topic without records. The time of its read is the fixed cost: planning, metadata and offsets.
+_EMPTY = "empty"
 _SMALL, _MIDDLE = Load(100, 1_000_000), Load(1000, 200_000)
 CASES = (
     Case(_SMALL, 0, bar=2.5),
@@ -69,22 +69,18 @@ CASES = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, rounds=0, saves=True)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the records, one round")
-    parser.add_argument("--rounds", type=int)
     parser.add_argument("--case", default="", help="only cases whose names contain this text")
     parser.add_argument("--tuned-only", action="store_true", help="without the JVM connector as it is")
     parser.add_argument("--floor", action="store_true", help="with the time that Spark takes for the same batches")
     parser.add_argument("--tls", action="store_true", help="encrypt between Spark and the broker")
     parser.add_argument("--write", action="store_true", help="write, at 10 ms, in place of reading")
-    parser.add_argument("--save", type=Path)
-    given = parser.parse_args()
+    given = begin(parser, HEAD.replace("JVM's time", "tuned JVM's time"))
     rounds = given.rounds or (1 if given.quick else 3)
     # The first one is the peer of the others.
     names = [sources.TUNED, *([] if given.tuned_only else [sources.JVM]), sources.NATIVE]
     names += [sources.FLOOR] if given.floor else []
-    machine = describe_machine()
-    print(machine, HEAD.replace("JVM's time", "tuned JVM's time"), sep="\n", flush=True)
     with _far_broker(tls=given.tls) as (kafka, proxy):
         spark = sources.session(_CORES)
         results = []
@@ -96,17 +92,14 @@ def main() -> None:
             if given.case not in case.name:
                 continue
             load = case.load.smaller(20) if given.quick else case.load
-            if load.topic not in kafka.admin().list_topics(timeout=30).topics:
-                proxy.be()
-                fill(kafka, load)
+            fill(kafka, load)
             # The proxy narrows each connection, and each of Spark's tasks has one.
             width = None if case.megabits is None else case.megabits // _CORES
             proxy.be(round_trip_ms=case.round_trip_ms, megabits=width)
             warm_up = 1 if results or given.quick else _FIRST_WARM_UP
             results.append(_measure(spark, kafka, load, case, rounds, names, warm_up))
         spark.stop()
-    if given.save:
-        save(given.save, machine, results)
+    save(given, results)
 
 
 @contextlib.contextmanager
@@ -135,14 +128,37 @@ def _measure(
     )
     in_turns(figures, {name: partial(run, load.topic, name) for name in names}, rounds, warm_up)
     if case.megabits is not None:
-        if wire.EMPTY not in kafka.admin().list_topics(timeout=30).topics:
-            kafka.create_topic(wire.EMPTY, PARTITIONS)
-        size = wire.topic_bytes(kafka.data_folder(), load.topic)
+        if _EMPTY not in kafka.admin().list_topics(timeout=30).topics:
+            kafka.create_topic(_EMPTY, PARTITIONS)
+        size = _topic_bytes(kafka.data_folder(), load.topic)
         for name in names:
             if name != sources.FLOOR:
-                empty = median(run(wire.EMPTY, name) for _ in range(rounds))
-                print(wire.words(name, size, median(figures.seconds[name]), empty, case.megabits), flush=True)
+                empty = median(run(_EMPTY, name) for _ in range(rounds))
+                print(_share_of_wire(name, size, median(figures.seconds[name]), empty, case.megabits), flush=True)
     return figures
+
+
+def _topic_bytes(data_folder: Path, topic: str) -> int:
+    """Return the bytes of a topic's record batches, which are stored as they cross the wire."""
+    logs = (log for number in range(PARTITIONS) for log in (data_folder / f"{topic}-{number}").glob("*.log"))
+    return sum(log.stat().st_size for log in logs)
+
+
+def _share_of_wire(name: str, size: int, seconds: float, empty_seconds: float, megabits: int) -> str:
+    """Return the shares as text, with the fixed cost and without it.
+
+    Args:
+        name: The contestant.
+        size: The bytes that it read.
+        seconds: The time of the read.
+        empty_seconds: The time of its read of a topic without records.
+        megabits: The width of the wire in Mbit/s.
+    """
+    at_best = size * 8 / (megabits * 1e6)
+    text = f"  {name}: {size / 1e6:.0f} MB in {seconds:.2f} s, {at_best / seconds:.0%} of {megabits} Mbit/s"
+    if seconds <= empty_seconds:
+        return f"{text}; an empty read took {empty_seconds:.2f} s, no less: too few records for a share without it"
+    return f"{text}; without the {empty_seconds:.2f} s of an empty read {at_best / (seconds - empty_seconds):.0%}"
 
 
 def _seconds(spark: SparkSession, kafka: EmbeddedKafka, topic: str, source: str) -> float:

@@ -12,50 +12,76 @@ One worker takes about one minute, `--workers 16` with 5 GB two.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
+from pathlib import Path
 from statistics import median
 
-from confluent_kafka import Producer
-
-from benchmarks._machine import describe_machine
-from benchmarks.memory.sizes import MEGABYTE, Peaks
+from benchmarks._command import begin, parser_of
 from benchmarks.memory.worker import READY_SECONDS, Order, Seen, run
+from benchmarks.read.topics import produce
 from kafkagroup.embedded import EmbeddedKafka
 
 TOPIC = "large"
 SAMPLE_SECONDS = 0.1
+MEGABYTE = 1_000_000
+
+
+@dataclass
+class Peaks:
+    """The largest sizes in the samples so far, in bytes.
+
+    Attributes:
+        samples: The number of samples.
+        all_rss: The resident size of all processes together; pages that they share count in each.
+        all_pss: Their proportional size together: each page counts once, if no other process has it.
+        pss: Each process's proportional size, by process id.
+    """
+
+    samples: int = 0
+    all_rss: int = 0
+    all_pss: int = 0
+    pss: dict[int, int] = field(default_factory=dict)
+
+    def sample(self, pids: Sequence[int]) -> None:
+        """Look at all processes that still run."""
+        rss = pss = 0
+        for pid in pids:
+            try:
+                text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                # It has ended.
+                continue
+            own = _field(text, "Pss")
+            rss += _field(text, "Rss")
+            pss += own
+            self.pss[pid] = max(own, self.pss.get(pid, 0))
+        self.samples += 1
+        self.all_rss, self.all_pss = max(self.all_rss, rss), max(self.all_pss, pss)
+
+
+def _field(text: str, name: str) -> int:
+    line = next((line for line in text.splitlines() if line.startswith(name + ":")), None)
+    # A process that has ended and was not waited for has no sizes.
+    return 0 if line is None else int(line.split()[1]) * 1024
 
 
 def fill(servers: str, total_bytes: int, value_bytes: int, codec: str, partitions: int) -> int:
     """Write values that compress to about half their size; return their number in each partition."""
     rng = random.Random(1)
     pieces = [rng.randbytes(value_bytes // 2) + bytes(value_bytes - value_bytes // 2) for _ in range(1000)]
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "compression.type": codec,
-            "batch.size": 1_000_000,
-            "linger.ms": 50,
-            "queue.buffering.max.kbytes": 256 * 1024,
-        }
-    )
     in_each = total_bytes // value_bytes // partitions
-    for number in range(in_each * partitions):
-        while True:
-            try:
-                producer.produce(TOPIC, pieces[number % len(pieces)], partition=number % partitions)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if number % 1000 == 0:
-            producer.poll(0)
-    assert producer.flush(300) == 0
+    records = (
+        {"value": pieces[number % len(pieces)], "partition": number % partitions}
+        for number in range(in_each * partitions)
+    )
+    config = {"compression.type": codec, "batch.size": 1_000_000, "linger.ms": 50}
+    produce(servers, TOPIC, records, {**config, "queue.buffering.max.kbytes": 256 * 1024})
     return in_each
 
 
@@ -91,14 +117,13 @@ def measure(orders: Sequence[Order]) -> tuple[list[Seen], Peaks, float]:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--gigabytes", type=float, default=5.0, help="of values in all partitions")
-    arguments.add_argument("--value-bytes", type=int, default=1000)
-    arguments.add_argument("--codec", default="none")
-    arguments.add_argument("--engine", default="native")
-    arguments.add_argument("--workers", type=int, default=1)
-    given = arguments.parse_args()
-    print(describe_machine())
+    parser = parser_of(__doc__)
+    parser.add_argument("--gigabytes", type=float, default=5.0, help="of values in all partitions")
+    parser.add_argument("--value-bytes", type=int, default=1000)
+    parser.add_argument("--codec", default="none")
+    parser.add_argument("--engine", default="native")
+    parser.add_argument("--workers", type=int, default=1)
+    given = begin(parser)
     with EmbeddedKafka(config={"log.retention.ms": -1}, jvm_options=()) as kafka:
         kafka.create_topic(TOPIC, given.workers)
         total = int(given.gigabytes * 1e9)

@@ -12,12 +12,10 @@ Python source without I/O (see `benchmarks.read.floor`).
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from dataclasses import replace
-from pathlib import Path
 
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 from benchmarks.read import batch, brokers, first_row, sources, stream
 from benchmarks.read.cases import CASES, HUNDRED
 from benchmarks.read.figures import HEAD, Figures, save
@@ -29,18 +27,14 @@ SMALL = Load(100, 1000, "snappy")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, rounds=0, saves=True)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the records, two rounds")
-    parser.add_argument("--rounds", type=int)
     parser.add_argument("--only", choices=["batch", "stream", "first-row"])
     parser.add_argument("--case", default="", help="only cases whose names contain this text")
     parser.add_argument("--sources", default="jvm,jvm-tuned,native,librdkafka,floor")
     parser.add_argument("--data", help="a folder that keeps the broker's data for the next run")
-    parser.add_argument("--save", type=Path)
-    given = parser.parse_args()
+    given = begin(parser, HEAD)
     rounds = given.rounds or (2 if given.quick else 5)
-    machine = describe_machine()
-    print(machine, HEAD, sep="\n", flush=True)
     results: list[Figures] = []
     with tempfile.TemporaryDirectory(prefix="kafkagroup-bench-") as folder:
         config = {"log.retention.ms": -1, "log.segment.bytes": 1 << 30}
@@ -53,10 +47,9 @@ def main() -> None:
                     results += _stream(spark, kafka, given, rounds)
                 spark.stop()
             if given.only in (None, "first-row"):
-                _fill(kafka, SMALL)
+                fill(kafka, SMALL)
                 results.append(first_row.measure(kafka.bootstrap_servers, SMALL.topic, rounds))
-    if given.save:
-        save(given.save, machine, results)
+    save(given, results)
 
 
 def _batch(spark, kafka, given, rounds) -> list[Figures]:
@@ -66,11 +59,11 @@ def _batch(spark, kafka, given, rounds) -> list[Figures]:
         if given.case not in case.name:
             continue
         case = replace(case, load=case.load.smaller(smaller_by))
-        _fill(kafka, case.load)
+        fill(kafka, case.load)
         results.append(batch.measure(spark, kafka.bootstrap_servers, case, rounds, given.sources.split(",")))
     if given.case in brokers.NAME:
         load = HUNDRED.smaller(smaller_by)
-        _fill(kafka, load)
+        fill(kafka, load)
         results.append(brokers.measure(spark, kafka.bootstrap_servers, load, rounds))
     return results
 
@@ -81,17 +74,12 @@ def _stream(spark, kafka, given, rounds) -> list[Figures]:
     for case in stream.CASES:
         if given.case not in case.name:
             continue
-        _fill(kafka, load)
+        fill(kafka, load)
         figures, details = stream.measure(spark, kafka.bootstrap_servers, load.topic, case, rounds)
         results.append(figures)
         for name, durations in details.items():
             print(f"  {name}: " + ", ".join(f"{key} {value:.0f}" for key, value in durations.items()) + " ms")
     return results
-
-
-def _fill(kafka: EmbeddedKafka, load: Load) -> None:
-    if load.topic not in kafka.admin().list_topics(timeout=30).topics:
-        fill(kafka, load)
 
 
 if __name__ == "__main__":

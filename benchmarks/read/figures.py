@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 
 from benchmarks.read.cpu import cpu_by_kind, used_since
@@ -93,7 +93,8 @@ def in_turns(
     return figures
 
 
-def save(path: Path, machine: str, all_figures: list[Figures]) -> None:
-    """Write the times of every round as JSON."""
-    data = {"machine": machine, "cases": [{"case": f.case, "seconds": f.seconds} for f in all_figures]}
-    path.write_text(json.dumps(data, indent=1))
+def save(given: Namespace, all_figures: list[Figures]) -> None:
+    """Write the times of every round as JSON, where `--save` asks for it."""
+    if given.save:
+        data = {"machine": given.machine, "cases": [{"case": f.case, "seconds": f.seconds} for f in all_figures]}
+        given.save.write_text(json.dumps(data, indent=1))

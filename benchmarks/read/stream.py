@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import shutil
 import tempfile
 import time
@@ -13,11 +11,11 @@ from statistics import median
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from benchmarks.read import sources
 from benchmarks.read.figures import Figures, in_turns
-
-_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +35,8 @@ class Case:
     per_trigger: int
     triggers: int
     skipped: int
-    four: float
-    two: float
+    four: float = 1.0
+    two: float = 1.0
 
 
 CASES = (
@@ -52,24 +50,21 @@ def measure(spark: SparkSession, servers: str, topic: str, case: Case, rounds: i
     details: dict[str, Any] = {}
 
     def run(name: str, source: str, **options: object) -> float:
-        durations = trigger_durations(spark, servers, topic, case, source, options)
-        details[name] = parts = medians(durations)
+        options["maxOffsetsPerTrigger"] = case.per_trigger
+        frame = sources.frame(spark, source, servers, topic, stream=True, **options)
+        details[name] = parts = medians(durations_of(frame.writeStream.format("noop"), case, source))
         return parts["triggerExecution"] / 1000
-
-    def ours(slots: int, **options: object) -> dict[str, object]:
-        return {"group_members": slots, "kafka_group_id": f"bench-{os.getpid()}-{next(_numbers)}", **options}
 
     figures = Figures(case.name, {"native, 4 slots": case.four, "native, 2 slots": case.two})
     in_turns(
         figures,
         {
             "jvm": lambda: run("jvm", sources.JVM),
-            "native, 4 slots": lambda: run("native, 4 slots", sources.NATIVE, **ours(4)),
-            "native, 2 slots": lambda: run("native, 2 slots", sources.NATIVE, **ours(2)),
+            "native, 4 slots": lambda: run("native, 4 slots", sources.NATIVE, **sources.new_group(4)),
+            "native, 2 slots": lambda: run("native, 2 slots", sources.NATIVE, **sources.new_group(2)),
             "native, no group": lambda: run("native, no group", sources.NATIVE),
         },
         rounds,
-        warm_up=1,
     )
     return figures, details
 
@@ -79,13 +74,10 @@ def medians(durations: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {part: median(each.get(part, 0) for each in durations) for part in durations[0]}
 
 
-def trigger_durations(
-    spark: SparkSession,
-    servers: str,
-    topic: str,
+def durations_of(
+    writer: DataStreamWriter,
     case: Case,
     source: str,
-    options: dict[str, Any],
     *,
     within: float = DEADLINE_SECONDS,
     at_end: Callable[[], object] | None = None,
@@ -95,21 +87,8 @@ def trigger_durations(
     Raises:
         RuntimeError: The query failed, or the triggers took longer than `within` seconds.
     """
-    frame = sources.frame(spark, source, servers, topic, stream=True, maxOffsetsPerTrigger=case.per_trigger, **options)
-    return durations_of(frame, case, source, within=within, at_end=at_end)
-
-
-def durations_of(
-    frame: DataFrame,
-    case: Case,
-    source: str,
-    *,
-    within: float = DEADLINE_SECONDS,
-    at_end: Callable[[], object] | None = None,
-) -> list[dict[str, int]]:
-    """Do the same as `trigger_durations` for any streaming DataFrame."""
     folder = tempfile.mkdtemp(prefix="kafkagroup-checkpoint-")
-    query = frame.writeStream.format("noop").option("checkpointLocation", folder).start()
+    query = writer.option("checkpointLocation", folder).start()
     try:
         deadline = time.monotonic() + within
         while True:
@@ -126,3 +105,12 @@ def durations_of(
         query.stop()
         shutil.rmtree(folder, ignore_errors=True)
     return [dict(p["durationMs"]) for p in full[case.skipped : case.skipped + case.triggers]]
+
+
+def read_to_the_end(frame: DataFrame) -> list[StreamingQueryProgress]:
+    """Read what a topic has with AvailableNow, and return the progress of each micro-batch with rows."""
+    with tempfile.TemporaryDirectory(prefix="kafkagroup-checkpoint-", ignore_cleanup_errors=True) as folder:
+        writer = frame.writeStream.format("noop").option("checkpointLocation", folder).trigger(availableNow=True)
+        query = writer.start()
+        query.awaitTermination()
+    return [progress for progress in query.recentProgress if progress.numInputRows]

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Producer
 
 from kafkagroup.embedded import EmbeddedKafka
 
 PARTITIONS = 4
+# Each waits for the coordinator, which writes markers, for most of its time.
+_PRODUCERS = 8
+# In the header of a record batch.
+_CODEC_AT, _CODEC_MASK, _CODECS = 22, 7, ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +52,55 @@ class Load:
 
 
 def fill(kafka: EmbeddedKafka, load: Load) -> None:
-    """Create the topic and write its values, which compress to about a third."""
-    kafka.create_topic(load.topic, PARTITIONS, config={"retention.ms": -1, "max.message.bytes": 2_000_000})
-    # These listeners need no security settings, and no proxy delays them.
-    servers = kafka.internal_bootstrap_servers
-    values = _values(load)
-    if load.batch_records is None:
-        _produce(servers, load, values)
+    """Create the topic, unless it is there, and write its values, which compress to about a third."""
+    if load.topic in kafka.admin().list_topics(timeout=30).topics:
         return
-    # They encode with the native engine.
-    from benchmarks.read import exact_batches, short_transactions
-
-    in_each = load.records // PARTITIONS // load.batch_records
-    if in_each * PARTITIONS * load.batch_records != load.records:
+    config = {"retention.ms": -1, "max.message.bytes": 2_000_000}
+    # These listeners need no security settings, and no proxy delays them.
+    servers, values = kafka.internal_bootstrap_servers, _values(load)
+    if load.batch_records is None:
+        kafka.create_topic(load.topic, PARTITIONS, config=config)
+        # A hundred records in a row go to one partition, so that batches become full however fast this loop is.
+        written = (
+            {"value": values[number % len(values)], "partition": number // 100 % PARTITIONS}
+            for number in range(load.records)
+        )
+        full = {"compression.type": load.codec, "batch.size": 16_384, "message.max.bytes": 2_000_000}
+        produce(servers, load.topic, written, {**full, "linger.ms": 20})
+        return
+    # librdkafka leaves a batch as it is that compression makes no smaller; the broker, as Java's producer, does not.
+    config["compression.type"] = load.codec.replace("none", "uncompressed")
+    kafka.create_topic(load.topic, PARTITIONS, config=config)
+    in_each, rest = divmod(load.records, PARTITIONS * load.batch_records)
+    if rest:
         raise ValueError(f"{load} has not the same number of full batches in each partition")
     if load.aborted:
-        short_transactions.write(servers, load.topic, values, load.batch_records, in_each)
-    else:
-        batches = exact_batches.encode(values, load.batch_records, load.codec, load.headers)
-        exact_batches.write(servers, load.topic, batches, in_each)
-        exact_batches.check(kafka.data_folder(), load.topic, load.batch_records, in_each, load.codec)
+        _write_transactions(servers, load, values, in_each)
+        return
+    batches = (
+        {"value": values[number % len(values)], "partition": number // load.batch_records % PARTITIONS}
+        for number in range(load.records)
+    )
+    if load.headers:
+        batches = ({**one, "headers": _headers(number, load.headers)} for number, one in enumerate(batches))
+    produce(servers, load.topic, batches, _batches_of(load.batch_records))
+    _check(kafka.data_folder(), load, in_each)
+
+
+def produce(servers: str, topic: str, records: Iterable[dict[str, Any]], config: Mapping[str, Any] = {}) -> None:
+    """Write records, which are arguments of confluent-kafka's `Producer.produce`, and wait until they are there."""
+    producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1_000_000, **config})
+    for number, record in enumerate(records):
+        while True:
+            try:
+                producer.produce(topic, **record)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 1000 == 0:
+            producer.poll(0)
+    if producer.flush(300):
+        raise RuntimeError(f"{topic} could not be written")
 
 
 def _values(load: Load) -> list[bytes]:
@@ -76,28 +112,49 @@ def _values(load: Load) -> list[bytes]:
     ]
 
 
-def _produce(servers: str, load: Load, values: Sequence[bytes]) -> None:
-    """Write with librdkafka, whose batches become full."""
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "compression.type": load.codec,
-            "batch.size": 16_384,
-            "linger.ms": 20,
-            "queue.buffering.max.messages": 1_000_000,
-            "message.max.bytes": 2_000_000,
-        }
-    )
-    for number in range(load.records):
-        value = values[number % len(values)]
-        while True:
-            try:
-                # A hundred records in a row go to one partition, so that batches become full however fast this loop is.
-                producer.produce(load.topic, value, partition=number // 100 % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if number % 1000 == 0:
-            producer.poll(0)
-    if producer.flush(300):
-        raise RuntimeError(f"{load.topic} could not be written")
+def _headers(record: int, count: int) -> list[tuple[str, bytes]]:
+    """Return headers like those of tracing: a short name, and a value of 16 bytes."""
+    return [(f"header-{number}", b"%016d" % (record * count + number)) for number in range(count)]
+
+
+def _batches_of(records: int) -> dict[str, Any]:
+    """Return settings by which librdkafka sends no batch before it has so many records."""
+    return {"batch.num.messages": records, "linger.ms": 60_000}
+
+
+def _write_transactions(servers: str, load: Load, values: Sequence[bytes], count: int) -> None:
+    """Write transactions with one record batch for each partition; those with odd numbers are aborted."""
+
+    def write(first: int) -> None:
+        config = {"bootstrap.servers": servers, "transactional.id": f"{load.topic}-{first}"}
+        producer, size = Producer({**config, **_batches_of(load.batch_records or 1)}), load.batch_records or 1
+        producer.init_transactions(60)
+        for number in range(first, count, _PRODUCERS):
+            producer.begin_transaction()
+            begin = number * size % (len(values) - size)
+            for partition in range(PARTITIONS):
+                for value in values[begin : begin + size]:
+                    producer.produce(load.topic, value, partition=partition)
+            # An abort drops what is not sent.
+            producer.flush(60)
+            (producer.abort_transaction if number % 2 else producer.commit_transaction)(60)
+
+    with ThreadPoolExecutor(_PRODUCERS) as threads:
+        list(threads.map(write, range(_PRODUCERS)))
+
+
+def _check(data_folder: Path, load: Load, in_each: int) -> None:
+    """Read the headers of the first partition's record batches in the broker's folder.
+
+    Raises:
+        RuntimeError: Their number, their numbers of records or the codec of the first one is another.
+    """
+    import kafkagroup_native
+
+    segments = sorted((data_folder / f"{load.topic}-0").glob("*.log"))
+    data = b"".join(segment.read_bytes() for segment in segments)
+    seen = kafkagroup_native.scan(data, 0)
+    found = (seen.batches, seen.offsets, data[_CODEC_AT] & _CODEC_MASK)
+    wanted = (in_each, in_each * (load.batch_records or 0), _CODECS.index(load.codec))
+    if found != wanted:
+        raise RuntimeError(f"{load.topic}-0 has (batches, records, codec) {found} and not {wanted}")

@@ -19,7 +19,7 @@ JVM connector does.
 
 from __future__ import annotations
 
-import argparse
+import json
 import shutil
 import tempfile
 import time
@@ -32,10 +32,9 @@ from typing import Any, TypeVar
 
 from pyspark.sql.streaming import StreamingQuery
 
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
-from benchmarks.recovery.checkpoint import committed, first_commit_after
 from benchmarks.recovery.deaths import LONGEST_SECONDS, Death, Roles, Stage
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.load import Load
@@ -81,15 +80,11 @@ IN_GROUP = Contestant("native, in a group", sources.NATIVE, in_group=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = parser_of(__doc__, rounds=3, saves=True)
     parser.add_argument("--quick", action="store_true", help="one round, to see that it works")
     parser.add_argument("--only", nargs="+", choices=CASES, default=CASES)
-    parser.add_argument("--save", type=Path)
-    given = parser.parse_args()
+    given = begin(parser, HEAD)
     rounds = 1 if given.quick else given.rounds
-    machine = describe_machine()
-    print(machine, HEAD, sep="\n", flush=True)
     with stage() as here:
         measured = cases(here)
         if not given.quick:
@@ -97,8 +92,7 @@ def main() -> None:
             for warm_up in measured[NOBODY].values():
                 warm_up()
         figures = [in_turns(Figures(case), measured[case], rounds, 0) for case in given.only]
-    if given.save:
-        save(given.save, machine, figures)
+    save(given, figures)
 
 
 def cases(here: Stage) -> dict[str, dict[str, Callable[[], float]]]:
@@ -180,6 +174,30 @@ def wait(query: StreamingQuery, look: Callable[[], _T | None], seconds: float = 
     if not query.isActive:
         print(f"the query failed: {str(query.exception())[:300]}", flush=True)
     return None
+
+
+def committed(checkpoint: Path) -> list[int]:
+    """Return the ids of the micro-batches that are committed, in order."""
+    return sorted(int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdecimal())
+
+
+def began_at(checkpoint: Path, batch: int) -> float:
+    """Return when Spark planned a micro-batch, in seconds since 1970: its end offsets are from just before."""
+    _, metadata, *_ = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
+    return float(json.loads(metadata)["batchTimestampMs"]) / 1000
+
+
+def first_commit_after(checkpoint: Path, moment: float) -> float | None:
+    """Return when the first micro-batch that began after a moment was committed; None: none is yet.
+
+    A micro-batch that was running at that moment does not count, because it may have been as good as done.
+    """
+    found = None
+    for batch in reversed(committed(checkpoint)):
+        if began_at(checkpoint, batch) <= moment:
+            break
+        found = (checkpoint / "commits" / str(batch)).stat().st_mtime
+    return found
 
 
 if __name__ == "__main__":

@@ -7,10 +7,7 @@ local[2], rows from memory, an embedded broker with one node; medians with minim
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, save
 from benchmarks.sink import commit, stream, throughput
@@ -19,15 +16,11 @@ from kafkagroup.embedded import EmbeddedKafka
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, rounds=0, saves=True)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the records, two rounds")
-    parser.add_argument("--rounds", type=int)
     parser.add_argument("--only", choices=["throughput", "stream", "commit"])
-    parser.add_argument("--save", type=Path)
-    given = parser.parse_args()
+    given = begin(parser)
     rounds = given.rounds or (2 if given.quick else 5)
-    machine = describe_machine()
-    print(machine, flush=True)
     results: list[Figures] = []
     config = {"log.segment.bytes": 1 << 28, "log.segment.delete.delay.ms": 1000}
     with EmbeddedKafka(config=config, heap="1g", jvm_options=()) as kafka:
@@ -42,8 +35,7 @@ def main() -> None:
             if given.only in (None, "stream"):
                 results.append(stream.measure(spark, kafka, rounds))
             spark.stop()
-    if given.save:
-        save(given.save, machine, results)
+    save(given, results)
 
 
 if __name__ == "__main__":

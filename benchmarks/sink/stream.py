@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
 from functools import partial
@@ -13,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from assignors.model import TopicPartition
 from benchmarks.read.figures import Figures, in_turns
+from benchmarks.read.stream import Case, durations_of
 from benchmarks.sink.throughput import AT_LEAST_ONCE, EXACTLY_ONCE, PARTITIONS
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
@@ -21,16 +20,15 @@ from kafka_source.sink.two_phase.open_transactions import list_open
 from kafkagroup.embedded import EmbeddedKafka
 
 TASKS, ROWS = 8, 160
-TRIGGERS, SKIPPED = 30, 10
+CASE = Case(f"micro-batch of {TASKS} tasks", ROWS, triggers=30, skipped=10)
 ADDED_MS = 150
 PREFIX = "bench-stream"
-DEADLINE_SECONDS = 180
 
 
 def measure(spark: SparkSession, kafka: EmbeddedKafka, rounds: int) -> Figures:
     topic = kafka.create_topic("micro-batches", PARTITIONS)
     watch = Watch(kafka, topic)
-    figures = Figures(f"micro-batch of {TASKS} tasks")
+    figures = Figures(CASE.name)
 
     def run(contestant: str) -> float:
         with watch:
@@ -50,24 +48,12 @@ def measure(spark: SparkSession, kafka: EmbeddedKafka, rounds: int) -> Figures:
 
 def _trigger(spark: SparkSession, kafka: EmbeddedKafka, topic: str, contestant: str) -> float:
     """Return the median of Spark's `triggerExecution`, in seconds."""
-    folder = tempfile.mkdtemp(prefix="kafkagroup-checkpoint-")
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", TASKS)
     writer = rows.load().selectExpr("cast(value as string) as value").writeStream.format("kafkagroup")
     writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).option("topic", topic)
     if contestant == EXACTLY_ONCE:
         writer = writer.option("transactional", "true").option("transactional.id.prefix", PREFIX)
-    query = writer.option("checkpointLocation", folder).start()
-    try:
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while len(query.recentProgress) < SKIPPED + TRIGGERS:
-            if not query.isActive or time.monotonic() > deadline:
-                raise RuntimeError(f"{contestant}: {len(query.recentProgress)} triggers, {query.exception()}")
-            time.sleep(0.2)
-        progress = query.recentProgress[SKIPPED : SKIPPED + TRIGGERS]
-    finally:
-        query.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-    return median(p["durationMs"]["triggerExecution"] for p in progress) / 1000
+    return median(one["triggerExecution"] for one in durations_of(writer, CASE, contestant)) / 1000
 
 
 class Watch:

@@ -11,7 +11,6 @@ an event. `./run bench plot FILE PICTURE` draws what `--save` wrote.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -23,9 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from confluent_kafka import Producer
-
-from benchmarks._machine import describe_machine
+from benchmarks._command import begin, parser_of
+from benchmarks.read.topics import produce
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.load import Load
 
@@ -149,12 +147,8 @@ def run(target: str, phase: float, interval: str | None) -> tuple[list[Event], l
 
 
 def burst(servers: str) -> None:
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
-    for number in range(BURST_SECONDS * BURST_TIMES * LOW):
-        producer.produce(TOPIC, value=str(number))
-        if number % 10_000 == 0:
-            producer.poll(0)
-    producer.flush(60)
+    records = ({"value": str(number)} for number in range(BURST_SECONDS * BURST_TIMES * LOW))
+    produce(servers, TOPIC, records, {"linger.ms": 20})
 
 
 def counted(events: Sequence[Event], triggers: Sequence[Trigger]) -> dict[Event, list[Trigger]]:
@@ -179,14 +173,11 @@ def line(name: str, seconds: Sequence[float], target: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, saves=True)
     parser.add_argument("--target", type=int, default=5, help="seconds")
     parser.add_argument("--phase", type=float, default=60, help="seconds")
     parser.add_argument("--interval", help="of triggers, in Spark's words")
-    parser.add_argument("--save", type=Path)
-    given = parser.parse_args()
-    machine = describe_machine()
-    print(machine, flush=True)
+    given = begin(parser)
     events, triggers = run(f"{given.target}s", given.phase, given.interval)
     print("| since | triggers | within 25 % | above | longest / target |\n| --- | --- | --- | --- | --- |")
     by_event = counted(events, triggers)
@@ -196,7 +187,7 @@ def main() -> None:
     print(line("every trigger", [one.seconds for one in triggers], given.target))
     if given.save:
         document = {
-            "machine": machine,
+            "machine": given.machine,
             "trigger": {
                 "target": given.target,
                 "events": [asdict(event) for event in events],

@@ -1,13 +1,32 @@
-"""Describes the machine and the versions that a figure was measured with."""
+"""The command line of a benchmark, and the machine and versions that a figure was measured with."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 PACKAGES = ("pyspark", "pyarrow", "confluent-kafka", "kafka-python", "kafkagroup", "kafkagroup-native")
+
+
+def parser_of(text: str | None, *, rounds: int | None = None, saves: bool = False) -> argparse.ArgumentParser:
+    """Return a parser with a benchmark's docstring, and with `--rounds` and `--save` if the benchmark has them."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if rounds is not None:
+        parser.add_argument("--rounds", type=int, default=rounds)
+    if saves:
+        parser.add_argument("--save", type=Path, help="a file for the figures")
+    return parser
+
+
+def begin(parser: argparse.ArgumentParser, *heads: str) -> argparse.Namespace:
+    """Return the arguments, with the machine in `machine`, and print it before the heads of the tables."""
+    given = parser.parse_args()
+    given.machine = describe_machine()
+    print(given.machine, *heads, sep="\n", flush=True)
+    return given
 
 
 def describe_machine() -> str:
