@@ -16,7 +16,7 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
@@ -134,14 +134,6 @@ class Members:
         return next(iter(self._own.values()))
 
 
-def without(group: Group, member: str) -> Group:
-    return replace(group, speeds={name: speed for name, speed in group.speeds.items() if name != member})
-
-
-def with_another(group: Group) -> Group:
-    return replace(group, speeds={**group.speeds, "newcomer": math.sqrt(SLOWEST * FASTEST)})
-
-
 def replayed(group: Group, chance: random.Random) -> Group:
     """The lags after one topic was rewound: they have moved to its partitions."""
     topic = chance.choice(TOPICS)
@@ -151,15 +143,16 @@ def replayed(group: Group, chance: random.Random) -> Group:
     return replace(group, lags={tp: int(lags.get(tp, 0)) for tp in group.lags})
 
 
-EVENTS = ("nothing happens", "a member leaves", "a member joins", "a topic is rewound")
-
-
-def after(event: str, group: Group, chance: random.Random) -> Group:
-    if event == "a member leaves":
-        return without(group, min(group.speeds))
-    if event == "a member joins":
-        return with_another(group)
-    return replayed(group, chance) if event == "a topic is rewound" else group
+EVENTS: Mapping[str, Callable[[Group, random.Random], Group]] = {
+    "nothing happens": lambda group, _: group,
+    "a member leaves": lambda group, _: replace(
+        group, speeds={name: speed for name, speed in group.speeds.items() if name != min(group.speeds)}
+    ),
+    "a member joins": lambda group, _: replace(
+        group, speeds={**group.speeds, "newcomer": math.sqrt(SLOWEST * FASTEST)}
+    ),
+    "a topic is rewound": replayed,
+}
 
 
 def percentile(values: Sequence[float], part: float) -> float:
@@ -197,7 +190,7 @@ def moves(seeds: int) -> None:
             group, chance = make(seed), random.Random(seed)
             members = Members(strategy)
             members.rebalance(group, chance)
-            changed = after(event, group, chance)
+            changed = EVENTS[event](group, chance)
             counts.append(members.rebalance(changed, chance))
             ratios.append(changed.seconds(members.answer) / changed.ideal())
         still = 100 * counts.count(0) / seeds

@@ -161,21 +161,12 @@ class Bench:
         assert len(held) == len(set(held)) == self._partitions
 
 
-@dataclass(frozen=True)
-class Newcomer:
-    """When a member that joins has partitions, in seconds since it began to join.
+def newcomer(servers: str, topic: str, partitions: int, batch: float, *, consumer: bool) -> tuple[float, float]:
+    """Let C join while A is in a micro-batch of so many seconds, and B is idle; each has one slot.
 
-    Attributes:
-        first: The first ones.
-        whole: All that are meant for it.
+    Returns:
+        When C has its first partitions, and all that are meant for it, in seconds since it began to join.
     """
-
-    first: float
-    whole: float
-
-
-def newcomer(servers: str, topic: str, partitions: int, batch: float, *, consumer: bool) -> Newcomer:
-    """Let C join while A is in a micro-batch of so many seconds, and B is idle; each has one slot."""
     group = "newcomer-consumer" if consumer else "newcomer-classic"
 
     def make() -> ClassicMembership | ConsumerMembership:
@@ -233,7 +224,7 @@ def newcomer(servers: str, topic: str, partitions: int, batch: float, *, consume
         ended.set()
         for one in others:
             one.result()
-    return Newcomer(first, whole)
+    return first, whole
 
 
 def _wait(condition: Callable[[], bool], running: Sequence[Future[None]]) -> None:
@@ -256,9 +247,9 @@ def _compare_protocols(slots: Sequence[int], partitions: int, batch: float, beat
             "| protocol | C has partitions of B, s | C has its share, s |", "| --- | --- | --- |", sep="\n", flush=True
         )
         for consumer in (False, True):
-            found = newcomer(kafka.bootstrap_servers, name, 12, batch, consumer=consumer)
+            first, whole = newcomer(kafka.bootstrap_servers, name, 12, batch, consumer=consumer)
             protocol = "consumer" if consumer else "classic"
-            print(f"| {protocol} | {found.first:.1f} | {found.whole:.1f} |", flush=True)
+            print(f"| {protocol} | {first:.1f} | {whole:.1f} |", flush=True)
         topics = tuple(kafka.create_topic(f"bench-{n}", partitions // TOPICS) for n in range(TOPICS))
         print(
             "| slots | partitions | join, s | heartbeats, of a core |",

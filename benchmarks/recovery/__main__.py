@@ -25,10 +25,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pyspark.sql.streaming import StreamingQuery
 
@@ -53,30 +52,7 @@ _T = TypeVar("_T")
 DeathOf = Callable[[Roles], Death]
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """A source to compare.
-
-    Attributes:
-        name: In the table.
-        source: The connector or engine, one of `sources`.
-        in_group: Whether the query is a member of a group, with a slot for each partition.
-    """
-
-    name: str
-    source: str
-    in_group: bool = False
-
-    def options(self, group: str) -> dict[str, Any]:
-        if self.source == sources.JVM:
-            return {}
-        options = {"min_records_per_task": 1}
-        return {**options, "kafka_group_id": group, "group_members": PARTITIONS} if self.in_group else options
-
-
-JVM = Contestant("jvm", sources.JVM)
-NO_GROUP = Contestant("native, no group", sources.NATIVE)
-IN_GROUP = Contestant("native, in a group", sources.NATIVE, in_group=True)
+CONTESTANTS = JVM, NO_GROUP, IN_GROUP = sources.JVM, "native, no group", "native, in a group"
 
 
 def main() -> None:
@@ -96,14 +72,13 @@ def main() -> None:
 
 
 def cases(here: Stage) -> dict[str, dict[str, Callable[[], float]]]:
-    """Return who is measured in which case."""
-    all_of_them = JVM, NO_GROUP, IN_GROUP
+    """Return the contestants of each case."""
 
     def same(death: DeathOf) -> dict[str, Callable[[], float]]:
-        return {one.name: partial(run, here, one, death) for one in all_of_them}
+        return {one: partial(run, here, one, death) for one in CONTESTANTS}
 
     # To the JVM connector all brokers are the same.
-    coordinator = {f"{IN_GROUP.name}: its coordinator": partial(run, here, IN_GROUP, here.coordinator)}
+    coordinator = {f"{IN_GROUP}: its coordinator": partial(run, here, IN_GROUP, here.coordinator)}
     return {NOBODY: same(here.nobody), WORKER: same(here.worker), BROKER: {**same(here.leader), **coordinator}}
 
 
@@ -126,7 +101,7 @@ def stage() -> Iterator[Stage]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run(here: Stage, contestant: Contestant, death_of: DeathOf) -> float:
+def run(here: Stage, contestant: str, death_of: DeathOf) -> float:
     """Return the seconds from a death to the commit of a micro-batch that began after it."""
     roles = here.roles()
     death = death_of(roles)
@@ -141,12 +116,15 @@ def run(here: Stage, contestant: Contestant, death_of: DeathOf) -> float:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def start(here: Stage, contestant: Contestant, group: str, folder: Path) -> StreamingQuery:
+def start(here: Stage, contestant: str, group: str, folder: Path) -> StreamingQuery:
     """Start the query of a contestant with its files in a folder."""
-    servers, options = here.kafka.bootstrap_servers, contestant.options(group)
-    frame = sources.frame(
-        here.spark, contestant.source, servers, TOPIC, stream=True, startingOffsets="latest", **options
-    )
+    servers, options = here.kafka.bootstrap_servers, {"startingOffsets": "latest"}
+    if contestant != JVM:
+        options["min.records.per.task"] = "1"
+    if contestant == IN_GROUP:
+        options |= {"kafka.group.id": group, "group.members": str(PARTITIONS)}
+    source = sources.JVM if contestant == JVM else sources.NATIVE
+    frame = sources.frame(here.spark, source, servers, TOPIC, stream=True, settings=options)
     writer = frame.writeStream.format("parquet").option("path", str(folder / "out"))
     return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
 
