@@ -1,27 +1,23 @@
-"""The assignors compared with Java's and kafka-python's: the same groups, on the same machine, in turns in one run.
+"""The assignors compared with Java's: the same groups, on the same machine, in turns in one run.
 
-    ./run bench assignors [--repeat 5] [--only TEXT] [--kafka-python SECONDS]
+    ./run bench assignors [--repeat 5] [--only TEXT]
 
 Each group has three rounds. "fresh": a new group. "reported": all members but the first report their assignments. "one
 left": the first member has left. Only assign() is measured; for `sticky` this includes decoding the members' user data,
 in Java too. "as objects" is our time plus the creation of one object per partition, which Java's time includes.
-kafka-python runs in its own process, which is killed after the given seconds (0: skip it).
 """
 
 from __future__ import annotations
 
 import gc
 import json
-import multiprocessing
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
-from types import SimpleNamespace
 from typing import Any
 
 from assignors import Assignment, ClusterMetadata, Subscription, load
@@ -146,54 +142,6 @@ class Java(AbstractContextManager["Java"]):
         self._process.wait(timeout=30)
 
 
-def kafka_python(shape: Mapping[str, Any], limit: float) -> list[float]:
-    """Return the seconds of the rounds that were finished within the limit."""
-    if limit <= 0 or shape.get("racks"):
-        return []
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.Process(target=_kafka_python, args=(shape, sender))
-    process.start()
-    sender.close()
-    done: list[float] = []
-    deadline = time.monotonic() + limit
-    try:
-        while len(done) < len(ROUNDS) and receiver.poll(max(0.0, deadline - time.monotonic())):
-            done.append(receiver.recv())
-    except EOFError:
-        pass
-    process.kill()
-    process.join()
-    return done
-
-
-def _kafka_python(shape: Mapping[str, Any], sender: Connection) -> None:
-    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-    from kafka.coordinator.assignors.range import RangePartitionAssignor
-    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-
-    kind = {
-        "range": RangePartitionAssignor,
-        "roundrobin": RoundRobinPartitionAssignor,
-        "sticky": StickyPartitionAssignor,
-        "cooperative-sticky": CooperativeStickyAssignor,
-    }[shape["assignor"]]
-    counts = cluster_of(shape).partitions
-    cluster = SimpleNamespace(partitions_for_topic=lambda topic: set(range(counts[topic])), topics=lambda: set(counts))
-    names, last = list(counts), dict[str, Any]()
-    for number in range(len(ROUNDS)):
-        members = []
-        for place in range(1 if number == 2 else 0, shape["members"]):
-            own, member = kind(), f"c{place:05d}"
-            if number == 2 or (number == 1 and place > 0):
-                own.on_assignment(last[member], number)
-            said = own.metadata(set(wanted(shape, names, place)))
-            members.append(SimpleNamespace(member_id=member, group_instance_id=None, metadata=said))
-        start = time.perf_counter()
-        last = kind().assign(cluster, members)
-        sender.send(time.perf_counter() - start)
-
-
 def show(seconds: Sequence[float]) -> str:
     return f"{median(seconds):.3f} ({min(seconds):.3f}-{max(seconds):.3f})"
 
@@ -202,13 +150,12 @@ def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--only", default="", help="only the cases whose label contains this text")
-    parser.add_argument("--kafka-python", type=float, default=30.0, metavar="SECONDS")
     chosen = begin(parser)
     java = subprocess.run([str(find_java()), "-version"], capture_output=True, text=True, check=False).stderr
     print(f"{java.splitlines()[0]}; kafka-clients {KAFKA_VERSION}")
     print(f"seconds, median of {chosen.repeat} (min-max)\n")
-    print("| case | round | ours | as objects | Java | ours / Java | kafka-python |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print("| case | round | ours | as objects | Java | ours / Java |")
+    print("| --- | --- | --- | --- | --- | --- |")
     over = []
     with Java() as peer:
         for shape in SHAPES:
@@ -218,19 +165,14 @@ def main() -> int:
             for _ in range(chosen.repeat):
                 mine.append(ours(shape))
                 theirs.append(peer.run(shape))
-            other = kafka_python(shape, chosen.kafka_python)
             for number, name in enumerate(ROUNDS):
                 plain = [seconds[number] for seconds, _ in mine]
                 objects = [seconds[number] for _, seconds in mine]
                 reference = [seconds[number] for seconds in theirs]
                 ratio = median(plain) / median(reference)
-                if number < len(other):
-                    third = f"{other[number]:.2f}"
-                else:
-                    third = "-" if chosen.kafka_python <= 0 or shape.get("racks") else f"> {chosen.kafka_python:.0f}"
                 print(
                     f"| {label(shape)} | {name} | {show(plain)} | {median(objects):.3f} | {show(reference)} "
-                    f"| {ratio:.2f} | {third} |",
+                    f"| {ratio:.2f} |",
                     flush=True,
                 )
                 if shape.get("bar") and (ratio > BAR or max(plain) > 30):

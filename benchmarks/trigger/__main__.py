@@ -166,10 +166,9 @@ def counted(events: Sequence[Event], triggers: Sequence[Trigger]) -> dict[Event,
 
 def line(name: str, seconds: Sequence[float], target: float) -> str:
     near = sum(abs(one / target - 1) <= NEAR for one in seconds)
-    above = sum(one > (1 + NEAR) * target for one in seconds)
     longest = max(seconds) / target if seconds else 0.0
     share = f"{near / len(seconds):.0%}" if seconds else "-"
-    return f"| {name} | {len(seconds)} | {share} | {above} | {longest:.2f} |"
+    return f"| {name} | {len(seconds)} | {share} | {longest:.2f} |"
 
 
 def main() -> None:
@@ -179,7 +178,7 @@ def main() -> None:
     parser.add_argument("--interval", help="of triggers, in Spark's words")
     given = begin(parser)
     events, triggers = run(f"{given.target}s", given.phase, given.interval)
-    print("| since | triggers | within 25 % | above | longest / target |\n| --- | --- | --- | --- | --- |")
+    print("| since | triggers | within 25 % | longest / target |\n| --- | --- | --- | --- |")
     by_event = counted(events, triggers)
     for event, ones in by_event.items():
         print(line(event.name, [one.seconds for one in ones], given.target))
