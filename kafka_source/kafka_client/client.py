@@ -651,19 +651,21 @@ class KafkaClient:
 
         Raises:
             RetriableError: The deadline has expired; this is the error of the last attempt. Without an answer to the
-                last attempt, the text has the previous answer.
+                last attempt, it has the text and the code of the previous answer.
         """
-        said = ""
+        answered: RetriableError | None = None
 
         async def attempt() -> _T:
-            nonlocal said
+            nonlocal answered
             try:
                 return await work()
             except ConnectionLost as lost:
-                lost.args = (f"{lost}{said}",)
+                if answered is not None:
+                    lost.args = (f"{lost} The last answer was: {answered}",)
+                    lost.code, lost.code_name = answered.code, answered.code_name
                 raise
             except RetriableError as error:
-                said = f" The last answer was: {error}"
+                answered = error
                 raise
 
         return await retry_async(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STEP_SECONDS = 10.0
-_RIGHTS_SECONDS = 60.0
 
 
 def examine(
@@ -121,8 +120,7 @@ def _in_cluster(settings: Settings, wanted: _Wanted) -> list[Finding]:
 
 
 async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Finding]:
-    deadline = Deadline(_RIGHTS_SECONDS)
-    newest = await newest_timestamp(client, deadline)
+    newest = await newest_timestamp(client, Deadline(rights.QUESTION_SECONDS))
     findings = [clock_finding(newest, time.time())]
     for needed, topics, purpose in (
         ((rights.READ,), wanted.topics, "to read the topic"),
@@ -130,17 +128,17 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
         if wanted.transactional_id is not None
         else ((rights.WRITE,), wanted.output_topics, "to write the topic"),
     ):
-        allowed_topics = await rights.topic_rights(client, topics, deadline) if topics else []
+        allowed_topics = await rights.topic_rights(client, topics) if topics else []
         findings += [rights.right_finding(f"rights: {one.resource}", needed, one, purpose) for one in allowed_topics]
     both = (rights.WRITE, rights.DESCRIBE)
     if wanted.group is not None:
-        allowed = await rights.group_rights(client, wanted.group, deadline)
+        allowed = await rights.group_rights(client, wanted.group)
         purpose = "to join the group and to commit offsets"
         findings.append(rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, purpose))
         if wanted.is_classic and allowed.operations is not None:
-            findings += await _protocol_finding(client, wanted.group, deadline)
+            findings += await _protocol_finding(client, wanted.group)
         # The offsets of a group are committed in transactions, whose ids begin with the group's name.
-        allowed = await rights.transactional_id_rights(client, f"{wanted.group}-doctor", deadline)
+        allowed = await rights.transactional_id_rights(client, f"{wanted.group}-doctor")
         finding = rights.right_finding(f"rights: {allowed.resource}", both, allowed, "to commit in transactions")
         if finding.state == "fail":
             way_out = "Without it offsets are committed without a transaction, unless commit.transactional is true."
@@ -152,24 +150,24 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
             (HALT, "`kafkagroup stop`, `pause` and `resume`: a query without it is not halted"),
             (IDLE, "paused and stopped queries, to confirm it"),
         ):
-            allowed = await rights.group_rights(client, side.of(wanted.group, "doctor"), deadline)
+            allowed = await rights.group_rights(client, side.of(wanted.group, "doctor"))
             finding = rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, f"by {of}")
             findings.append(replace(finding, state="warn") if finding.state == "fail" else finding)
     if wanted.transactional_id is not None:
         prefix = wanted.transactional_id
-        allowed = await rights.transactional_id_rights(client, f"{prefix}-driver", deadline)
+        allowed = await rights.transactional_id_rights(client, f"{prefix}-driver")
         findings.append(rights.right_finding(f"rights: {allowed.resource}", both, allowed, "by an exactly-once sink"))
         for side in (LEDGER, FINISHED):
-            allowed = await rights.group_rights(client, side.of(prefix), deadline)
+            allowed = await rights.group_rights(client, side.of(prefix))
             purpose = "by an exactly-once sink for its decisions"
             findings.append(rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, purpose))
     return findings
 
 
-async def _protocol_finding(client: KafkaClient, group: str, deadline: Deadline) -> list[Finding]:
+async def _protocol_finding(client: KafkaClient, group: str) -> list[Finding]:
     """Return a warning for a classic member, if the brokers assign the partitions of the group."""
     try:
-        found = await describe_consumer_protocol(client, group, deadline)
+        found = await describe_consumer_protocol(client, group, Deadline(rights.QUESTION_SECONDS))
     except AuthenticationError:
         # `rights` reports the missing right.
         return []

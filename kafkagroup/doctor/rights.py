@@ -43,8 +43,9 @@ _DENIED = frozenset(
 _DESCRIBE_GROUPS_VERSION = 5
 _END_VERSION = 3
 _NO_PRODUCER_ID = 2**63 - 1
-# Brokers of a new cluster create a topic at the first request for a coordinator.
-_COORDINATOR_SECONDS = 10.0
+QUESTION_SECONDS = 10.0
+"""The time limit of each question. Brokers of a new cluster create a topic when they are first asked for a
+coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def named(bits: int) -> frozenset[str] | None:
     return None if bits == _UNTOLD else frozenset(name for name, code in _CODES.items() if bits >> code & 1)
 
 
-async def topic_rights(client: KafkaClient, topics: Iterable[str], deadline: Deadline) -> list[Allowed]:
+async def topic_rights(client: KafkaClient, topics: Iterable[str]) -> list[Allowed]:
     """Return the rights to topics (Metadata with authorized operations, Kafka 2.3)."""
     names = sorted(set(topics))
     request = MetadataRequest(
@@ -105,6 +106,7 @@ async def topic_rights(client: KafkaClient, topics: Iterable[str], deadline: Dea
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=True,
     )
+    deadline = Deadline(QUESTION_SECONDS)
     connection = await client.any_connection(deadline)
     answer = await connection.send(request, max(0.001, deadline.left))
     found = {}
@@ -123,10 +125,10 @@ async def topic_rights(client: KafkaClient, topics: Iterable[str], deadline: Dea
     return [found[name] for name in names if name in found]
 
 
-async def group_rights(client: KafkaClient, group: str, deadline: Deadline) -> Allowed:
+async def group_rights(client: KafkaClient, group: str) -> Allowed:
     """Return the rights to a group, which need not exist (DescribeGroups with authorized operations, Kafka 2.3)."""
     resource = f"group {group}"
-    deadline = Deadline(min(_COORDINATOR_SECONDS, deadline.left))
+    deadline = Deadline(QUESTION_SECONDS)
     request = DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
 
     def read(answer: DescribeGroupsResponse) -> Allowed:
@@ -142,10 +144,10 @@ async def group_rights(client: KafkaClient, group: str, deadline: Deadline) -> A
         return _refused(resource, error)
 
 
-async def transactional_id_rights(client: KafkaClient, name: str, deadline: Deadline) -> Allowed:
+async def transactional_id_rights(client: KafkaClient, name: str) -> Allowed:
     """Return the rights to a transactional id, which need not exist (Kafka 3.0)."""
     resource = f"transactional id {name}"
-    deadline = Deadline(min(_COORDINATOR_SECONDS, deadline.left))
+    deadline = Deadline(QUESTION_SECONDS)
     try:
         describes = await client.retrying(lambda: _may_describe(client, name, deadline), deadline)
         writes = await client.retrying(lambda: _may_write(client, name, deadline), deadline)

@@ -129,14 +129,15 @@ def test_a_transaction_that_never_ends_is_asked_of_another_coordinator(
 
 
 def test_the_last_answer_is_told_where_the_last_try_gets_none(brokers: tuple[FakeBroker, FakeBroker]) -> None:
-    tries = [RetriableError("The group is loaded.")]
+    tries = [RetriableError("The group is loaded.", code=ErrorCode.COORDINATOR_NOT_AVAILABLE)]
 
     async def ask() -> None:
         raise tries.pop() if tries else ConnectionLost("No answer.")
 
     with closing(client_of(brokers[0])) as client:
-        with pytest.raises(ConnectionLost, match=r"^No answer\. The last answer was: The group is loaded\.$"):
+        with pytest.raises(ConnectionLost, match=r"^No answer\. The last answer was: The group is loaded\.$") as lost:
             client.run(client.retrying(ask, Deadline(0.5)))
+    assert lost.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def _fenced(_: InitProducerIdRequest, __: int) -> InitProducerIdResponse:
