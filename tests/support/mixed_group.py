@@ -100,17 +100,9 @@ class Application(Worker):
         self.name = name
         self.membership = membership
         self.values: list[int] = []
-        self.unfinished: list[int] = []
         self.assignments: list[GroupAssignment] = []
         self._servers = servers
-        self._crashing = threading.Event()
         super().__init__()
-
-    def crash(self) -> None:
-        """Makes it end between reading and committing `unfinished`, without leaving the group."""
-        self._crashing.set()
-        self._running.result(60)
-        self._closing.set()
 
     def shares(self) -> list[frozenset[int]]:
         """What each slot has got last; none before it has joined."""
@@ -142,16 +134,11 @@ class Application(Worker):
                 if self.membership.rebalance_needed():
                     return True
                 ends: dict[int, dict[TopicPartition, int]] = {}
-                batch = consumer.consume(200, 0.02)
-                for message in batch:
+                for message in consumer.consume(200, 0.02):
                     assert message.error() is None, message.error()
                     tp = TopicPartition(message.topic() or "", message.partition() or 0)
                     self.values.append(int(message.value() or b""))
                     ends.setdefault(slots[tp], {})[tp] = (message.offset() or 0) + 1
-                if batch and self._crashing.is_set():
-                    self.unfinished = [int(message.value() or b"") for message in batch]
-                    self.membership.detach()
-                    break
                 self.membership.commit(ends)
         return False
 

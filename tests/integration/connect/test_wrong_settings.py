@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -98,21 +97,3 @@ def test_options_of_others_do_not_matter(spark: SparkSession, kafka: EmbeddedKaf
     batch = spark.read.format("kafkagroup").options(engine="librdkafka", **shared).load().drop("topic", "partition")
     batch.write.format("kafkagroup").options(engine="librdkafka", **shared).mode("append").save()
     assert numbers(reader(spark, kafka, copy).load()) == sorted([*range(20), *range(20)])
-
-
-@pytest.mark.parametrize("engine", ["native", "librdkafka"])
-def test_an_end_that_does_not_come_is_awaited_for_the_poll_timeout(spark, kafka, topic, engine):
-    name = topic("short", partitions=1)
-    produce(kafka.bootstrap_servers, name, 5)
-    source = reader(
-        spark,
-        kafka,
-        name,
-        engine=engine,
-        endingOffsets=f'{{"{name}":{{"0":9}}}}',
-        failOnDataLoss="false",
-    ).option("kafkaConsumer.pollTimeoutMs", "3000")
-    frame = source.load()
-    began = time.monotonic()
-    assert numbers(frame) == list(range(5))
-    assert 3 <= time.monotonic() - began < 9

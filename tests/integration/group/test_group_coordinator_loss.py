@@ -12,7 +12,7 @@ import pytest
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import AuthenticationError, RetriableError, UnknownGroupError, UnknownOutcomeError
+from kafka_source.errors import RetriableError, UnknownGroupError, UnknownOutcomeError
 from kafka_source.group.consumer.membership import ConsumerMembership
 from kafka_source.group.model import BatchInFlight, GroupSettings, Topics
 from kafka_source.group.requests import commit_offsets
@@ -28,12 +28,9 @@ from tests.support.records import produce
 from tests.support.rewinding import Streams
 from tests.support.waiting import wait_until
 
-JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, OFFSET_COMMIT, OFFSET_FETCH, METADATA = 11, 12, 13, 14, 8, 9, 3
+JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH = 11, 12, 13, 8, 9
 DESCRIBE_GROUPS, DELETE_GROUPS, CONSUMER_GROUP_DESCRIBE = 15, 42, 69
 COORDINATOR_LOAD_IN_PROGRESS = (14).to_bytes(2, "big")
-UNKNOWN_SERVER_ERROR, NOT_COORDINATOR, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED = (
-    code.to_bytes(2, "big", signed=True) for code in (-1, 16, 22, 27, 30)
-)
 
 
 @pytest.fixture(scope="module")
@@ -190,43 +187,6 @@ def test_a_group_that_may_not_be_described_is_read_with_one_warning(proxied, cap
     (warning,) = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     assert "may not describe it" in warning
     assert "READ on the group" in warning
-
-
-def test_a_member_that_leaves_logs_what_it_could_not_ask_for(proxied, caplog):
-    members, proxy = proxied
-    caplog.set_level(logging.INFO, "kafka_source.group.rebalance_log")
-    leading = members.make("orders", slots=1, app="a")
-    leading.join(30)
-    following = members.make("orders", slots=1, app="b")
-    with ThreadPoolExecutor(1) as pool:
-        rejoin_until_joined(leading, pool.submit(following.join, 60))
-        proxy.on_response = lambda frame: [] if frame.api_key == DESCRIBE_GROUPS else [frame.payload]
-        again = pool.submit(leading.rejoin, 60)
-        wait_until(following.rebalance_needed, "the rebalance")
-        generation = following.rejoin(60).generation
-        again.result()
-    following.close()
-    (line,) = [
-        record.getMessage() for record in caplog.records
-        if f"generation={generation} " in record.getMessage() and "leading=False" in record.getMessage()
-    ]  # fmt: skip
-    assert "members=unknown came=unknown went=unknown" in line
-
-
-def test_a_heartbeat_that_is_refused_is_told(proxied):
-    members, proxy = proxied
-    membership = members.make("orders")
-    membership.join(30)
-
-    def refuse(frame):
-        # The last fields of the flexible response: the error code, then an empty set of tagged fields.
-        if frame.api_key == HEARTBEAT:
-            return [frame.payload[:-3] + GROUP_AUTHORIZATION_FAILED + frame.payload[-1:]]
-        return [frame.payload]
-
-    proxy.on_response = refuse
-    with pytest.raises(AuthenticationError, match=r"Staying in group .* failed: GROUP_AUTHORIZATION_FAILED .* READ"):
-        wait_until(membership.rebalance_needed, "the refusal", 20)
 
 
 # ---- three nodes

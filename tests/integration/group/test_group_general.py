@@ -46,21 +46,6 @@ def test_exactly_one_writes_and_another_follows_when_it_goes(candidate):
         assert candidates[0].state.generation > generation
 
 
-def test_work_is_shared_out_again_when_a_worker_comes(candidate):
-    def share(protocol, said):
-        workers = sorted(said, key=lambda member_id: said[member_id])
-        return {
-            w: ",".join(str(job) for job in range(6) if job % len(workers) == i).encode() for i, w in enumerate(workers)
-        }
-
-    with candidate(b"a", share) as first:
-        assert first.wait(30).state == b"0,1,2,3,4,5"
-        with candidate(b"b", share) as second:
-            assert second.wait(30).state == b"1,3,5"
-            wait_until(lambda: first.state and first.state.state == b"0,2,4", "the first one's new share")
-        wait_until(lambda: first.state and first.state.state == b"0,1,2,3,4,5", "all work to come back")
-
-
 def test_a_leader_that_breaks_leaves_nobody_with_a_task(candidate):
     def broken(protocol, said):
         raise RuntimeError("no idea")

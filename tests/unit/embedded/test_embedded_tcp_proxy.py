@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy
+from kafkagroup.embedded.tcp_proxy import Frame, TcpProxy
 
-METADATA, FETCH = 3, 1
+FETCH = 1
 
 
 class Upstream:
@@ -105,45 +105,6 @@ def test_frames_pass_unchanged_however_they_are_cut_into_packets(
             assert [read_frame(client) for _ in bodies] == [answer(n, body) for n, body in enumerate(bodies)]
 
 
-def test_hooks_see_which_request_each_answer_belongs_to(proxy: TcpProxy) -> None:
-    seen: list[Frame] = []
-
-    def note(frame: Frame) -> list[bytes]:
-        seen.append(frame)
-        return [frame.payload]
-
-    proxy.on_request = proxy.on_response = note
-    with dial(proxy) as client:
-        client.sendall(request(METADATA, 7, b"x"))
-        assert read_frame(client) == answer(7, b"x")
-    assert [(f.direction, f.api_key, f.api_version, f.correlation_id) for f in seen] == [
-        ("request", METADATA, 12, 7),
-        ("response", METADATA, 12, 7),
-    ]
-
-
-def test_hooks_lose_double_and_rewrite(proxy: TcpProxy) -> None:
-    def on_response(frame: Frame) -> list[bytes]:
-        if frame.api_key == METADATA:
-            return []
-        return [frame.payload, frame.payload + b"!"]
-
-    proxy.on_response = on_response
-    with dial(proxy) as client:
-        client.sendall(request(METADATA, 1) + request(FETCH, 2))
-        assert [read_frame(client), read_frame(client)] == [answer(2), answer(2, b"!")]
-
-
-def test_a_hook_can_cut_the_connection(proxy: TcpProxy) -> None:
-    def on_response(frame: Frame) -> list[bytes]:
-        raise CutConnection
-
-    proxy.on_response = on_response
-    with dial(proxy) as client:
-        client.sendall(request(FETCH, 1))
-        assert client.recv(1) == b""
-
-
 def test_held_answers_come_after_the_release_in_their_order(proxy: TcpProxy, upstream: Upstream) -> None:
     before = len(upstream.received)
     proxy.hold("response")
@@ -159,50 +120,6 @@ def test_held_answers_come_after_the_release_in_their_order(proxy: TcpProxy, ups
         proxy.release()
         client.settimeout(10)
         assert [read_frame(client), read_frame(client)] == [answer(1), answer(2)]
-
-
-def test_a_delay_changes_nothing_but_the_time(proxy: TcpProxy) -> None:
-    proxy.delay = 0.02
-    with dial(proxy) as client:
-        client.sendall(request(FETCH, 1, b"a") + request(FETCH, 2, b"b"))
-        assert [read_frame(client), read_frame(client)] == [answer(1, b"a"), answer(2, b"b")]
-
-
-def test_cut_ends_open_connections_also_held_ones_and_takes_new_ones(proxy: TcpProxy) -> None:
-    with dial(proxy) as first, dial(proxy) as second:
-        first.sendall(request(FETCH, 1))
-        assert read_frame(first) == answer(1)
-        proxy.hold()
-        second.sendall(request(FETCH, 1))
-        proxy.cut()
-        assert first.recv(1) == b""
-        proxy.release()
-    with dial(proxy) as third:
-        third.sendall(request(FETCH, 3))
-        assert read_frame(third) == answer(3)
-
-
-def test_refused_and_unconnected_clients_are_closed_at_once(upstream: Upstream) -> None:
-    with TcpProxy() as proxy:
-        with dial(proxy) as client:
-            assert client.recv(1) == b""
-        proxy.connect_to(upstream.port)
-        proxy.refuse = True
-        with dial(proxy) as client:
-            assert client.recv(1) == b""
-
-
-def test_without_frames_any_bytes_pass() -> None:
-    echo = socket.create_server(("127.0.0.1", 0))
-    with TcpProxy(frames=False) as proxy, echo:
-        proxy.connect_to(echo.getsockname()[1])
-        with dial(proxy) as client:
-            server, _ = echo.accept()
-            with server:
-                client.sendall(b"\x16\x03\x01 no frame")
-                assert server.recv(100) == b"\x16\x03\x01 no frame"
-                server.sendall(b"ok")
-                assert client.recv(100) == b"ok"
 
 
 def test_close_ends_the_proxys_threads() -> None:

@@ -174,38 +174,6 @@ def test_tagged_fields_are_passed_over():
     assert tagged[found.begin : found.end] == b"records"
 
 
-# What a damaged stream may put where a length or a count is expected.
-DAMAGE = st.sampled_from([b"\xff\xff", b"\xff\xfa", b"\x80\x00"]) | st.binary(min_size=2, max_size=4)
-
-
-def check_parse(data: bytes, stale: bytes, names: dict[UUID, str] | None) -> None:
-    """Parse ends, and its position in the buffer only grows; or the bytes are refused."""
-    try:
-        response = protocol.parse(bytearray(data + stale), len(data), names)
-    except ValueError:
-        return
-    at = 0
-    for fetched in response.partitions:
-        assert at < fetched.begin <= fetched.end <= len(data)
-        at = fetched.end
-
-
-@given(st.binary(max_size=200), st.binary(max_size=60))
-def test_any_bytes_are_parsed_or_refused(data, stale):
-    check_parse(data, stale, None)
-    check_parse(data, stale, {UUID(int=0): "t"})
-
-
-@given(RESPONSES.filter(bool), st.binary(max_size=40), st.booleans(), st.data())
-def test_a_damaged_response_is_parsed_or_refused(topics, stale, by_id, data):
-    damaged = bytearray(response_bytes(1, 0, 0, topics, by_id))
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(damaged) - 1))
-        piece = data.draw(DAMAGE)
-        damaged[at : at + len(piece)] = piece
-    check_parse(bytes(damaged), stale, names(topics, by_id))
-
-
 HEAD = b"\0" * 14
 NO_PARTITIONS = b"\0\0" + b"\0\0\0\0"
 

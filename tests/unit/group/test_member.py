@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -8,14 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
 from kafka.protocol.consumer import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
 )
 
 from assignors import Subscription, encode_subscription
@@ -64,96 +60,6 @@ def broker(named: str) -> Iterator[FakeBroker]:
         there.answer(JoinGroupRequest, 5, join)
         there.answer(HeartbeatRequest, 3, lambda _, __: HeartbeatResponse(throttle_time_ms=0, error_code=0))
         yield there
-
-
-class Coordinator:
-    """A coordinator that gives a static member a new id with each JoinGroup, and says who holds the instance id.
-
-    Attributes:
-        holder: Who holds it: a member that names another id is refused by SyncGroup; None: the one that joined last.
-        connections: Those over which SyncGroup came.
-        syncs: When it came.
-    """
-
-    def __init__(self, broker: FakeBroker, holder: str | None) -> None:
-        self.broker, self.holder, self.joined = broker, holder, 0
-        self.connections: set[int] = set()
-        self.syncs: list[float] = []
-        broker.coordinator_error = 0
-        broker.answer(JoinGroupRequest, 5, self._join)
-        broker.answer(SyncGroupRequest, 3, self._sync)
-        broker.answer(DescribeGroupsRequest, 4, self._describe)
-
-    def join(self, *, session_timeout_ms: int = 45_000, id_before: str = "old") -> Member:
-        async def lead(_: Joined) -> dict[str, bytes]:
-            raise AssertionError("it leads nothing")
-
-        config = {"bootstrap.servers": self.broker.bootstrap_servers, "retry.backoff.max.ms": "100"}
-        with closing(KafkaClient(Settings(config))) as client:
-            joining = Member(client, MemberSettings("g", "app-0", session_timeout_ms=session_timeout_ms))
-            joining.id_before = id_before
-            client.run(joining.join(OFFERED, lead, Deadline(30)), 31)
-        return joining
-
-    def _join(self, request: JoinGroupRequest, _: int) -> JoinGroupResponse:
-        self.joined += 1
-        return JoinGroupResponse(
-            throttle_time_ms=0,
-            error_code=0,
-            generation_id=5,
-            protocol_name="range",
-            leader="somebody",
-            member_id=f"new-{self.joined}",
-            members=[],
-        )
-
-    def _sync(self, request: SyncGroupRequest, connection: int) -> SyncGroupResponse:
-        self.connections.add(connection)
-        self.syncs.append(time.monotonic())
-        code = 0 if self.holder in (None, request.member_id) else ErrorCode.FENCED_INSTANCE_ID
-        return SyncGroupResponse(throttle_time_ms=0, error_code=int(code), assignment=b"given")
-
-    def _describe(self, _: DescribeGroupsRequest, __: int) -> DescribeGroupsResponse:
-        assert self.holder is not None
-        described = DescribeGroupsResponse.DescribedGroup
-        holder = described.DescribedGroupMember(
-            member_id=self.holder,
-            group_instance_id="app-0",
-            client_id="c",
-            client_host="h",
-            member_metadata=b"",
-            member_assignment=b"",
-        )
-        group = described(
-            error_code=0,
-            group_id="g",
-            group_state="Stable",
-            protocol_type="consumer",
-            protocol_data="range",
-            members=[holder],
-            authorized_operations=set(),
-        )
-        # The group is described as the coordinator has loaded it; from now on it knows who joins.
-        if self.holder == "old":
-            self.holder = None
-        return DescribeGroupsResponse(throttle_time_ms=0, groups=[group])
-
-
-def test_a_new_id_that_its_coordinator_has_lost_is_replaced_though_it_is_the_same_broker(broker: FakeBroker) -> None:
-    # A coordinator that moves to another broker and back keeps its connections, and no id that it has not stored.
-    coordinator = Coordinator(broker, "old")
-    member = coordinator.join()
-    assert (member.status.state, member.status.member_id) == (State.STABLE, "new-2")
-    assert (len(coordinator.connections), coordinator.joined) == (1, 2)
-
-
-def test_a_member_stops_when_another_one_has_had_its_instance_id_for_a_session(broker: FakeBroker) -> None:
-    coordinator = Coordinator(broker, "another")
-    with pytest.raises(FencedError, match="Another process has joined group g as app-0"):
-        coordinator.join(session_timeout_ms=500)
-    # It has not taken the instance id from the other one.
-    assert coordinator.joined == 1
-    assert 0.5 <= coordinator.syncs[-1] - coordinator.syncs[0] < 10
 
 
 def test_a_member_does_not_follow_a_protocol_that_it_did_not_offer(broker: FakeBroker, named: str) -> None:

@@ -7,7 +7,6 @@ import time
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse as TheirVersions
-from kafka.protocol.metadata import MetadataResponse as TheirMetadata
 
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.kafka_client import ApiVersions, encode_request
@@ -94,35 +93,6 @@ def test_a_string_that_is_longer_than_the_response_is_refused() -> None:
 def test_the_response_to_another_request_is_refused() -> None:
     with pytest.raises(ValueError, match="correlation id 7, the request 8"):
         decode_response(MetadataRequest(), 4, 8, METADATA)
-
-
-@pytest.mark.parametrize("version", range(TheirMetadata.max_version + 1))
-def test_every_version_reads_what_kafka_python_writes(version: int) -> None:
-    topic = TheirMetadata.MetadataResponseTopic
-    partition = topic.MetadataResponsePartition(
-        error_code=0,
-        partition_index=0,
-        leader_id=1,
-        leader_epoch=5,
-        replica_nodes=[1, 2],
-        isr_nodes=[1],
-        offline_replicas=[],
-        version=version,
-    )
-    response = TheirMetadata(
-        version=version,
-        throttle_time_ms=1,
-        brokers=[TheirMetadata.MetadataResponseBroker(node_id=1, host="one", port=9092, rack="r", version=version)],
-        cluster_id="c",
-        controller_id=1,
-        topics=[topic(error_code=0, name="t", is_internal=False, version=version, partitions=[partition])],
-    )
-    header = CORRELATION + (b"\x00" if TheirMetadata.flexible_version_q(version) else b"")
-    decoded = metadata(header + response.encode(version=version), version)
-    assert [(b.node_id, b.host, b.port) for b in decoded.brokers] == [(1, "one", 9092)]
-    assert decoded.cluster_id == ("c" if version >= 2 else None)
-    (found,) = decoded.topics[0].partitions
-    assert (found.leader_id, found.leader_epoch, found.replica_nodes) == (1, 5 if version >= 7 else -1, (1, 2))
 
 
 def test_an_error_is_read_in_version_0() -> None:

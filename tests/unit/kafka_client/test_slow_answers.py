@@ -88,6 +88,16 @@ def test_a_task_waits_for_a_whole_response_only_so_long(dripping: socket.socket)
     assert not longest.over
 
 
+def test_a_response_to_another_request_ends_the_connection() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        connection = RequestConnection(raw(ours), what="Fetching from", timeout=LIMIT)
+        connection.send_request(lambda *_: b"request")
+        theirs.sendall(bytes((0, 0, 0, 4, 0, 0, 0, 7)))
+        with pytest.raises(ConnectionLost, match="it answered another request"):
+            connection.receive_response(bytearray())
+
+
 def test_a_request_on_a_blocking_connection_does_so_too(dripping: socket.socket) -> None:
     longest = Deadline(10)
     with pytest.raises(ConnectionLost, match="FindCoordinatorRequest to b:1 failed"):

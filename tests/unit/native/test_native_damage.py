@@ -83,19 +83,6 @@ def test_damage_under_a_right_crc_gives_an_error_or_rows_in_order(codec, text, d
     assert offsets == sorted(set(offsets)) and all(100 <= offset < records.next_offset for offset in offsets)
 
 
-def test_the_bytes_alone_may_be_anything():
-    @settings(deadline=None, max_examples=150)
-    @given(st.binary(max_size=200), st.booleans())
-    def run(data, framed):
-        encoded = with_crc(struct.pack(">qiib", 0, 49 + len(data), 0, 2) + bytes(44) + data) if framed else data
-        decoded = decode(encoded)
-        assert decoded.rows == []
-        if decoded.error is not None:
-            check(decoded.error)
-
-    run()
-
-
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_message_formats_have_an_error_of_their_own(magic):
     body = struct.pack(">Ibb", 0, magic, 0) + (b"\0" * 8 if magic else b"") + struct.pack(">i", -1) + b"\0\0\0\1v"

@@ -131,34 +131,6 @@ def test_a_topic_that_was_not_asked_for_is_an_error():
         produce_protocol.parse(bytearray(data), len(data), BY_ID, names([("other", [])]))
 
 
-# What a damaged stream may put where a length or a count is expected.
-DAMAGE = st.sampled_from([b"\xff\xff", b"\xff\xfa", b"\x80\x00"]) | st.binary(min_size=2, max_size=4)
-
-
-def check_parse(data: bytes, stale: bytes, version: int, known: dict[UUID, str]) -> None:
-    """Each answer has bytes of its own; or the bytes are refused."""
-    try:
-        response = produce_protocol.parse(bytearray(data + stale), len(data), version, known)
-    except ValueError:
-        return
-    assert 30 * len(response.partitions) <= len(data)
-
-
-@given(st.binary(max_size=200), st.binary(max_size=60), VERSIONS)
-def test_any_bytes_are_parsed_or_refused(data, stale, version):
-    check_parse(data, stale, version, names([("t", [])]))
-
-
-@given(RESPONSES.filter(bool), st.binary(max_size=40), VERSIONS, st.data())
-def test_a_damaged_response_is_parsed_or_refused(topics, stale, version, data):
-    damaged = bytearray(response_bytes(1, 0, topics, version))
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(damaged) - 1))
-        piece = data.draw(DAMAGE)
-        damaged[at : at + len(piece)] = piece
-    check_parse(bytes(damaged), stale, version, names(topics))
-
-
 @pytest.mark.parametrize(
     "body",
     [
