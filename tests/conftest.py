@@ -54,6 +54,8 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip what is about the native engine where it cannot be used; choose the tests whose lines are counted."""
     skip_without_native(items)
+    # One process runs a file. The simulator's takes minutes: at the end the other processes would wait for it.
+    items.sort(key=lambda item: "simulation" not in item.path.parts)
     if config.pluginmanager.hasplugin("_cov"):
         for item in items:
             if _is_not_counted(item):
