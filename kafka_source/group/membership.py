@@ -277,10 +277,6 @@ class Membership(ABC):
         threads, it does nothing.
         """
 
-    def _close_clients(self) -> None:
-        self._looks.close()
-        self._client.close()
-
     def _run(self, work: Coroutine[Any, Any, _T], timeout_s: float) -> _T:
         # The coroutines have their own deadlines, and errors that name the awaited event. This longer timeout is only
         # for code without a deadline.

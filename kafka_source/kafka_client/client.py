@@ -144,13 +144,22 @@ class KafkaClient:
                 self.run(self.reach_broker(Deadline(max(0.1, seconds))))
             raise
 
-    def close(self) -> None:
-        """Close all connections, and stop the loop if it is the client's own."""
+    def close(self, *beside: KafkaClient) -> None:
+        """Close all connections, and stop the loop if it is the client's own.
+
+        Args:
+            beside: The clients that share this client's own loop; they are closed too.
+        """
+
+        def close_every() -> None:
+            for client in (self, *beside):
+                client._close_every()
+
         if self.loop.alive:
-            self.loop.run(_called(self._close_every))
+            self.loop.run(_called(close_every))
             if self._own_loop:
                 # Once more when the tasks have ended: one of them may have opened a connection.
-                self.loop.close(last=self._close_every)
+                self.loop.close(last=close_every)
 
     # ---- metadata
 

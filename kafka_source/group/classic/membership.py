@@ -287,7 +287,7 @@ class ClassicMembership(Membership):
                 self.detach()
         if self._siblings is not None and self._client.loop.alive:
             self._client.loop.call_soon(self._siblings.close)
-        self._close_clients()
+        self._client.close(self._looks)
 
     # ---- on the event loop
 

@@ -232,7 +232,7 @@ class ConsumerMembership(Membership):
             self._closed = True
             with contextlib.suppress(ConnectionLost):
                 self._run(self._stop(comes_back=not self._settings.leave_on_close), CLOSE_SECONDS)
-        self._close_clients()
+        self._client.close(self._looks)
 
     # ---- on the event loop
 

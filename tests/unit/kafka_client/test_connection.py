@@ -15,6 +15,8 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.client_config.servers import Endpoint
+from kafka_source.group.consumer.membership import ConsumerMembership
+from kafka_source.group.model import GroupSettings, Topics
 from kafka_source.kafka_client import Connection, ConnectionLost, Deadline, EventLoop, KafkaClient
 from kafka_source.kafka_client.connection import HandshakeEnded
 from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest
@@ -206,8 +208,11 @@ def test_a_connection_of_a_caller_that_was_cancelled_is_closed_with_the_client(b
     wait_until(lambda: broker.connections_open == 0, "the connection to be closed")
 
 
-def test_a_connection_that_a_task_opens_while_its_loop_ends_is_closed(broker: FakeBroker) -> None:
-    client = KafkaClient(Settings({"bootstrap.servers": broker.bootstrap_servers}))
+@pytest.mark.parametrize("shares_loop", [False, True])
+def test_a_connection_that_a_task_opens_while_its_loop_ends_is_closed(broker: FakeBroker, shares_loop: bool) -> None:
+    settings = Settings({"bootstrap.servers": broker.bootstrap_servers})
+    membership = ConsumerMembership(settings, GroupSettings("billing"), Topics(("orders",)))
+    client = membership._looks if shares_loop else membership._client
     started = threading.Event()
 
     async def open_at_the_end() -> None:
@@ -220,7 +225,7 @@ def test_a_connection_that_a_task_opens_while_its_loop_ends_is_closed(broker: Fa
 
     client.loop.spawn(open_at_the_end())
     assert started.wait(10)
-    client.close()
+    membership.close()
     assert broker.connections == 1
     wait_until(lambda: broker.connections_open == 0, "the connection to be closed")
 
