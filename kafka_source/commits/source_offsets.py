@@ -10,7 +10,7 @@ from assignors.model import TopicPartition
 from kafka_source.commits.handoff import BatchOfRun, Handoff, Published, collect, record_of
 from kafka_source.commits.rights import Renewal, group_by_owner
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError
-from kafka_source.group.requests import describe
+from kafka_source.group.requests import DEAD, describe
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -49,10 +49,10 @@ async def offsets_of_sources(
         decided: Whether the ledger has a decision about the batch.
 
     Raises:
-        InvalidConfigurationError: The batch has rows, but no source has published its ranges, and the group has no
-            members. Or the batch is decided with other records than its source has read now.
+        InvalidConfigurationError: The batch has rows, but no source has published its ranges, and the group does not
+            exist. Or the batch is decided with other records than its source has read now.
         FencedError: Another member of the group has committed offsets inside the batch's ranges, so it has read the
-            same records.
+            same records. Or no source has published its ranges, and the group has no members.
     """
     found = await collect(client, group, batch, deadline)
     if found is None:
@@ -136,11 +136,17 @@ async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, 
     group from its first batch on.
     """
     found = await describe(client, group, deadline)
-    if not found.members:
+    if found.state == DEAD:
         raise InvalidConfigurationError(
             f"Option commit.group is {group}, but no source of this query has published its ranges, and the group "
-            f"has no members. Give the source kafka.group.id={group} and commit=sink; it must read from the cluster "
+            f"does not exist. Give the source kafka.group.id={group} and commit=sink; it must read from the cluster "
             "that the sink writes to."
+        )
+    if not found.members:
+        raise FencedError(
+            f"Batch {batch.number} has no ranges of a source in group {group}, and the group has no members: the source's "
+            "sessions have ended, and its topics were deleted since; or it lacks commit=sink. No record of the batch is "
+            "visible. Restart the query; it writes the batch again."
         )
     log.warning(
         "batch %d commits no offsets of group %s: no source of this query has published its ranges; if one has read "

@@ -336,7 +336,8 @@ class Checks(Watch):
     def _is_begun_late(self, name: str) -> bool:
         """Return whether an open transaction has nothing that its readers could wait for."""
         one = self._parts.transactions.transactions[name]
-        holds = any(one.producer_id in log.log.open() for log in self._cluster.topics[OUTPUT].partitions)
+        logs = (log for topic in self._cluster.topics.values() for log in topic.partitions)
+        holds = any(one.producer_id in log.log.open() for log in logs)
         return one.begun_late and not holds
 
     def _committed_up_to(self, tp: Key) -> int | None:

@@ -217,6 +217,20 @@ def test_a_sink_whose_source_tells_nothing_says_so(kafka, topics, group, pipe):
     assert visible(kafka, topics[1]) == []
 
 
+def test_a_sink_whose_source_is_gone_with_its_topic_asks_for_a_restart(kafka, topics, group, pipe):
+    query = pipe()
+    query.whole_batch()
+    produce(kafka.bootstrap_servers, topics[0], 1, first=COUNT)
+    query.batch()
+    query.close()
+    kafka.delete_topic(topics[0])
+    settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
+    wait_until(lambda: not Groups(settings).describe(group).members, "the end of the source's members")
+    with pytest.raises(FencedError, match="its topics were deleted.* Restart the query"):
+        wait_until(lambda: not query.sources(), "the brokers to forget the ranges of the deleted topic")
+    query.abort()
+
+
 def replace_topic(kafka, name):
     """Delete a topic and create it again, with records that the old one did not have."""
     kafka.delete_topic(name)
