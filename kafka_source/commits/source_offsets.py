@@ -144,9 +144,9 @@ async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, 
         )
     if not found.members:
         raise FencedError(
-            f"Batch {batch.number} has no ranges of a source in group {group}, and the group has no members: the source's "
-            "sessions have ended, and its topics were deleted since; or it lacks commit=sink. No record of the batch is "
-            "visible. Restart the query; it writes the batch again."
+            f"Batch {batch.number} has no ranges of a source in group {group}, and the group has no members: the "
+            "source's sessions have ended, and its topics were deleted since; or it lacks commit=sink. No record of "
+            "the batch is visible. Restart the query; it writes the batch again."
         )
     log.warning(
         "batch %d commits no offsets of group %s: no source of this query has published its ranges; if one has read "

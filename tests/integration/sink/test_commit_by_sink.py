@@ -226,7 +226,7 @@ def test_a_sink_whose_source_is_gone_with_its_topic_asks_for_a_restart(kafka, to
     kafka.delete_topic(topics[0])
     settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
     wait_until(lambda: not Groups(settings).describe(group).members, "the end of the source's members")
-    with pytest.raises(FencedError, match="its topics were deleted.* Restart the query"):
+    with pytest.raises(FencedError, match=r"its topics were deleted.* Restart the query"):
         wait_until(lambda: not query.sources(), "the brokers to forget the ranges of the deleted topic")
     query.abort()
 
