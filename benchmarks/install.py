@@ -49,8 +49,8 @@ raise SystemExit(len(rows) != 1)
 def main() -> None:
     parser = parser_of(__doc__, rounds=3, saves=True)
     parser.add_argument("--pyspark", default=version("pyspark"), help="the version of pyspark and of the JVM connector")
-    (wheel,) = DIST.glob("kafkagroup-*.whl")
     given = begin(parser, HEAD)
+    (wheel,) = DIST.glob("kafkagroup-*.whl")
     seen: dict[str, list[dict[str, float]]] = {JVM: [], OURS: []}
 
     def contestant(name: str, kafka: EmbeddedKafka) -> Callable[[], float]:
