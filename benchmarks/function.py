@@ -130,9 +130,8 @@ def measured(run: Run, walls: list[float]) -> float:
 def main() -> None:
     parser = parser_of(__doc__, rounds=5)
     parser.add_argument("--records", type=int, default=4_000_000)
-    parser.add_argument("--cores", type=int, default=2)
     given = begin(parser)
-    spark = sources.session(given.cores)
+    spark = sources.session()
     with EmbeddedKafka() as kafka:
         load = Load(100, given.records)
         fill_with_text(kafka, load)

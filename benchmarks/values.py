@@ -272,11 +272,10 @@ def compare_reads(
 def main() -> None:
     parser = parser_of(__doc__, rounds=5)
     parser.add_argument("--records", type=int, default=4_000_000)
-    parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--only", choices=("reading", "writing"))
     given = begin(parser, HEAD)
     with_jvm = pyspark.__version__ == PEERS_SPARK
-    spark = sources.session(given.cores, jars=PEERS_JARS if with_jvm else sources.PEER)
+    spark = sources.session(jars=PEERS_JARS if with_jvm else sources.PEER)
     with EmbeddedKafka() as kafka, SchemaRegistry() as registry:
         servers = kafka.bootstrap_servers
         one = registry.register("one-value", schema(extra=False))

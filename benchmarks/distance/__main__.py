@@ -1,6 +1,6 @@
-"""Reading and writing over a distance, and with TLS: the JVM connector as it is and tuned, and the native engine.
+"""Reading and writing over a distance, and with TLS: the JVM connector, tuned, and the native engine.
 
-    ./run bench distance [--quick] [--rounds 3] [--case TEXT] [--tls | --write] [--tuned-only] [--floor] [--save FILE]
+    ./run bench distance [--quick] [--rounds 3] [--case TEXT] [--tls | --write] [--floor] [--save FILE]
 
 local[2], a noop sink, four partitions, an embedded broker with one node behind toxiproxy, which delays and narrows what
 passes (it is built with Go). "Tuned" is max.poll.records=20000 and fetches of 8 MB for each partition and response:
@@ -72,15 +72,13 @@ def main() -> None:
     parser = parser_of(__doc__, rounds=0, saves=True)
     parser.add_argument("--quick", action="store_true", help="a twentieth of the records, one round")
     parser.add_argument("--case", default="", help="only cases whose names contain this text")
-    parser.add_argument("--tuned-only", action="store_true", help="without the JVM connector as it is")
     parser.add_argument("--floor", action="store_true", help="with the time that Spark takes for the same batches")
     parser.add_argument("--tls", action="store_true", help="encrypt between Spark and the broker")
     parser.add_argument("--write", action="store_true", help="write, at 10 ms, in place of reading")
     given = begin(parser, HEAD.replace("JVM's time", "tuned JVM's time"))
     rounds = given.rounds or (1 if given.quick else 3)
     # The first one is the peer of the others.
-    names = [sources.TUNED, *([] if given.tuned_only else [sources.JVM]), sources.NATIVE]
-    names += [sources.FLOOR] if given.floor else []
+    names = [sources.TUNED, sources.NATIVE, *([sources.FLOOR] if given.floor else [])]
     with _far_broker(tls=given.tls) as (kafka, proxy):
         spark = sources.session(_CORES)
         results = []

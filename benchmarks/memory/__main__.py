@@ -37,20 +37,16 @@ class Peaks:
     """The largest sizes in the samples so far, in bytes.
 
     Attributes:
-        samples: The number of samples.
-        all_rss: The resident size of all processes together; pages that they share count in each.
         all_pss: Their proportional size together: each page counts once, if no other process has it.
         pss: Each process's proportional size, by process id.
     """
 
-    samples: int = 0
-    all_rss: int = 0
     all_pss: int = 0
     pss: dict[int, int] = field(default_factory=dict)
 
     def sample(self, pids: Sequence[int]) -> None:
         """Look at all processes that still run."""
-        rss = pss = 0
+        pss = 0
         for pid in pids:
             try:
                 text = Path(f"/proc/{pid}/smaps_rollup").read_text()
@@ -58,11 +54,9 @@ class Peaks:
                 # It has ended.
                 continue
             own = _field(text, "Pss")
-            rss += _field(text, "Rss")
             pss += own
             self.pss[pid] = max(own, self.pss.get(pid, 0))
-        self.samples += 1
-        self.all_rss, self.all_pss = max(self.all_rss, rss), max(self.all_pss, pss)
+        self.all_pss = max(self.all_pss, pss)
 
 
 def _field(text: str, name: str) -> int:
@@ -137,11 +131,10 @@ def main() -> None:
         f"engine {given.engine}, read in {seconds:.1f} s"
     )
     print("| MB | median (min to max) of a worker | all workers at one time |\n| --- | --- | --- |")
-    print(f"| RSS, idle | {_spread([each.idle for each in seen])} | {sum(each.idle for each in seen) / MEGABYTE:.0f} |")
-    print(f"| RSS, peak | {_spread([each.peak for each in seen])} | {peaks.all_rss / MEGABYTE:.0f} |")
+    print(f"| RSS, idle | {_spread([each.idle for each in seen])} | |")
+    print(f"| RSS, peak | {_spread([each.peak for each in seen])} | |")
     print(f"| RSS, peak over idle | {_spread([each.peak - each.idle for each in seen])} | |")
     print(f"| PSS, peak | {_spread(list(peaks.pss.values()))} | {peaks.all_pss / MEGABYTE:.0f} |")
-    print(f"{peaks.samples} samples")
 
 
 def _spread(sizes: Sequence[int]) -> str:

@@ -1,6 +1,6 @@
 """How well `targetTriggerDuration` is kept: swinging load, a burst, a sink that stands still, kill -9.
 
-    ./run bench trigger [--target 5s] [--phase 60] [--interval '10 seconds'] [--save FILE]
+    ./run bench trigger [--target 5s] [--phase 60] [--save FILE]
 
 A query with 2 cores whose work on the rows allows 20,000 records a second. Load swings between 3,000 and 30,000 records
 a second; then a hundred times 3,000 come in each of 3 seconds; the sink stands still for half a phase; the work takes
@@ -94,7 +94,7 @@ def set_speed(file: Path, per_second: int) -> None:
     new.replace(file)
 
 
-def run(target: str, phase: float, interval: str | None) -> tuple[list[Event], list[Trigger]]:
+def run(target: str, phase: float) -> tuple[list[Event], list[Trigger]]:
     events: list[Event] = []
 
     def note(name: str) -> None:
@@ -109,7 +109,7 @@ def run(target: str, phase: float, interval: str | None) -> tuple[list[Event], l
         kafka.create_topic(TOPIC, partitions=PARTITIONS)
         set_speed(speed, SPEED)
         load = Load(servers, TOPIC, HIGH)
-        job = {"servers": servers, "topic": TOPIC, "target": target, "folder": folder, "interval": interval}
+        job = {"servers": servers, "topic": TOPIC, "target": target, "folder": folder}
         query = Query(job)
         query.wait_for(1)
         note("30,000 records/s")
@@ -175,9 +175,8 @@ def main() -> None:
     parser = parser_of(__doc__, saves=True)
     parser.add_argument("--target", type=int, default=5, help="seconds")
     parser.add_argument("--phase", type=float, default=60, help="seconds")
-    parser.add_argument("--interval", help="of triggers, in Spark's words")
     given = begin(parser)
-    events, triggers = run(f"{given.target}s", given.phase, given.interval)
+    events, triggers = run(f"{given.target}s", given.phase)
     print("| since | triggers | within 25 % | longest / target |\n| --- | --- | --- | --- |")
     by_event = counted(events, triggers)
     for event, ones in by_event.items():

@@ -2,8 +2,8 @@
 
     python -m benchmarks.trigger.query JOB
 
-JOB is JSON: `servers`, `topic`, `target`, `folder`, and `interval` of triggers or null. The folder has `speed`: records
-a second that the rows' work allows, 0: none. Each trigger is a line of JSON in `triggers`.
+JOB is JSON: `servers`, `topic`, `target` and `folder`. The folder has `speed`: records a second that the rows' work
+allows, 0: none. Each trigger is a line of JSON in `triggers`.
 """
 
 from __future__ import annotations
@@ -69,8 +69,6 @@ def main() -> None:
         min_records_per_task=1, targetTriggerDuration=job["target"],
     )  # fmt: skip
     writer = frame.mapInArrow(work, frame.schema).writeStream.format("noop")
-    if job["interval"]:
-        writer = writer.trigger(processingTime=job["interval"])
     writer.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermination()
 
 
