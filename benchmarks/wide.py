@@ -109,8 +109,10 @@ def _measure(spark: SparkSession, kafka: EmbeddedKafka, topic: str, partitions: 
         return parts["triggerExecution"] / 1000
 
     def run(name: str, source: str, *, slots: int = 0) -> float:
-        options = {"maxOffsetsPerTrigger": PER_TRIGGER, **(sources.new_group(slots) if slots else {})}
-        rows = sources.frame(spark, source, kafka.bootstrap_servers, topic, stream=True, **options)
+        group = sources.new_group(slots) if slots else {}
+        rows = sources.frame(
+            spark, source, kafka.bootstrap_servers, topic, stream=True, maxOffsetsPerTrigger=PER_TRIGGER, **group
+        )
         return trigger(name, rows, (lambda: readers.append(Reader.of_this_process())) if slots else None)
 
     def floor(name: str, source: str) -> float:

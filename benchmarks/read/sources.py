@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +79,7 @@ def session(
     return spark
 
 
-def new_group(slots: int) -> dict[str, object]:
+def new_group(slots: int) -> dict[str, Any]:
     """Return the options of `frame` by which a query is a new group with so many slots."""
     return {"kafka_group_id": f"bench-{uuid4().hex}", "group_members": slots}
 

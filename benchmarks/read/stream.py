@@ -49,7 +49,7 @@ DEADLINE_SECONDS = 180
 def measure(spark: SparkSession, servers: str, topic: str, case: Case, rounds: int) -> tuple[Figures, dict[str, Any]]:
     details: dict[str, Any] = {}
 
-    def run(name: str, source: str, **options: object) -> float:
+    def run(name: str, source: str, **options: Any) -> float:
         options["maxOffsetsPerTrigger"] = case.per_trigger
         frame = sources.frame(spark, source, servers, topic, stream=True, **options)
         details[name] = parts = medians(durations_of(frame.writeStream.format("noop"), case, source))

@@ -55,7 +55,7 @@ def fill(kafka: EmbeddedKafka, load: Load) -> None:
     """Create the topic, unless it is there, and write its values, which compress to about a third."""
     if load.topic in kafka.admin().list_topics(timeout=30).topics:
         return
-    config = {"retention.ms": -1, "max.message.bytes": 2_000_000}
+    config: dict[str, object] = {"retention.ms": -1, "max.message.bytes": 2_000_000}
     # These listeners need no security settings, and no proxy delays them.
     servers, values = kafka.internal_bootstrap_servers, _values(load)
     if load.batch_records is None:
