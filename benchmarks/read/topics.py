@@ -119,15 +119,17 @@ def _headers(record: int, count: int) -> list[tuple[str, bytes]]:
 
 def _batches_of(records: int) -> dict[str, Any]:
     """Return settings by which librdkafka sends no batch before it has so many records."""
-    return {"batch.num.messages": records, "linger.ms": 60_000}
+    return {"batch.num.messages": records, "linger.ms": 10_000}
 
 
 def _write_transactions(servers: str, load: Load, values: Sequence[bytes], count: int) -> None:
     """Write transactions with one record batch for each partition; those with odd numbers are aborted."""
 
+    size = load.batch_records or 1
+
     def write(first: int) -> None:
         config = {"bootstrap.servers": servers, "transactional.id": f"{load.topic}-{first}"}
-        producer, size = Producer({**config, **_batches_of(load.batch_records or 1)}), load.batch_records or 1
+        producer = Producer({**config, **_batches_of(size)})
         producer.init_transactions(60)
         for number in range(first, count, _PRODUCERS):
             producer.begin_transaction()
