@@ -79,6 +79,7 @@ pub struct Instant {
 
 impl Instant {
     /// Returns the microseconds of a value; what it does not say is as in `before`.
+    #[inline]
     pub fn micros(&self, before: i64, mut input: &[u8]) -> Result<i64, Fault> {
         // The parts of a duration have the same sign; those of a time are counted forwards.
         let whole = if self.is_duration { before / 1_000_000 } else { before.div_euclid(1_000_000) };

@@ -153,22 +153,29 @@ pub fn rows_of_texts(
     limits: Limits,
     decode: impl Fn(u64, &[u8], &mut Column, &mut Budget, bool) -> Result<(), Fault>,
 ) -> Result<Rows, Failure> {
-    let rows = |check_texts| {
-        rows_of(values, slot, limits, |row, value, column, budget| {
+    // One call of `decode` stands here: a second one would not be inlined.
+    let mut check_texts = false;
+    loop {
+        let found = rows_of(values, slot, limits, |row, value, column, budget| {
             let (id, datum) = framing.split(value).map_err(|fault| (None, fault))?;
             let datum = &*framing.unpack(value, datum, budget).map_err(|fault| (None, fault))?;
-            let mut done = decode(id, datum, column, budget, check_texts);
-            if done.is_err() && !check_texts {
+            let mut check = check_texts;
+            loop {
+                let done = decode(id, datum, column, budget, check);
+                if done.is_ok() || check {
+                    return done.map_err(|fault| (Some(id), fault));
+                }
                 // Find the first fault of the record, whatever the other records are.
                 column.truncate(row);
                 *budget = Budget::new(limits.record);
-                done = decode(id, datum, column, budget, true);
+                check = true;
             }
-            done.map_err(|fault| (Some(id), fault))
-        })
-    };
-    let found = rows(false)?;
-    if found.column.has_texts_of_utf8() { Ok(found) } else { rows(true) }
+        })?;
+        if check_texts || found.column.has_texts_of_utf8() {
+            return Ok(found);
+        }
+        check_texts = true;
+    }
 }
 
 impl Rows {
