@@ -90,9 +90,11 @@ def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeade
     Raises:
         RefreshRetriableError: That of the last attempt.
     """
-    # Counted from the first failure: a trigger may wait long for its group before it looks the partitions up.
+    # Counted from the first failure: a trigger may wait long for its group before it looks the partitions up. The last
+    # attempt begins afterwards: an earlier one may have seen old topics, in a process that was suspended meanwhile.
     deadline: Deadline | None = None
     for pause in _PAUSES.pauses():
+        is_last = deadline is not None and deadline.over
         try:
             found = attempt()
         except RefreshRetriableError as error:
@@ -106,8 +108,8 @@ def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeade
             deadline = None
         elif found.patience is Patience.TOPICS:
             deadline = deadline or Deadline(_TOPICS_SECONDS)
-            topics.refresh()
-            if deadline.over:
+            if is_last:
                 raise found.error
+            topics.refresh()
         time.sleep(pause)
     raise AssertionError("the pauses have no end")

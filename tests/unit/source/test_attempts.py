@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -64,6 +65,21 @@ def test_a_change_of_topics_is_waited_for_from_its_first_failure_on(seconds: Cal
         run([RefreshRetriableError("unknown")], topics, seconds)
     assert 30 <= seconds() - began < 31
     assert topics.refreshed > 100
+
+
+def test_a_process_that_was_suspended_looks_at_the_topics_again(seconds: Callable[[], float]) -> None:
+    attempts = []
+
+    def attempt() -> str | Again:
+        attempts.append(seconds())
+        if len(attempts) == 2:
+            time.sleep(60)
+        if len(attempts) < 3:
+            raise RefreshRetriableError("unknown")
+        return "planned"
+
+    topics: Any = Topics()
+    assert repeat(attempt, PartitionsWithoutLeader(10, seconds), topics) == "planned"
 
 
 def test_members_that_rejoin_are_waited_for_and_begin_the_time_of_a_change_of_topics_again(
