@@ -51,9 +51,9 @@ class ReadOptions(ValueOptions):
     subscribe_pattern: str | None = option(
         "subscribePattern",
         kinds.TOPIC_PATTERN,
-        "Subscribe to every topic whose name contains a match (Spark's semantics): `orders` also matches "
-        "`my-orders`, `^orders$` does not. Internal topics never match. A name for which the pattern takes longer "
-        "than 5 s stops the query with an error: any user with the right to create topics chooses names.",
+        "Subscribe to every topic whose name contains a match (Spark's semantics): `orders` also matches `my-orders`, "
+        "`^orders$` does not. Internal topics never match. A name on which the pattern takes longer than 5 s is an "
+        "error, because other users may choose names of topics.",
     )
     assign: dict[str, tuple[int, ...]] | None = option(
         "assign",
@@ -136,8 +136,8 @@ class ReadOptions(ValueOptions):
         kinds.STARTING_OFFSETS,
         "Where a query without a checkpoint starts; in a group, where a partition without a committed offset starts. "
         "In JSON, -2 means earliest and -1 latest. `committed` starts at the group's committed offset, else at "
-        'earliest. A topic may have a word in place of its partitions (`{"new-topic":"latest"}`), also one that a '
-        "query with a checkpoint subscribes to later; topics that such JSON does not name start at the default.",
+        "earliest. A topic may have a word in place of its partitions: [topics that start "
+        "elsewhere](reading.md#topics-that-start-elsewhere).",
         default_text="latest for streams, earliest for batches",
     )
     starting_timestamp: int | None = option(
@@ -221,8 +221,8 @@ class ReadOptions(ValueOptions):
         "group.membership",
         kinds.BOOLEAN,
         "Join the group as a member, or with `assign` only commit its offsets. If false, `kafka.group.id` is only a "
-        "label, as in Spark's own source. If you set it to true, other members and committed offsets that the query "
-        "finds in the group are logged at INFO and not at WARN.",
+        "label, as in Spark's own source. A given `true` lowers the warnings about other members and committed offsets "
+        "to INFO.",
         default_text="true",
         only=Only.GROUP,
     )
@@ -303,9 +303,9 @@ class ReadOptions(ValueOptions):
         "commit.transactional",
         kinds.BOOLEAN,
         "Commit offsets in a transaction, so that a fenced driver or task cannot commit. By default a query without "
-        "rights on transactional ids, or without a transaction coordinator for 30 seconds, warns once and commits as "
-        "a Java consumer does; with `true` it stops (without a coordinator after `coordinator.timeout.ms`). `false` "
-        "never uses transactions.",
+        "rights on transactional ids, or without a transaction coordinator for 30 seconds, warns once and commits as a "
+        "Java consumer does. `true` stops it instead (without a coordinator after `coordinator.timeout.ms`); `false` "
+        "uses no transactions.",
         default_text="true, and false where that is impossible",
         only=Only.COMMITS,
     )
@@ -352,8 +352,8 @@ class ReadOptions(ValueOptions):
         "coordinator.timeout.ms",
         kinds.COUNT,
         "How long a query waits for the group's coordinator while its broker is unreachable or loads the group, and "
-        "for a partition without a leader. The default outlives the restart of a broker. Until then a task of a "
-        "stream reads without checking its membership, unless it commits itself (`commit=task`).",
+        "for a partition without a leader: longer than the restart of a broker. Until then a streaming task reads "
+        "without checking its membership, unless it commits itself (`commit=task`).",
         default=300_000,
         units="ms",
     )
@@ -480,10 +480,9 @@ class ReadOptions(ValueOptions):
     target_trigger_duration: int | None = option(
         "targetTriggerDuration",
         kinds.POSITIVE_DURATION,
-        "How long a trigger should take while records wait. The size of a micro-batch follows how long the last one "
-        "took, from 1,000 offsets on and by a factor of ten at most. `maxOffsetsPerTrigger`, `maxBytesPerTrigger` "
-        "and a quota stay upper limits, `minOffsetsPerTrigger` a lower one: "
-        "[tuning](tuning.md#the-size-of-micro-batches).",
+        "How long a trigger should take while records wait. The size of a micro-batch follows from the previous one's "
+        "duration: [tuning](tuning.md#the-size-of-micro-batches). `maxOffsetsPerTrigger`, `maxBytesPerTrigger` and a "
+        "quota stay upper limits, `minOffsetsPerTrigger` a lower one.",
         where=Where.STREAM,
     )
     max_timestamp_skew: int | None = option(

@@ -80,7 +80,7 @@ class CommonOptions:
         "Refuse likely mistakes: a misspelt option or setting; a setting that decides what is read, committed or "
         "written, or which user logs in, without its prefix `kafka.` (`group.id`); a checkpoint of another group, or "
         "of other topics only; a partition in `assign` that does not exist; a first micro-batch that the sink skips. "
-        "`false` makes each a warning, as in Spark's own source.",
+        "`false` only warns of them.",
         default=True,
         where=Where.ALL,
     )
