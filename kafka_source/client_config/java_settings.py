@@ -163,7 +163,7 @@ _CONNECTIONS = (
         "client.rack",
         _C,
         _STRING,
-        "`env:NAME`: the environment variable NAME of each process, so that each executor has its own rack",
+        "`env:NAME`: the environment variable NAME of each process",
     ),
     _passed(
         "connections.max.idle.ms",
@@ -221,8 +221,8 @@ _CONNECTIONS = (
         "config.providers",
         _ALL,
         _LIST,
-        "`FileConfigProvider`, `DirectoryConfigProvider` and `EnvVarConfigProvider`, with their parameters; each "
-        "process resolves the variables itself, as Java does, so the files must be on all machines",
+        "Java's three providers, with their parameters: "
+        "[values from files and the environment](#values-from-files-and-the-environment)",
     ),
     _unused("security.providers", _ALL, _STRING, _JVM),
 )
