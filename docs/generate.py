@@ -20,9 +20,8 @@ Names are case-insensitive. Options of Spark's Kafka source and settings of Kafk
 options are lower case with dots. Other options with the prefix `kafka.` go to the Kafka clients:
 [Settings of Kafka](kafka-settings.md), and for TLS and logins [security](security.md).
 
-Likely mistakes are rejected with a suggestion: a misspelt option or setting (`kafka.gruop.id`), a setting that decides
-something without its prefix (`group.id`). Set `strict=false` to allow them. Other unknown options are ignored with a
-warning, as Spark ignores them.
+Likely mistakes, such as `kafka.gruop.id` or `group.id`, are errors with a suggestion ([`strict`](#strict)). Other unknown
+options are ignored with a warning, as Spark ignores them.
 
 Invalid options are reported at `load()`; with a schema of your own (`.schema(...)`), and for options that only batches
 or only streams take (`endingOffsets`), when the query starts.

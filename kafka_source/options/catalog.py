@@ -95,8 +95,8 @@ class ReadOptions(ValueOptions):
         "avroSchemaEvolutionMode",
         kinds.SCHEMA_EVOLUTION,
         "Whether a newer schema of the subject (Avro, Protobuf, JSON Schema) stops a stream, as in Databricks' "
-        "`from_avro`. `none`: it continues with its columns. `restart`: it stops before the first rows with the "
-        "newer schema, and has its columns when it starts again.",
+        "`from_avro`. `none`: it keeps its columns. `restart`: it stops before the first rows with the newer schema, "
+        "and its next start has the new columns.",
         default="none",
         where=Where.STREAM,
     )
@@ -110,8 +110,8 @@ class ReadOptions(ValueOptions):
     mode: Mode = option(
         "mode",
         kinds.MODE,
-        "What becomes of an Avro, Protobuf or JSON value or key that cannot be decoded: `FAILFAST`, an error with "
-        "the topic-partition and the offset; `PERMISSIVE`, a null, and the bytes in `columnNameOfCorruptRecord`; "
+        "Handling of an Avro, Protobuf or JSON value or key that cannot be decoded: `FAILFAST`, an error with the "
+        "topic-partition and the offset; `PERMISSIVE`, a null, and the bytes in `columnNameOfCorruptRecord`; "
         "`DROPMALFORMED`, no row. A record without a value is null in every mode.",
         default="FAILFAST",
     )
@@ -246,9 +246,8 @@ class ReadOptions(ValueOptions):
         "kafka.group.protocol",
         kinds.GROUP_PROTOCOL,
         "`classic`: a member of the group assigns the partitions, by `kafka.partition.assignment.strategy`, and a "
-        "rebalance waits for the micro-batches of all members. `consumer` (KIP-848, brokers from 4.0): the brokers "
-        "assign them, and a micro-batch delays only the member that gets its partitions; for streams, without "
-        "`commit=task`.",
+        "rebalance waits for all members' micro-batches. `consumer` (KIP-848, brokers from 4.0): the brokers assign "
+        "them, and a micro-batch delays only the next owner of its partitions; for streams, without `commit=task`.",
         default="classic",
         only=Only.MEMBERS,
     )
@@ -579,9 +578,9 @@ class SinkOptions(ValueOptions):
     transactional_on_lost: TransactionalOnLost | None = option(
         "transactional.on.lost",
         kinds.TRANSACTIONAL_ON_LOST,
-        "If transactions of a decided batch exceeded `kafka.transaction.timeout.ms` while no driver was running: "
-        "`stop` with an error that names them, or `replay` the batch and write their records again. Use `replay` "
-        "only if each task gets the same rows in a replay; the sink compares row counts.",
+        "If transactions of a decided batch exceeded `kafka.transaction.timeout.ms` while no driver ran: `stop` with "
+        "an error that names them, or `replay` the batch, if each task gets the same rows in a replay; the sink "
+        "compares row counts.",
         default_text="stop",
         where=Where.SINK,
     )

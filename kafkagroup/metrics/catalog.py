@@ -380,7 +380,9 @@ def as_markdown() -> str:
 
 
 def _row(metric: Metric) -> str:
-    labels = ", ".join(label.name for label in metric.labels)
+    # The page says once that all metrics of consumers and quotas have those of the source.
+    own = metric.labels[len(_SOURCE) :] if metric.labels[: len(_SOURCE)] == _SOURCE else metric.labels
+    labels = ", ".join(label.name for label in own)
     attributes = "".join(f", `{name}={value}`" for name, value in metric.attributes)
     return (
         f"| `{metric.name}` | {metric.kind.value} | {labels} | `{metric.otel}` in `{metric.unit}`{attributes} "
