@@ -65,7 +65,7 @@ class ByTasks(CommitPolicy):
         a member of this generation, not for the owner of the partition.
         """
         owned = group.rejoined()
-        planned = by_present_slots(planned, owned.slots, owned.count)
+        planned = split_by_slots(planned, owned.slots, owned.count)
         ends = ends_of(planned)
         committed = group.committed(sorted(ends))
         targets = {tp: committed[tp].offset for tp in group.rewound(committed)}
@@ -174,7 +174,7 @@ def _read_twice(ends: Mapping[TopicPartition, int], error: FencedError) -> Fence
     )
 
 
-def by_present_slots(
+def split_by_slots(
     planned: Iterable[PlannedInput], owned: Mapping[TopicPartition, int], slots: int
 ) -> list[PlannedInput]:
     """Return a batch whose tasks commit, with one input for each current slot, which reads a partition in one range.

@@ -124,7 +124,7 @@ class SlotKeeper:
         if not self._driver_runs():
             return "the Spark driver has ended"
         self._membership.check()
-        if (reason := self._membership.reason_to_give_up) is not None:
+        if (reason := self._membership.loss_of_batch) is not None:
             return reason
         try:
             committed = self._membership.committed_entries(self._missing, stable=False)
@@ -135,13 +135,13 @@ class SlotKeeper:
                 self._missing = missing
                 self._note_progress()
             if missing:
-                self._leave_or_join_again()
+                self._leave_or_rejoin()
         except KafkaGroupError as error:
             log.info("keeper %r: %s", self._membership, error)
             return None
         return None if missing else "the batch is committed"
 
-    def _leave_or_join_again(self) -> None:
+    def _leave_or_rejoin(self) -> None:
         if self._has_left:
             if self._membership.is_renewal_asked():
                 log.info("keeper %r: a task asks for its slot", self._membership)

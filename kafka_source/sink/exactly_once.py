@@ -102,7 +102,7 @@ def commit_batch(settings: Settings, sink: ExactlyOnce, messages: Sequence[Commi
     client.run(TwoPhaseCommit(client, sink.prefix).commit(epoch, prepared_batch, deadline, renew))
 
 
-def give_up_batch(settings: Settings, sink: ExactlyOnce, epoch: DriverEpoch) -> None:
+def abort_batch(settings: Settings, sink: ExactlyOnce, epoch: DriverEpoch) -> None:
     """Abort the transactions of a batch that failed, and fence its tasks; see `TwoPhaseCommit.abort_undecided`."""
     client = cached_client(settings)
     client.run(TwoPhaseCommit(client, sink.prefix).abort_undecided(Deadline(_DRIVER_STEP_SECONDS), epoch))

@@ -38,7 +38,7 @@ from kafka_source.quota.bounds import QuotaSettings
 from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.runtime import spark_processes
 from kafka_source.sink.batch_start import PRODUCER_RATE, BatchStart, is_driver_process
-from kafka_source.sink.exactly_once import CommitMessage, commit_batch, give_up_batch, prepare_task
+from kafka_source.sink.exactly_once import CommitMessage, abort_batch, commit_batch, prepare_task
 from kafka_source.sink.records import from_arrow, from_rows, sink_columns
 from kafka_source.sink.target import ExactlyOnce, Target
 from kafka_source.sink.two_phase.committer import DriverEpoch
@@ -100,7 +100,7 @@ class _Writer:
         epochs = [self.start.epoch, *(message.epoch for message in written)]
         epoch = next((epoch for epoch in epochs if epoch is not None), None)
         if epoch is not None:
-            give_up_batch(self._target.settings, self._target.exactly_once, epoch)
+            abort_batch(self._target.settings, self._target.exactly_once, epoch)
 
 
 @short_errors

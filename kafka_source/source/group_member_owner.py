@@ -106,7 +106,7 @@ class GroupMemberOwner(PartitionOwner):
         Raises:
             FencedError: As `rejoin_if_due`.
         """
-        self._join_again()
+        self._join_if_needed()
         committed = self._commit_finished(finished)
         if not committed and self._membership.rebalance_needed() is not None:
             self._retry_commit_before_rejoin(finished)
@@ -125,7 +125,7 @@ class GroupMemberOwner(PartitionOwner):
             FencedError: Another process uses a slot's instance id, or the group has removed the slots and
                 `group.on.lost` is `stop`.
         """
-        self._join_again()
+        self._join_if_needed()
         reason = self._membership.rebalance_needed()
         if reason is not None:
             self.offsets.repair_set_back(now=True)
@@ -134,7 +134,7 @@ class GroupMemberOwner(PartitionOwner):
             self._wait_in(self._membership.rejoin)
         return self.owned()
 
-    def _join_again(self) -> None:
+    def _join_if_needed(self) -> None:
         """Join, if the slots have not yet, or if the group has removed them; report the query's rate."""
         self._pace = self._pace.finished(time.monotonic())
         self._membership.record_throughput(self._pace.speed, self._pace.growth.rates)

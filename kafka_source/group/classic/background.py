@@ -271,9 +271,9 @@ class BackgroundRejoiner:
 
     async def renew_credentials(self) -> None:
         """Rejoin and publish new credentials for the batch in flight, unless other members have partitions of it."""
-        await self._run_alone(self._rejoin_if_nobody_has(self.in_flight))
+        await self._run_alone(self._rejoin_unless_owned(self.in_flight))
 
-    async def _rejoin_if_nobody_has(self, batch: BatchInFlight) -> None:
+    async def _rejoin_unless_owned(self, batch: BatchInFlight) -> None:
         if any(slot.member.status.state is State.FENCED for slot in self._slots):
             log.warning("group=%s: another process has a slot of the batch", self._settings.group)
             await self._publish(batch, {})

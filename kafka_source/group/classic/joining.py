@@ -155,7 +155,7 @@ class JoinRounds:
             while rounds < _MAX_ROUNDS:
                 topics = await self._topics.look_up(deadline)
                 moved = await self._try_round(topics, reason.text, deadline)
-                if nobody_reads(self._slots):
+                if are_rewinding(self._slots):
                     reason = cause = self._log_rewind()
                     await self._wait_for_next_generation(deadline)
                     continue
@@ -399,7 +399,7 @@ def member_ids(slots: Sequence[Slot]) -> set[str]:
     return {slot.member.status.member_id for slot in slots}
 
 
-def nobody_reads(slots: Sequence[Slot]) -> bool:
+def are_rewinding(slots: Sequence[Slot]) -> bool:
     """Return whether the slots are in the generation of a rewind."""
     return any(strategies.is_rewind(slot.member.last_join.protocol) for slot in slots)
 

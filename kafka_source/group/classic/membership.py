@@ -160,7 +160,7 @@ class ClassicMembership(Membership):
         self._run(resume(), REQUEST_SECONDS)
 
     @property
-    def reason_to_give_up(self) -> str | None:
+    def loss_of_batch(self) -> str | None:
         """The reason why the slots can no longer commit the batch in flight; None: they can."""
         lost = None if self._background.lost_batch is None else "other members may have partitions of the batch"
         return self._background.left or self._background.rejoin_failed or lost
@@ -262,7 +262,7 @@ class ClassicMembership(Membership):
     def renew_credentials(self) -> None:
         """Rejoin after `leave`, and publish new credentials for the batch in flight.
 
-        If other members have partitions of the batch, or the rejoin fails, `reason_to_give_up` has the reason.
+        If other members have partitions of the batch, or the rejoin fails, `loss_of_batch` has the reason.
         """
         self._run(self._background.renew_credentials(), 2 * self._settings.rebalance_timeout_ms / 1000)
 

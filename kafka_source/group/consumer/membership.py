@@ -257,7 +257,7 @@ class ConsumerMembership(Membership):
             return await self._join_alone(reason, deadline)
 
     async def _join_alone(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
-        started, is_first = _told_at(self._slots), self._assignment is None
+        started, is_first = _target_changed_at(self._slots), self._assignment is None
         if is_first:
             await self._look_up_topics(deadline)
             await OtherMembers(self._client, self._settings).look_up(self._told.topics, timeout_s=deadline.left)
@@ -296,9 +296,9 @@ class ConsumerMembership(Membership):
                 (KIP-1263), and answer an earlier join with an empty assignment.
         """
         while True:
-            await self._know_names(self._slots)
+            await self._record_topic_names(self._slots)
             await asyncio.gather(*(slot.quiet() for slot in self._slots))
-            self._take_and_give_up(self._slots)
+            self._reconcile_slots(self._slots)
             news = [slot for slot in self._slots if slot.member.has_news]
             if news and await self._beat_all(Deadline(REQUEST_SECONDS), news):
                 continue
@@ -376,7 +376,7 @@ class ConsumerMembership(Membership):
         # Most heartbeats change nothing. Only this slot: with hundreds of them, a check of all after each heartbeat
         # costs more than the heartbeats.
         if not slot.settled:
-            await self._know_names([slot])
+            await self._record_topic_names([slot])
             self._reconcile([slot])
         pause = interval if was_answered else min(interval, self._client.settings.retry.pause(slot.member.failures))
         # `wait_for` would make a task of each wait.
@@ -391,12 +391,12 @@ class ConsumerMembership(Membership):
         """Take and release partitions outside of Spark's calls."""
         if self._calls or self._assignment is None:
             return
-        told_at = _told_at(slots)
-        if self._take_and_give_up(slots):
+        changed_at = _target_changed_at(slots)
+        if self._reconcile_slots(slots):
             reason = Reason(RebalanceCause.MEMBERS, "the brokers have assigned other partitions")
-            self._note(reason, time.monotonic() - told_at)
+            self._note(reason, time.monotonic() - changed_at)
 
-    def _take_and_give_up(self, slots: Sequence[ConsumerSlot]) -> bool:
+    def _reconcile_slots(self, slots: Sequence[ConsumerSlot]) -> bool:
         changed = [slot.reconcile(self._names, self._in_flight.ends) for slot in slots]
         return any(changed)
 
@@ -432,7 +432,7 @@ class ConsumerMembership(Membership):
         self._names |= {topic.topic_id: topic.name for topic in snapshot.topics.values() if topic.topic_id is not None}
         self._looked_up_at = time.monotonic()
 
-    async def _know_names(self, slots: Sequence[ConsumerSlot]) -> None:
+    async def _record_topic_names(self, slots: Sequence[ConsumerSlot]) -> None:
         """Learn the names of assigned topics that are new; until then their partitions wait."""
         unknown = {one.topic_id for slot in slots for one in slot.member.target} - self._names.keys()
         if not unknown or time.monotonic() - self._looked_up_at < _POLL_SECONDS:
@@ -504,7 +504,7 @@ class ConsumerMembership(Membership):
     async def _leave_if_others_wait(self, batch: BatchInFlight) -> None:
         """Leave after `max.poll.interval.ms` if the group has other members (KIP-62); a query that is alone stays."""
         # Spark may call, and the call may end, before the response.
-        if not await self._others_have(None) or self._calls or not self._is_overdue():
+        if not await self._are_owned_elsewhere(None) or self._calls or not self._is_overdue():
             return
         silent = time.monotonic() - self._called_at
         self._left = warn_of_overdue(self._settings, len(self._slots), silent)
@@ -513,7 +513,7 @@ class ConsumerMembership(Membership):
 
     async def _recover(self, batch: BatchInFlight) -> None:
         """Rejoin with lost slots, and publish their credentials, unless other members have the partitions."""
-        others_have = not self._recovers or await self._others_have(batch.ends.keys())
+        others_have = not self._recovers or await self._are_owned_elsewhere(batch.ends.keys())
         if self._calls or not self._has_lost():
             # Spark has called before the answer came, and its call joins again.
             return
@@ -526,7 +526,7 @@ class ConsumerMembership(Membership):
         await self._join(reason, Deadline(self._settings.rebalance_timeout_ms / 1000))
         await self._publish(batch)
 
-    async def _others_have(self, partitions: Collection[TopicPartition] | None) -> bool:
+    async def _are_owned_elsewhere(self, partitions: Collection[TopicPartition] | None) -> bool:
         """Return whether other members have some of these partitions; None: whether there are any."""
         group = self._settings.group
         found = describe(self._client, group, Deadline(REQUEST_SECONDS))
@@ -566,6 +566,6 @@ class ConsumerMembership(Membership):
             )
 
 
-def _told_at(slots: Iterable[ConsumerSlot]) -> float:
+def _target_changed_at(slots: Iterable[ConsumerSlot]) -> float:
     """Return the time since which one of these slots has to take or release partitions; now if none has."""
-    return min((slot.told_at for slot in slots if slot.told_at is not None), default=time.monotonic())
+    return min((slot.changed_at for slot in slots if slot.changed_at is not None), default=time.monotonic())

@@ -45,7 +45,7 @@ class ConsumerSlot:
     Attributes:
         member: The member's state.
         wake: Set when a heartbeat is due immediately.
-        told_at: Since when the slot has to follow the brokers' assignment; None: it has followed.
+        changed_at: The time since which the slot has to follow the brokers' assignment; None: it has followed.
     """
 
     def __init__(self, number: int, client: KafkaClient, settings: GroupSettings) -> None:
@@ -53,7 +53,7 @@ class ConsumerSlot:
         self.instance_id = settings.instance_id(number)
         self.member = member_state.Member(str(uuid.uuid4()))
         self.wake = asyncio.Event()
-        self.told_at: float | None = None
+        self.changed_at: float | None = None
         self._client, self._settings = client, settings
         # One heartbeat at a time, so that responses arrive in the order of the heartbeats.
         self._turn = asyncio.Lock()
@@ -99,9 +99,9 @@ class ConsumerSlot:
             if self.member.state is before.state:
                 self.member = member_state.answered(self.member, sent, _answer(response))
                 if self.member.owned == self.member.target:
-                    self.told_at = None
-                elif self.told_at is None:
-                    self.told_at = time.monotonic()
+                    self.changed_at = None
+                elif self.changed_at is None:
+                    self.changed_at = time.monotonic()
 
     def ask_again(self) -> None:
         """Send the next heartbeat now, and request the slot's whole assignment."""
@@ -111,7 +111,7 @@ class ConsumerSlot:
     def rejoin(self) -> None:
         """Join with the next heartbeat, unless the member is in the group."""
         if self.member.state in (State.UNJOINED, State.LOST, State.LEFT):
-            self.member, self.told_at = member_state.join(self.member), None
+            self.member, self.changed_at = member_state.join(self.member), None
 
     def reconcile(self, names: Mapping[uuid.UUID, str], in_flight: Iterable[TopicPartition]) -> bool:
         """Take assigned partitions and release revoked ones; return whether there were any.
@@ -134,7 +134,7 @@ class ConsumerSlot:
         if self.member.has_news:
             self.wake.set()
         if self.member.owned == self.member.target:
-            self.told_at = None
+            self.changed_at = None
         return self.member.owned != member.owned
 
     async def quiet(self) -> None:

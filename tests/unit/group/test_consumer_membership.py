@@ -97,7 +97,7 @@ def test_slots_that_a_call_has_joined_again_are_not_lost(
         slot.member = replace(slot.member, state=State.MEMBER)
         return others_have
 
-    monkeypatch.setattr(ConsumerMembership, "_others_have", ask)
+    monkeypatch.setattr(ConsumerMembership, "_are_owned_elsewhere", ask)
     membership.set_batch_in_flight(BatchInFlight({TopicPartition("t", 0): 10}, Recorded("sink")))
     membership._run(membership._watch_batch(), 10)
     assert membership._left is None

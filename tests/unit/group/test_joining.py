@@ -13,9 +13,9 @@ from assignors import Assignment, ClusterMetadata, TopicPartition, encode_assign
 from kafka_source.client_config import Settings
 from kafka_source.errors import AssignmentFailed
 from kafka_source.group.classic.joining import (
+    are_rewinding,
     assignment_of,
     member_ids,
-    nobody_reads,
     one_generation,
     raise_failed_assignment,
     stale_of_follower,
@@ -62,8 +62,8 @@ def test_slots_of_one_generation_are_settled(make: Make) -> None:
 
 
 def test_nobody_reads_in_a_generation_of_the_rewinds_protocol(make: Make) -> None:
-    assert not nobody_reads([make(0, 4), make(1, 4)])
-    assert nobody_reads([make(0, 4), make(1, 4, protocol="kafkagroup-rewind:range")])
+    assert not are_rewinding([make(0, 4), make(1, 4)])
+    assert are_rewinding([make(0, 4), make(1, 4, protocol="kafkagroup-rewind:range")])
 
 
 def test_the_assignment_of_all_slots_says_who_leads_and_who_assigned(make: Make) -> None:
