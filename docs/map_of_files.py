@@ -20,7 +20,8 @@ class NoFirstLineError(ValueError):
 
 
 def map_of_files() -> str:
-    """Return the list of all modules by folder, each with its key type and the first clause of its docstring.
+    """Return the list of all modules by folder, each with its key type and the first clause of its docstring; of the
+    crate the folders alone.
 
     Raises:
         NoFirstLineError: A module has none.
@@ -32,8 +33,7 @@ def map_of_files() -> str:
             parts += _folder(folder, folder / "__init__.py", modules)
     crate = ROOT / "native" / "src"
     for folder in sorted({path.parent for path in crate.rglob("*.rs")}):
-        door = folder / ("lib.rs" if folder == crate else "mod.rs")
-        parts += _folder(folder, door, [path for path in sorted(folder.glob("*.rs")) if path != door])
+        parts += _folder(folder, folder / ("lib.rs" if folder == crate else "mod.rs"), [])
     return "\n".join(parts).rstrip("\n") + "\n"
 
 
@@ -63,8 +63,6 @@ def _clause(sentence: str) -> str:
 
 def _key_type(module: Path) -> str:
     """Return the longest public class of a module that is no error."""
-    if module.suffix != ".py":
-        return ""
     classes = [
         node
         for node in ast.parse(module.read_text(encoding="utf-8")).body
