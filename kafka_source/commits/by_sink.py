@@ -136,7 +136,7 @@ def group_or_own(own: int | None, committed: int | None) -> int | None:
 
 
 def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, CommitOffset]) -> bool:
-    """Return whether the sink has committed a batch that is done, or whether the group's offsets do not show that.
+    """Return whether the sink has committed a finished batch; true also if the group's offsets do not show it.
 
     Without a sink that commits them the group has the offsets with which the batch began. A group that was set back
     since, by a rewind or after a truncated log, may have them again; a topic that was created again has none.

@@ -70,7 +70,8 @@ class NativeDelivery:
             self._producer.keep_accumulator(self._accumulator)
 
     def drop(self) -> None:
-        """Give up; see `Delivery`. Requests on their way may be written, but the identity is not used again."""
+        """Abandon the delivery; see `Delivery`. Requests on their way may be written, but the identity is not used
+        again."""
         if self._sender is not None:
             self._sender.release_connections()
 

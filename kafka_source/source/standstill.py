@@ -86,7 +86,7 @@ class Standstill:
         """Look up the group's newest halt, in a trigger when the query's partitions are known.
 
         Raises:
-            KafkaGroupError: The first lookup fails. Later the known halt stays.
+            KafkaGroupError: The first lookup fails. Without a response a later trigger keeps the known halt.
         """
         if self._group is None or self._client is None or self._is_forbidden:
             return

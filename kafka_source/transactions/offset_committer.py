@@ -3,7 +3,7 @@
 All partitions of a commit become the group's offsets together or not at all. The group decides about commits: its
 coordinator checks generation, member id and instance id in the transaction. The producer epoch orders the commits of
 one transactional id: no offset of an earlier commit is written after a later commit. Attempts of a task are one member,
-so there the epoch decides, too.
+so only the epoch distinguishes them.
 """
 
 from __future__ import annotations

@@ -173,8 +173,8 @@ class JoinRounds:
                 reason = cause = again
                 if not any(slot.leading or slot.hands_over for slot in self._slots):
                     # If a follower rejoins with unchanged metadata, the coordinator does not start a rebalance. So
-                    # leave first, which does. With cooperative assignors the metadata contains the generation, so it
-                    # has changed, and a partition without an owner may just be moving to this query.
+                    # leave first, which starts a rebalance. With cooperative assignors the metadata contains the
+                    # generation, so it has changed, and a partition without an owner may just be moving to this query.
                     await self._leave(again.text, deadline)
             if self._others.unclear:
                 await self._others.look_up(topics, member_ids(self._slots))

@@ -160,7 +160,7 @@ class Ledger:
         """Return whether fetches show a decision whose transaction has been committed.
 
         A killed broker may lose the marker of that transaction, if it is the only broker, and the next transaction of
-        the same id writes it. Until then a fetch of all offsets omits a partition whose first offset this is: the next
+        the same id writes it. Until then a fetch of all offsets omits a partition without an earlier offset: the next
         driver would neither wait for the decision nor know it.
         """
         within = Deadline(min(_MARKER_SECONDS, deadline.left))
