@@ -21,7 +21,7 @@ from kafka_source.model.arrow_schema import Retyped
 ArrowFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 PLACE = ("topic", "partition", "offset")
-"""The columns that errors need, beside those that the function is given."""
+"""The columns that errors need, besides the function's."""
 
 _MARK = "_is_kafkagroup_arrow_function"
 _F = TypeVar("_F", bound=ArrowFunction)

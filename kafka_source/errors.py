@@ -68,7 +68,7 @@ NEW_OUTPUT = (
     "With a new checkpoint Spark's file sink needs a new folder, and Delta in foreachBatch a new txnAppId: they skip "
     "the numbers of micro-batches that they have"
 )
-"""The advice beside a new checkpoint: sinks that need a new output, too."""
+"""The advice for a new checkpoint: some sinks need a new output, too."""
 
 
 class KafkaGroupError(Exception):

@@ -22,7 +22,7 @@ _OUT_OF_RANGE = re.compile(r"outside allowed range (-?\d+)(?:\.\d+)?\.\.(-?\d+)"
 # librdkafka tries the addresses of a name one after another. Its own default is 30 s for each, Java's is 10 s. After 1
 # s it would resolve the name again and begin again, perhaps with the address that did not answer; the JVM waits 30 s.
 DEFAULTS = {"socket.connection.setup.timeout.ms": "10000", "broker.address.ttl": "30000"}
-"""librdkafka's settings where the user sets nothing, because its own defaults are not Java's."""
+"""librdkafka's settings without the user's, because its own defaults are not Java's."""
 
 # librdkafka's consumers refuse a `fetch.max.bytes` below `message.max.bytes`, which they use for nothing else; this is
 # its least value.

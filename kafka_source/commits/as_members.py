@@ -122,7 +122,7 @@ class AsMembers(KeptOffsets):
             raise
         except KafkaGroupError as error:
             self._count_failure()
-            log.warning("commit group=%s failed, the next micro-batch tries again: %s", self._group, error)
+            log.warning("commit group=%s failed, the next micro-batch retries: %s", self._group, error)
             return False
         if committed:
             self._count_commit(began)

@@ -24,7 +24,7 @@ from kafka_source.model.halt import Halt, halt_of, while_it_holds
 
 _TEN_YEARS_MS = 10 * 365 * 24 * 3600 * 1000
 IDLE_SECONDS = 60.0
-"""How often an idle query of a stopped group says that it still runs."""
+"""The interval in which an idle query of a stopped group reports that it still runs."""
 _IDLE_MS = round(3 * IDLE_SECONDS * 1000)
 
 

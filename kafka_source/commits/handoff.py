@@ -136,7 +136,7 @@ class Published:
 
 
 _TAKEN = "taken"
-"""The metadata of an offset that a sink has taken."""
+"""The metadata of an offset that a sink has marked."""
 
 
 _T = TypeVar("_T", "Record", "Entry")

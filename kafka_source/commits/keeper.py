@@ -144,7 +144,7 @@ class SlotKeeper:
     def _leave_or_rejoin(self) -> None:
         if self._has_left:
             if self._membership.is_renewal_asked():
-                log.info("keeper %r: a task asks for its slot", self._membership)
+                log.info("keeper %r: a task requests its slot", self._membership)
                 self._membership.renew_credentials()
                 self._has_left = False
                 self._note_progress()

@@ -36,7 +36,7 @@ Rule = Callable[[int | None, int | None], int | None]
 
 
 Committed = Callable[[list[TopicPartition]], Mapping[TopicPartition, CommitOffset]]
-"""Returns what a group has committed."""
+"""Returns the committed offsets of a group."""
 
 
 @dataclass(frozen=True)

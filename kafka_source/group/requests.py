@@ -163,8 +163,8 @@ async def if_allowed(description: Awaitable[_T], group: str) -> _T | None:
 @functools.cache
 def _warn_of_forbidden(group: str, why: str) -> None:
     log.warning(
-        "group=%s: this user may not describe it: %s Until then partitions that no member reads are not noticed, slots "
-        "stay beyond max.poll.interval.ms, and a batch whose slots were lost is read again.",
+        "group=%s: this user may not describe it: %s Until then partitions that no member reads are not detected, "
+        "slots stay beyond max.poll.interval.ms, and a batch whose slots were lost is read again.",
         group,
         why,
     )

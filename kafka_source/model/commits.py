@@ -38,7 +38,7 @@ def check_one_topic(offsets: Iterable[TopicPartition]) -> None:
 
 
 RENEW_SECONDS = 3600.0
-"""After so long an offset is committed again where nothing has changed it.
+"""The time after which an unchanged offset is committed again.
 
 Brokers keep the offsets of a group without members for `offsets.retention.minutes` after each commit: seven days by
 default, one day before Kafka 2.0.

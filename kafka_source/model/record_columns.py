@@ -25,7 +25,7 @@ COLUMN_TYPES: Mapping[str, str] = {
 """The columns that can be read, in their order, with the names of their types in Spark's SQL."""
 
 TOO_LARGE = -(1 << 63)
-"""Stands for a timestamp that is too large for microseconds, in a lenient column."""
+"""Replaces a timestamp that is too large for microseconds, in a lenient column."""
 
 TEXT_COLUMNS = ("key", "value")
 """Columns that a user can request as strings; their bytes are then decoded as UTF-8."""

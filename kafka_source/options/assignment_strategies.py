@@ -34,4 +34,4 @@ def _assignor(name: str, arguments: Mapping[str, object]) -> Assignor:
         return load(name, arguments)
     except ValueError as error:
         option = "assignor.options" if arguments else "kafka.partition.assignment.strategy"
-        raise OptionError(option, arguments or name, f"what the assignor takes: {error}") from None
+        raise OptionError(option, arguments or name, f"options of the assignor: {error}") from None

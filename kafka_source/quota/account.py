@@ -106,7 +106,7 @@ class Limiter:
 
 
 GRANT_SECONDS = 0.05
-"""A grant is for so many seconds of the bound: tasks ask twenty times a second in all, however many they are."""
+"""The seconds of the bound in one grant: all tasks together send twenty requests a second."""
 
 BROKER_SAFETY_FACTOR = 0.99
 """The part of the brokers' own quota that is used: the brokers' window is not aligned with ours."""

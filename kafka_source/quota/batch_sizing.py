@@ -8,7 +8,7 @@ from assignors.model import TopicPartition
 from kafka_source.quota.bounds import Amounts
 
 UNKNOWN_RECORD_BYTES = 65_536.0
-"""The size of a record while no task has measured any: too large, so that the first micro-batch is short."""
+"""The size of a record before the first measure: too large, so that the first micro-batch is short."""
 
 
 def admit(

@@ -13,34 +13,36 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 FIRST_OFFSETS = 1000
-"""The first micro-batch of a run: little enough for slow work on each record, and measured before more is read."""
+"""The first micro-batch of a run: small enough for slow work on each record, and measured before more is read."""
 
 MAX_CHANGE = 10.0
-"""A micro-batch is at most so many times as large or as small as the previous one: a line is no proof far beyond it."""
+"""The largest factor between two consecutive micro-batches: the line does not hold far beyond its points."""
 
 _NEAR = 0.25
 """A trigger that differs from its goal by at most this part of it meets the goal."""
 
 _ODD = 1.5
-"""A trigger that takes so many times what the line says is odd. Two in a row show that the speed has changed."""
+"""The factor to the line's duration from which a trigger is odd. Two consecutive ones show that the speed has
+changed."""
 
 _COMPARABLE = 1.5
-"""Two micro-batches of which one is so many times as large have a slope."""
+"""The factor between the sizes of two micro-batches from which they have a slope."""
 
 _REMEMBERED = 10
 """The micro-batches through which the line goes."""
 
 _PROBE_AFTER = 3
-"""So many alike micro-batches that miss the goal are followed by one of twice the size."""
+"""The number of similar micro-batches that miss the goal, after which one of twice the size follows."""
 
 _PROBE_AGAIN = 30
-"""After so many triggers the measured fixed part is too old."""
+"""The number of triggers after which the measured fixed part is too old."""
 
 _OVER_FIXED = 1.25
-"""A trigger gets so many times its fixed part at least: smaller micro-batches would not be quicker, only read less."""
+"""The smallest duration of a trigger, as a multiple of its fixed part: smaller micro-batches would hardly be faster."""
 
 _WAITED_SECONDS = 0.1
-"""With an interval, Spark starts a trigger that waited at a multiple of it since 1970, and asks us soon after."""
+"""With an interval, Spark starts a trigger that waited at a multiple of it since 1970, and calls us within this
+time."""
 
 
 @dataclass(frozen=True, slots=True)

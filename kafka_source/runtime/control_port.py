@@ -106,7 +106,7 @@ class ControlPort:
 
 
 _unreachable: dict[Address, float] = {}
-"""The ports that this process could not reach, each with the time from which it tries again (`time.monotonic`)."""
+"""The ports that this process could not reach, each with the time of the next attempt (`time.monotonic`)."""
 
 
 class ControlClient:

@@ -25,7 +25,8 @@ from kafka_source.model.partition_runs import format_partitions
 log = logging.getLogger(__name__)
 
 FUTURE_MS = 3_600_000
-"""A record whose timestamp is so much later than the driver's clock is read where it stands, and does not count."""
+"""The difference to the driver's clock from which a later timestamp does not count; the record is read at its
+offset."""
 
 # The number of offsets of a request for unknown records.
 _FEW = 16

@@ -27,8 +27,8 @@ class Patience(Enum):
 
     TOPICS = "until every broker knows a change of topics, for 30 s"
     LEADERS = "until a broker leads the partitions, for coordinator.timeout.ms"
-    LOGS = "as long as a leader may be behind (data.loss.patience.ms)"
-    MEMBERS = "as long as the other members of the group take to rejoin"
+    LOGS = "for the time that a leader may be behind (data.loss.patience.ms)"
+    MEMBERS = "until the other members of the group have rejoined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def unfinished(
         error = RefreshRetriableError("The group has not assigned the topics that were created again yet.")
         return Again(error, Patience.TOPICS)
     if short_logs:
-        error = RefreshRetriableError("Logs end before what was read of them; their leaders may be behind.")
+        error = RefreshRetriableError("Logs end before the read positions; their leaders may be behind.")
         return Again(error, Patience.LOGS)
     return None
 

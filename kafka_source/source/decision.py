@@ -144,7 +144,7 @@ class Facts:
 class Need(Enum):
     """A fact that a decision lacks, in the order in which the facts are looked up."""
 
-    GROUP = "what the group has committed"
+    GROUP = "the group's committed offset"
     START = "where the partition begins"
     LATEST = "the latest offset of the log"
     EPOCH_END = "the end of the known epoch in the leader's log"
@@ -292,7 +292,7 @@ def _move(continued: Decision, to: int, loss: DataLossError, log: LogFacts, rule
 class Start(Enum):
     """The start of a partition."""
 
-    BY_OPTIONS = "where the starting options say"
+    BY_OPTIONS = "the options' start"
     FIRST = "at its first offset"
     ADDED = "at its first offset, and records before it are lost: it is younger than the query"
 

@@ -52,8 +52,8 @@ def text_of(function: ArrowFunction) -> str:
         raise OptionError("f", None, problem=problem) from None
     if len(pickled) > MOST_BYTES:
         problem = (
-            f"The function has {len(pickled):,} bytes when it is pickled, and may have {MOST_BYTES:,}: let it read "
-            "what is larger, such as a model, when it begins"
+            f"The function has {len(pickled):,} bytes when it is pickled, and may have {MOST_BYTES:,}: let it load "
+            "larger objects, such as a model, when it begins"
         )
         raise OptionError("f", None, problem=problem)
     return f"{_version()}:{base64.b64encode(pickled).decode()}"

@@ -369,7 +369,7 @@ def log_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, in
         return
     log.warning(
         "group=%s has committed offsets ahead of this query's checkpoint, and not by this query: it continues there, "
-        "and leaves out what is in between: %s.%s",
+        "and skips the records between: %s.%s",
         options.group_id,
         format_moves(moves),
         " The checkpoint is of Spark's own Kafka source, where kafka.group.id is only a label: if others used the same "

@@ -124,7 +124,7 @@ def _assignor(name: str, member: PlanMember) -> Assignor:
     try:
         made = load(name, member.options)
     except ValueError as error:
-        raise OptionError("assignor", name, f"what the assignors take: {error}") from None
+        raise OptionError("assignor", name, f"options of the assignors: {error}") from None
     if member.owned:
         made.on_assignment(Assignment(member.owned), _GENERATION)
     return made

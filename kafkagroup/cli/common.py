@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 ERROR = 1
-"""Exit code: the brokers refuse or do not answer, or what was asked for does not exist."""
+"""Exit code: the brokers refuse or do not answer, or the requested object does not exist."""
 
 BOUND_EXCEEDED = 3
 """Exit code: the command did what it should, and a bound such as `--fail-above-lag` is exceeded. 2 is wrong usage."""

@@ -251,7 +251,7 @@ def _lag(rows: Rows[PartitionLag], by: By, total: int | None) -> Listing:
 def _exit_above(bound: int, lags: dict[str, int | None]) -> None:
     """Exit with the bound's code if the lag of a group is above it, and name the groups whose lag is unknown."""
     if unknown := [name for name, lag in lags.items() if lag is None]:
-        note("The lag is not known of groups that have committed no offsets: " + ", ".join(unknown))
+        note("The lag of these groups is unknown, because they have committed no offsets: " + ", ".join(unknown))
     above = {name: lag for name, lag in lags.items() if lag is not None and lag > bound}
     if above:
         note(f"The lag is above {bound}: " + ", ".join(f"{name} {lag}" for name, lag in above.items()))

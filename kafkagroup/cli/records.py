@@ -38,14 +38,14 @@ def produce(
     connection: Connection = NO_OPTIONS,
     separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-K", metavar="TEXT", help="What ends the key of a line, such as :."),
+        typer.Option("--key-separator", "-K", metavar="TEXT", help="The separator after the key of a line, such as :."),
     ] = None,
     from_json: Annotated[
         bool,
         typer.Option(
             "--from-json",
-            help='Each line is an object: {"key": "k", "value": "v", "partition": 0, "headers": {"h": "x"}}. What '
-            "is no text is written as JSON.",
+            help='Each line is an object: {"key": "k", "value": "v", "partition": 0, "headers": {"h": "x"}}. Other '
+            "values are written as JSON.",
         ),
     ] = False,
 ) -> None:

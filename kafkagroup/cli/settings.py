@@ -29,7 +29,7 @@ NAME_VARIABLE = "KAFKAGROUP_CONTEXT"
 """The environment variable that names a context."""
 
 DEFAULT = "default"
-"""The context that is used where nothing names a cluster."""
+"""The context of commands that name no cluster."""
 
 COMMAND_CONFIG = "command.config"
 """The setting of a context that names a file of settings, in the format of `--command-config`."""

@@ -141,7 +141,7 @@ def peek(
     if start is not None and back is not None:
         raise typer.BadParameter("contradicts --from", param_hint="--back")
     if function is not None and follow:
-        raise typer.BadParameter("shows what is there, and not what comes", param_hint="--map")
+        raise typer.BadParameter("shows existing records, and not later ones", param_hint="--map")
     with usage_of("--from" if back is None else "--back"):
         position = _start(start, back)
     with exit_on_error():
@@ -276,7 +276,7 @@ def export(
         typer.Option(
             "--format",
             metavar="parquet|arrow|csv|jsonl",
-            help="The format, if the name of the file does not say it. A folder has parquet by default.",
+            help="The format, if the name of the file has no suffix for it. A folder has parquet by default.",
         ),
     ] = None,
     value_schema: Annotated[

@@ -116,7 +116,7 @@ def abort(
         aborted = client.run(phases.abort_undecided(Deadline(_STEP_SECONDS)))
         note(f"Aborted {len(aborted)} transactions.")
         if len(aborted) < len(undecided):
-            note("Other transactions have ended since, or another driver has begun a batch: list them again.")
+            note("Transactions have ended since then, or another driver has begun a batch: list them again.")
 
 
 @transactions.command(short_help="Write lost commit markers.")

@@ -121,4 +121,4 @@ def _failure(problem: Exception) -> Finding:
         advice = "Install kafkagroup for the Python of the executors, see docs/recipes.md."
     else:
         advice = "Check that the session can run any Python UDF."
-    return Finding(_NAME, "fail", f"A Spark job that only looks failed: {happened}", advice)
+    return Finding(_NAME, "fail", f"The Spark job of the check failed: {happened}", advice)

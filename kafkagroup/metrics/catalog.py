@@ -212,7 +212,7 @@ HALTED = Metric(
     Kind.GAUGE,
     "1",
     _SOURCE,
-    "1 while the group is paused or stopped from outside, else 0: its lag grows, and that is meant.",
+    "1 while the group is paused or stopped from outside, else 0: its lag grows intentionally.",
 )
 ASSIGNED = Metric(
     "kafkagroup_consumer_assigned_partitions",

@@ -201,7 +201,7 @@ def start(
     from kafkagroup.metrics.meter import MetricsListener
 
     if transactions and settings is None:
-        raise InvalidConfigurationError("metrics.start looks for transactions at the brokers: give settings too.")
+        raise InvalidConfigurationError("metrics.start looks transactions up at the brokers: give settings too.")
     made: list[Exporter] = []
     address: str | None = None
     watcher: Watcher | None = None

@@ -76,7 +76,7 @@ def refusal_of_converted_group(group: str, members: Sequence[str]) -> InvalidCon
 
 
 _OTHER_KIND_CODES = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_ID_NOT_FOUND})
-"""The error codes of JoinGroup behind which another kind of group may be."""
+"""The error codes of JoinGroup that may mean another kind of group."""
 
 _LOOK_SECONDS = 10.0
 _TYPES = {"share": "a share group (KIP-932)", "streams": "a Kafka Streams group (KIP-1071)"}

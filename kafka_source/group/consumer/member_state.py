@@ -41,7 +41,7 @@ from kafka_source.error_codes import NONE, ErrorCode
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 LEAVE_EPOCH_OF_STATIC = -2
-"""The epoch with which a static member leaves that will come back."""
+"""The epoch with which a static member leaves and announces its return."""
 
 DEFAULT_INTERVAL_MS = 5_000
 

@@ -142,7 +142,7 @@ class Reader:
                 raise ValueError("a tagged field is longer than the message")
             yield tag
             if self.position > end:
-                raise ValueError("a tagged field is longer than it says")
+                raise ValueError("a tagged field is longer than its declared length")
             self.position = end
 
     def skip_tags(self) -> None:

@@ -30,9 +30,9 @@ ONGOING = "Ongoing"
 COMMITTED = "CompleteCommit"
 
 FENCED_TIMEOUT_MS = 5_003
-"""The timeout of an id that a driver has fenced; one that a task has just initialised has another. No process
-holds its epoch. A coordinator waits no longer than this timeout for the replicas of its own log: with a few
-milliseconds it answers COORDINATOR_NOT_AVAILABLE wherever the brokers are further apart."""
+"""The timeout of an id that a driver has fenced; an id of a task has another. No process has its epoch. A coordinator
+waits no longer than this timeout for the replicas of its own log: with a few milliseconds it answers
+COORDINATOR_NOT_AVAILABLE wherever the brokers are further apart."""
 
 
 @dataclass(frozen=True, slots=True)
