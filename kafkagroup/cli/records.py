@@ -44,8 +44,8 @@ def produce(
         bool,
         typer.Option(
             "--from-json",
-            help='Each line is an object: {"key": "k", "value": "v", "partition": 0, "headers": {"h": "x"}}. Other '
-            "values are written as JSON.",
+            help='Each line is an object: {"key": "k", "value": "v", "partition": 0, "headers": {"h": "x"}}. Values '
+            "other than text are written as JSON.",
         ),
     ] = False,
 ) -> None:
