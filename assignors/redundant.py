@@ -26,7 +26,7 @@ class RedundantAssignor(Assignor):
     """Assign each partition to `copies` different subscribers (to all of them, if there are fewer), evenly.
 
     A member's Assignment lists all its copies; `primaries` returns those for which it is the primary, and `replicas`
-    numbers the others. Copies stay with their members as far as balance allows. If a primary leaves, a standby of the
+    numbers the others. Copies stay with their members if balance allows. If a primary leaves, a standby of the
     partition becomes the primary, and another member becomes a standby; the numbers of the other standbys may change.
 
     Args:

@@ -120,7 +120,7 @@ Words of other tools are understood where they mean one thing only, and standard
 
 ## Beside other tools
 
-As far as the tools' help says: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
+By the tools' own help: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
 
 | to … | kafkagroup | kafka-consumer-groups.sh | rpk | kafkactl | kcat |
 | --- | --- | --- | --- | --- | --- |

@@ -31,7 +31,7 @@ class Load:
         self._thread.start()
 
     def change(self, records_per_second: int) -> None:
-        """Write so many records a second from now on; a multiple of 10."""
+        """Write this number of records a second from now on; a multiple of 10."""
         self._records = round(records_per_second * _TICK_SECONDS)
 
     def _run(self) -> None:

@@ -157,7 +157,7 @@ _CHUNK = 2000
 _POLL_SECONDS = 0.05
 _STATISTICS_MS = 1000
 _MIN_GRAIN, _MAX_GRAIN = 4096, 1 << 20
-# A task that may fetch so many bytes in one go fetches as it does without a quota.
+# A task with at least this grant fetches as without a quota.
 _UNLIMITED_BYTES = 4 * _MAX_GRAIN
 _AHEAD_MS = 5
 _CLUSTER_SECONDS = 10.0

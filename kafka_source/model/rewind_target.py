@@ -52,7 +52,7 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """So many offsets after the committed one; before it, if the number is negative."""
+    """A number of offsets after the committed one; before it, if negative."""
 
     by: int
 

@@ -158,7 +158,7 @@ def option_of_key(of_value: _T) -> _T:
     """Declare the option of the column `key` that is the counterpart of an option `value.…`.
 
     Args:
-        of_value: The field of the other one, in the same class. Its type is that of its values, as with `option`.
+        of_value: The field of the value's option, in the same class. Its type is that of its values, as with `option`.
     """
     declared: Option = cast("Field[object]", of_value).metadata[_METADATA]
     made = replace(

@@ -152,7 +152,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The permission of a task: wait for `delay` seconds, then fetch so many bytes and records; inf: any number."""
+    """The permission of a task: wait for `delay` seconds, then fetch these bytes and records; inf: any number."""
 
     delay: float
     bytes: float

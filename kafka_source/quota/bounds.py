@@ -37,7 +37,7 @@ class Bounds:
         return Bounds(*(None if amount == inf else amount for amount in self.amounts(part)))
 
     def amounts(self, seconds: float) -> Amounts:
-        """Return the bytes and records that so many seconds allow; inf: any number."""
+        """Return the allowed bytes and records of these seconds; inf: any number."""
         by_bytes, by_records = self.bytes_per_second, self.records_per_second
         return inf if by_bytes is None else by_bytes * seconds, inf if by_records is None else by_records * seconds
 

@@ -21,7 +21,7 @@ class TaskFigures:
         self._expected: int | None = None
 
     def expect(self, reports: int) -> None:
-        """Note that tasks are made, which report so many times that they are done."""
+        """Record that tasks are made, with the number of reports of their end."""
         if self._quota is not None:
             self._expected = self._quota.reported.tasks_done + reports
 

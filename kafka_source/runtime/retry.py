@@ -17,8 +17,8 @@ RANDOM = random.SystemRandom()
 """It has no state: that of the random module belongs to the application, which may have seeded it."""
 
 _JITTER = 0.2
-# After so many doublings even the shortest pause exceeds any configured maximum. Without a limit, the power would
-# overflow a float at 2**1024.
+# After this number of doublings even the shortest pause exceeds any configured maximum. Without a limit, the power
+# would overflow a float at 2**1024.
 _MAX_DOUBLINGS = 30
 
 

@@ -60,7 +60,7 @@ _NO_TRANSACTIONS = (
     ErrorCode.UNSUPPORTED_VERSION,
 )
 _COORDINATOR_SECONDS = 30.0
-# The tasks of a process find that out once in so many seconds.
+# The tasks of a process check that once in this number of seconds.
 _PLAIN_SECONDS = 300.0
 _plain_until: dict[str, float] = {}
 

@@ -192,7 +192,7 @@ class _Preparation:
                 raise reported
 
     def timed_out(self, seconds: float) -> KafkaGroupError:
-        """The error for a producer that was not ready after so many seconds, with the client's errors."""
+        """The error for a producer that was not ready in this time, with the client's errors."""
         code = ErrorCode.LOCAL_TIMED_OUT if self._problem is None else self._problem.code()
         said = "" if self._problem is None else f"; the client said: {self._problem.str()}"
         return error_for_code(code, self._context, reason=f"not ready after {seconds:.0f} s{said}")

@@ -94,7 +94,7 @@ class _Reader:
 
     def __init__(self, documents: Mapping[str, _Json]) -> None:
         self._documents, self._parts = documents, 0
-        # A schema may refer to another one by the other one's own id, too.
+        # A schema may refer to another one by that schema's own id, too.
         self._by_id = {_id_of(document): name for name, document in documents.items() if _id_of(document)}
 
     def node(self, schema: _Json, document: str, within: tuple[str, ...]) -> _Node:
