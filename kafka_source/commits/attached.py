@@ -46,7 +46,7 @@ class AttachedTask:
         """Check that the task holds its slots; the first call waits for their coordinator.
 
         Raises:
-            FencedError: It does not; it must yield nothing more.
+            FencedError: The task has lost a slot, and must yield no more records.
             RetriableError: The coordinator does not answer, and the task commits.
         """
         for session in self._sessions():

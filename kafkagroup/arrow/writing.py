@@ -233,7 +233,7 @@ def records_of(topic: str | None, data: Data, options: SinkOptions) -> Iterator[
 
 
 def _opened(data: Data) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Return the columns, each with an equal type of a record where there is one, and the batches."""
+    """Return the columns, with plain types in place of dictionaries, views and large ones, and the batches."""
     if isinstance(data, pa.RecordBatch):
         return _plain_schema(data.schema), (data,)
     if isinstance(data, Stream):

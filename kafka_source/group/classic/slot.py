@@ -64,7 +64,7 @@ class Slot:
         self._claimed: frozenset[TopicPartition] = frozenset()
         # The generation in which this slot was a member when it joined last; None: it was none.
         self.assigned_in: int | None = None
-        # Sent as metadata: where it has changed, the rejoin of a follower starts a rebalance, too.
+        # Sent as metadata: if it has changed, the rejoin of a follower starts a rebalance, too.
         self.told_generation = NO_GENERATION
 
     @property
