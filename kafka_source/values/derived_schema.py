@@ -34,7 +34,7 @@ _SIMPLE: dict[pa.DataType, _Json] = {
 }
 
 
-_JSON_TYPES: dict[pa.DataType, dict[str, object]] = {
+JSON_TYPES: dict[pa.DataType, dict[str, object]] = {
     pa.null(): {"type": "null"},
     pa.bool_(): {"type": "boolean"},
     **{kind: {"type": "integer"} for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
@@ -139,9 +139,9 @@ def _json_type(kind: pa.DataType, path: str) -> dict[str, object]:
         return {"type": "object", "additionalProperties": _or_null(kind.item_field, f"{path}{{}}")}
     if pa.types.is_decimal(kind):
         return {"type": "number"}
-    if kind not in _JSON_TYPES:
+    if kind not in JSON_TYPES:
         raise _refused(path, f"there is no JSON type for {kind}")
-    return _JSON_TYPES[kind]
+    return JSON_TYPES[kind]
 
 
 def _or_null(field: pa.Field, path: str) -> dict[str, object]:

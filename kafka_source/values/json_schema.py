@@ -15,7 +15,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 import pyarrow as pa
 
-_Json = object
+Json = object
 """A part of a schema, as JSON has it."""
 
 # A few lines can have an endless number of parts: a definition that refers twice to one that refers twice, and so on.
@@ -74,30 +74,83 @@ def json_schema_type(text: str, imports: Mapping[str, str] | None = None) -> pa.
         SchemaError: It is no JSON Schema, has no type, refers to a missing schema, or is too large.
     """
     try:
-        documents = {name: json.loads(schema) for name, schema in {**(imports or {}), "": text}.items()}
-        node = _Reader(documents).node(documents[""], "", (_ROOT,))
+        documents = Documents(text, imports or {})
+        node = _Reader(documents).node(documents.root, "", (_ROOT,))
         if node is None:
             raise SchemaError("it says nothing about the type of a value")
         return _arrow(node, 0)
-    except json.JSONDecodeError:
-        raise SchemaError("it is no JSON") from None
     except RecursionError:
         raise SchemaError("it is nested too deeply") from None
 
 
-class _Reader:
-    """Reads a schema.
+class Documents:
+    """A schema and those to which it refers.
 
     Args:
-        documents: The schema, with an empty name, and its references.
+        text: The schema, whose name here is empty.
+        imports: The others, by the names of the references.
+
+    Attributes:
+        root: The schema as JSON has it.
+
+    Raises:
+        SchemaError: One is no JSON.
     """
 
-    def __init__(self, documents: Mapping[str, _Json]) -> None:
-        self._documents, self._parts = documents, 0
+    def __init__(self, text: str, imports: Mapping[str, str]) -> None:
+        try:
+            self._documents = {name: json.loads(schema) for name, schema in {**imports, "": text}.items()}
+        except json.JSONDecodeError:
+            raise SchemaError("it is no JSON") from None
+        except RecursionError:
+            raise SchemaError("it is nested too deeply") from None
+        self.root: Json = self._documents[""]
         # A schema may refer to another one by that schema's own id, too.
-        self._by_id = {_id_of(document): name for name, document in documents.items() if _id_of(document)}
+        self._by_id = {_id_of(document): name for name, document in self._documents.items() if _id_of(document)}
 
-    def node(self, schema: _Json, document: str, within: tuple[str, ...]) -> _Node:
+    def find(self, reference: str, document: str) -> tuple[Json, str, str]:
+        """Return the part that a reference within a document means, the name of its document, and its place.
+
+        Raises:
+            SchemaError: It is not there, or not named by a path.
+        """
+        target, fragment = urldefrag(reference)
+        name, fragment = self._document(target, document), unquote(fragment)
+        part = self._documents[name]
+        for step in fragment.split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(part, dict) and key in part:
+                part = part[key]
+            elif isinstance(part, list) and key.isdecimal() and int(key) < len(part):
+                part = part[int(key)]
+            else:
+                raise SchemaError(f"it refers to {reference}, which is not there")
+        if fragment and not fragment.startswith("/"):
+            raise SchemaError(
+                f"it refers to {reference}: only references by a path, such as #/$defs/Line, are followed"
+            )
+        return part, name, f"{name}#{fragment}"
+
+    def _document(self, target: str, document: str) -> str:
+        """Return the name of the document that a reference means, within another one."""
+        if not target:
+            return document
+        of_base = urljoin(_id_of(self._documents[document]), target)
+        for one in (target, of_base):
+            if one in self._documents:
+                return one
+            if one in self._by_id:
+                return self._by_id[one]
+        raise SchemaError(f"it refers to {target}, which is none of its references in the registry")
+
+
+class _Reader:
+    """Reads a schema."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents, self._parts = documents, 0
+
+    def node(self, schema: Json, document: str, within: tuple[str, ...]) -> _Node:
         """Return the kind of the values of a part of a schema.
 
         Args:
@@ -113,22 +166,22 @@ class _Reader:
         found = [self._own(schema, document, within)]
         if "$ref" in schema:
             found.append(self._referred(str(schema["$ref"]), document, within))
-        found += [self.node(one, document, within) for one in _list(schema.get("allOf"))]
+        found += [self.node(one, document, within) for one in list_of(schema.get("allOf"))]
         for name in ("oneOf", "anyOf"):
-            if branches := [self.node(one, document, within) for one in _list(schema.get(name))]:
+            if branches := [self.node(one, document, within) for one in list_of(schema.get(name))]:
                 found.append(_one_of(branches))
         return reduce(_both, found)
 
-    def _own(self, schema: Mapping[str, _Json], document: str, within: tuple[str, ...]) -> _Node:
+    def _own(self, schema: Mapping[str, Json], document: str, within: tuple[str, ...]) -> _Node:
         kinds = schema.get("type")
         if kinds is None:
             kinds = "object" if "properties" in schema else "array" if "items" in schema else None
         if kinds is None:
-            values = _list(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
+            values = list_of(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
             return _one_of([_of_value(value) for value in values]) if values else None
-        return _one_of([self._of_kind(kind, schema, document, within) for kind in _list(kinds) or [kinds]])
+        return _one_of([self._of_kind(kind, schema, document, within) for kind in list_of(kinds) or [kinds]])
 
-    def _of_kind(self, kind: _Json, schema: Mapping[str, _Json], document: str, within: tuple[str, ...]) -> _Node:
+    def _of_kind(self, kind: Json, schema: Mapping[str, Json], document: str, within: tuple[str, ...]) -> _Node:
         if kind == "object":
             named = schema.get("properties")
             fields = named if isinstance(named, dict) else {}
@@ -142,14 +195,12 @@ class _Reader:
             # Before 2020-12 the items of a tuple are a list of `items`.
             is_old = isinstance(schema.get("items"), list)
             items, others = ("items", "additionalItems") if is_old else ("prefixItems", "items")
-            return _Array(self._listed(_list(schema.get(items)), schema.get(others), document, within))
+            return _Array(self._listed(list_of(schema.get(items)), schema.get(others), document, within))
         if kind == "string":
-            if schema.get("contentEncoding") == "base64":
-                return pa.binary()
-            return _FORMATS.get(str(schema.get("format")), pa.string())
+            return string_type(schema)
         return _SCALARS.get(str(kind))
 
-    def _listed(self, parts: list[_Json], others: _Json, document: str, within: tuple[str, ...]) -> _Node:
+    def _listed(self, parts: list[Json], others: Json, document: str, within: tuple[str, ...]) -> _Node:
         """Return the kind of a value's parts, some of which are listed; the others have one schema or none."""
         listed = [self.node(one, document, within) for one in parts]
         if isinstance(others, dict):
@@ -157,54 +208,33 @@ class _Reader:
         return _one_of(listed) if listed else _NULL if others is False else None
 
     def _referred(self, reference: str, document: str, within: tuple[str, ...]) -> _Node:
-        target, fragment = urldefrag(reference)
-        name = self._document(target, document)
-        place = f"{name}#{unquote(fragment)}"
-        if place in within:
-            # It contains itself, so it has no type of a bounded depth.
-            return pa.string()
-        part = self._documents[name]
-        for step in unquote(fragment).split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(part, dict) and key in part:
-                part = part[key]
-            elif isinstance(part, list) and key.isdecimal() and int(key) < len(part):
-                part = part[int(key)]
-            else:
-                raise SchemaError(f"it refers to {reference}, which is not there")
-        if fragment and not fragment.startswith("/"):
-            raise SchemaError(
-                f"it refers to {reference}: only references by a path, such as #/$defs/Line, are followed"
-            )
-        return self.node(part, name, (*within, place))
-
-    def _document(self, target: str, document: str) -> str:
-        """Return the name of the document of a reference within another document."""
-        if not target:
-            return document
-        of_base = urljoin(_id_of(self._documents[document]), target)
-        for one in (target, of_base):
-            if one in self._documents:
-                return one
-            if one in self._by_id:
-                return self._by_id[one]
-        raise SchemaError(f"it refers to {target}, which is none of its references in the registry")
+        part, name, place = self._documents.find(reference, document)
+        # A part that contains itself has no type of a bounded depth.
+        return pa.string() if place in within else self.node(part, name, (*within, place))
 
 
-def _id_of(document: _Json) -> str:
+def string_type(schema: Mapping[str, Json]) -> pa.DataType:
+    """Return the type of the strings of a schema."""
+    if schema.get("contentEncoding") == "base64":
+        return pa.binary()
+    return _FORMATS.get(str(schema.get("format")), pa.string())
+
+
+def _id_of(document: Json) -> str:
     own = document.get("$id", document.get("id")) if isinstance(document, dict) else None
     return own.rstrip("#") if isinstance(own, str) else ""
 
 
-def _list(value: _Json) -> list[_Json]:
+def list_of(value: Json) -> list[Json]:
+    """Return a part of a schema that should be a list; an empty one, if it is none."""
     return value if isinstance(value, list) else []
 
 
-def _values(value: _Json) -> Iterable[_Json]:
+def _values(value: Json) -> Iterable[Json]:
     return value.values() if isinstance(value, dict) else ()
 
 
-def _of_value(value: _Json) -> _Node:
+def _of_value(value: Json) -> _Node:
     # A bool is an int in Python.
     types = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
     return _SCALARS[types[type(value)]] if type(value) in types else None

@@ -20,6 +20,8 @@ from kafka_source.options import SinkOptions
 from kafka_source.options.kinds import DecodedColumn, ValueFormat
 from kafka_source.options.values import ColumnOptions
 from kafka_source.values.derived_schema import avro_schema, json_schema
+from kafka_source.values.json_fit import check_fit
+from kafka_source.values.json_schema import SchemaError
 from kafka_source.values.reader_schema import ProtobufMessage, described
 from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
 
@@ -34,6 +36,7 @@ class WriterSchema:
         id: Its id in the registry, which precedes each value; None: nothing does.
         protobuf: The message of the schema, if the values are Protobuf.
         column: The column.
+        imports: The names and texts of the schemas to which a Protobuf or JSON Schema refers.
     """
 
     format: ValueFormat
@@ -41,6 +44,7 @@ class WriterSchema:
     id: int | None = None
     protobuf: ProtobufMessage | None = None
     column: DecodedColumn = "value"
+    imports: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         if self.id is not None:
@@ -65,9 +69,9 @@ class WriterSchema:
             if message is None:
                 return AvroEncoder(self.text, schema_id=self.id)
             schema = self.text if message.descriptors is None else message.descriptors
-            return ProtobufEncoder(schema, schema_id=self.id, imports=dict(message.imports), message=message.name)
+            return ProtobufEncoder(schema, schema_id=self.id, imports=dict(self.imports), message=message.name)
         except ValueError as problem:
-            raise _unfit(self, problem) from None
+            raise _unfit(self, str(problem)) from None
 
     def check(self, column: pa.DataType) -> None:
         """Check that a column of this type can be written.
@@ -77,8 +81,12 @@ class WriterSchema:
         """
         try:
             self.encoder().check(column)
+            if self.format == "json" and self.text:
+                check_fit(column, self.text, dict(self.imports))
+        except SchemaError as problem:
+            raise _unfit(self, str(problem)) from None
         except ValueError as problem:
-            raise _unfit(self, problem) from None
+            raise _unfit(self, f"{problem}. Change the column, or write with another schema or format") from None
 
 
 def writer_schema(options: SinkOptions, column: ColumnOptions, kind: pa.DataType) -> WriterSchema:
@@ -143,13 +151,13 @@ def _known(options: SinkOptions, column: ColumnOptions) -> WriterSchema:
         found = found.check(column.format, writes=True)
     if isinstance(found, Unusable):
         raise InvalidConfigurationError(f"The column {own} cannot be written: {found.reason}.")
-    protobuf = ProtobufMessage(column.message_name, found.imports) if column.format == "protobuf" else None
-    return WriterSchema(column.format, found.text, found.id, protobuf, own)
+    protobuf = ProtobufMessage(column.message_name) if column.format == "protobuf" else None
+    return WriterSchema(column.format, found.text, found.id, protobuf, own, found.imports)
 
 
 def _subject(options: SinkOptions, column: ColumnOptions) -> str:
     return column.subject or f"{options.topic}-{column.column}"
 
 
-def _unfit(schema: WriterSchema, problem: ValueError) -> InvalidConfigurationError:
+def _unfit(schema: WriterSchema, problem: str) -> InvalidConfigurationError:
     return InvalidConfigurationError(f"The column {schema.column} cannot be written with {schema}: {problem}.")

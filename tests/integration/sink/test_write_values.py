@@ -22,6 +22,9 @@ ID = {"name": "id", "type": "long"}
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 AMOUNT = {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}}
 ORDER = record("Order", ID, NOTE, AMOUNT)
+LINE_AT = {"name": "line.json", "subject": "line", "version": 1}
+LINE = {"type": "object", "properties": {"count": {"type": "integer"}}}
+ORDER_AS_JSON = {"type": "object", "properties": {"lines": {"type": "array", "items": {"$ref": "line.json"}}}}
 VALUE = "named_struct('amount', CAST(id / 4 AS decimal(9,2)), 'id', id)"
 SECRET = "hunter2hunter2"
 
@@ -130,6 +133,16 @@ def test_what_does_not_fit_ends_the_write_before_the_first_record(spark, kafka, 
     wrong = orders(spark, 3, "named_struct('id', id, 'amount', 'much')")
     with pytest.raises(Exception, match=r"schema 7: field amount: the column has string, .* bytes .decimal\(6,2\)"):
         writer(wrong, kafka, registry.url, name, **login).save()
+    registry.add(8, ORDER_AS_JSON, f"{name}-value", schemaType="JSON", references=[LINE_AT])
+    registry.answers["/subjects/line/versions/1"] = 200, {}, json.dumps({"schema": json.dumps(LINE)}).encode()
+    wrong = orders(spark, 3, "named_struct('id', id, 'lines', array(named_struct('count', 'many')))")
+    unfit = r"schema 8: field lines\[\]\.count: the column has string, and the schema allows integer\. Change the"
+    with pytest.raises(Exception, match=unfit):
+        writer(wrong, kafka, registry.url, name, **login, **{"value.format": "json"}).save()
+    given = {"value.format": "json", "value.schema": json.dumps({"required": ["at"]}), "auto.register.schemas": "true"}
+    with pytest.raises(Exception, match=r"value\.format=json: field at: the column does not have it, and the schema"):
+        writer(wrong, kafka, registry.url, name, **login, **given).save()
+    assert registry.posted == []
     registry.answers[path] = 401, {}, b"{}"
     with pytest.raises(Exception, match=r"refuses to return .*HTTP 401") as failed:
         writer(orders(spark), kafka, registry.url, name, **login).save()

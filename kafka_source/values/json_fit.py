@@ -1,0 +1,172 @@
+"""Whether values of a column can be valid by a JSON Schema.
+
+Types, properties and items decide about a column; keywords about single values (`pattern`, `enum`, `not`, …) do not.
+Empty arrays, empty maps and nulls are valid in more schemas, and are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from kafka_source.values.derived_schema import JSON_TYPES
+from kafka_source.values.json_schema import Documents, Json, SchemaError, list_of, string_type
+
+# A few lines can have an endless number of parts.
+_MAX_PARTS = 20_000
+_TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+_NAMES = {
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "bool": "boolean",
+    "null": "void",
+    "date32[day]": "date",
+    "timestamp[us, tz=UTC]": "timestamp",
+    "timestamp[us]": "timestamp_ntz",
+}
+
+
+class UnfitError(ValueError):
+    """No value of a column is valid.
+
+    Args:
+        path: The names of the fields that lead to the part at fault.
+        has: What the column has there.
+        allows: What the schema allows there.
+    """
+
+    def __init__(self, path: tuple[str, ...], has: str, allows: str) -> None:
+        self.path, self.has, self.allows = path, has, allows
+        where = f"field {'.'.join(path)}: ".replace(".[]", "[]").replace(".{}", "{}") if path else ""
+        super().__init__(f"{where}the column {has}, and the schema allows {allows}")
+
+
+def check_fit(kind: pa.DataType, text: str, imports: Mapping[str, str]) -> None:
+    """Check that a column of this type, which can be written as JSON, has values that are valid.
+
+    Args:
+        kind: The type.
+        text: The schema.
+        imports: The schemas to which it refers, by the names of the references.
+
+    Raises:
+        UnfitError: It has none.
+        SchemaError: The text is no schema.
+    """
+    documents = Documents(text, imports)
+    try:
+        _Fit(documents).check(kind, documents.root, "", ())
+    except RecursionError:
+        # A schema that is nested so deeply decides nothing.
+        return
+
+
+class _Fit:
+    def __init__(self, documents: Documents) -> None:
+        self._documents, self._parts = documents, 0
+
+    def check(
+        self, kind: pa.DataType, schema: Json, document: str, path: tuple[str, ...], within: tuple[str, ...] = ()
+    ) -> None:
+        """Check a part of the column.
+
+        Args:
+            kind: Its type.
+            schema: The part of the schema that is for it.
+            document: The name of the document that this is in.
+            path: The names of the fields that lead to it.
+            within: The references that led to this part of the schema.
+        """
+        self._parts += 1
+        if schema is False:
+            raise UnfitError(path, _has(kind), "no value there")
+        if not isinstance(schema, dict) or self._parts > _MAX_PARTS:
+            return
+        if "$ref" in schema:
+            # Keywords beside a reference have no meaning before 2019-09.
+            try:
+                part, name, place = self._documents.find(str(schema["$ref"]), document)
+            except SchemaError:
+                return
+            if place not in within:
+                self.check(kind, part, name, path, (*within, place))
+            return
+        for one in list_of(schema.get("allOf")):
+            self.check(kind, one, document, path, within)
+        for name in ("oneOf", "anyOf"):
+            branches = list_of(schema.get(name))
+            faults = [fault for one in branches if (fault := self._fault(kind, one, document, path, within))]
+            if faults and len(faults) == len(branches):
+                # The deepest fault is in the branch that the column is meant for.
+                meant = max(faults, key=lambda fault: len(fault.path))
+                allows = dict.fromkeys(fault.allows for fault in faults if fault.path == meant.path)
+                raise UnfitError(meant.path, meant.has, " or ".join(allows))
+        self._check_own(kind, schema, document, path)
+
+    def _fault(
+        self, kind: pa.DataType, schema: Json, document: str, path: tuple[str, ...], within: tuple[str, ...]
+    ) -> UnfitError | None:
+        try:
+            self.check(kind, schema, document, path, within)
+        except UnfitError as fault:
+            return fault
+        return None
+
+    def _check_own(self, kind: pa.DataType, schema: Mapping[str, Json], document: str, path: tuple[str, ...]) -> None:
+        written, types = _written(kind), schema.get("type")
+        allowed = [types] if isinstance(types, str) else list_of(types)
+        fitting = ("integer", "number") if written == "integer" else (written,)
+        # A type that no draft has decides nothing.
+        if allowed and all(one in _TYPES for one in allowed) and not any(one in fitting for one in allowed):
+            raise UnfitError(path, _has(kind), " or ".join(map(str, allowed)))
+        if written == "string" and kind != pa.string() and string_type(schema) not in (pa.string(), kind):
+            raise UnfitError(path, _has(kind), f"a string with a {_name(string_type(schema))}")
+        if written == "object":
+            self._check_object(kind, schema, document, path)
+        items = schema.get("items")
+        if written == "array" and "prefixItems" not in schema and not isinstance(items, list):
+            self.check(kind.value_type, items, document, (*path, "[]"))
+
+    def _check_object(
+        self, kind: pa.DataType, schema: Mapping[str, Json], document: str, path: tuple[str, ...]
+    ) -> None:
+        named = schema.get("properties")
+        properties = named if isinstance(named, dict) else {}
+        others = None if "patternProperties" in schema else schema.get("additionalProperties")
+        if pa.types.is_map(kind):
+            if not properties:
+                self.check(kind.item_type, others, document, (*path, "{}"))
+            return
+        # A field that is always null is left out.
+        fields = {field.name: field.type for field in kind if not pa.types.is_null(field.type)}
+        for name, field in fields.items():
+            self.check(field, properties.get(name, others), document, (*path, name))
+        for required in list_of(schema.get("required")):
+            if str(required) not in fields:
+                raise UnfitError((*path, str(required)), "does not have it", "no value without it")
+
+
+def _written(kind: pa.DataType) -> object:
+    """Return what a value of a column is written as."""
+    if pa.types.is_struct(kind) or pa.types.is_map(kind):
+        return "object"
+    if pa.types.is_list(kind):
+        return "array"
+    if pa.types.is_decimal(kind):
+        return "number" if kind.scale > 0 else "integer"
+    return JSON_TYPES[kind]["type"]
+
+
+def _has(kind: pa.DataType) -> str:
+    return f"has {_name(kind)}"
+
+
+def _name(kind: pa.DataType) -> str:
+    """Return Spark's name of a type, without those of its parts."""
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    nested = ((pa.types.is_struct, "struct"), (pa.types.is_map, "map"), (pa.types.is_list, "array"))
+    return next((name for is_one, name in nested if is_one(kind)), _NAMES.get(str(kind), str(kind)))
