@@ -258,6 +258,7 @@ def test_a_pause_is_done_when_a_batch_that_was_planned_before_is_committed(start
     query = start(**options)
     query.trigger()
     assert query.plan()
+    wait_until_committed(groups, group, len(query.read))
     before = groups.committed(group)
     halt = pause(settings, group, before).halt
     found = wait_until_halted(settings, group, halt, timeout=0)
