@@ -269,8 +269,9 @@ def test_a_pause_is_done_when_a_batch_that_was_planned_before_is_committed(start
     query.finish()
     while query.trigger():
         pass
-    halt = halt_of_group(settings, group)
-    found = wait_until_halted(settings, group, halt, timeout=30)
+    newest = halt_of_group(settings, group)
+    assert newest is not None
+    found = wait_until_halted(settings, group, newest, timeout=30)
     assert found.is_done
     committed = groups.committed(group)
     assert {one.partition: one.committed for one in found.partitions} == {
@@ -281,7 +282,7 @@ def test_a_pause_is_done_when_a_batch_that_was_planned_before_is_committed(start
     query.restart()
     while query.trigger():
         pass
-    assert wait_until_halted(settings, group, halt, timeout=30).is_done
+    assert wait_until_halted(settings, group, newest, timeout=30).is_done
     assert groups.committed(group) == committed
 
 
