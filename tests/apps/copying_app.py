@@ -8,6 +8,7 @@ Each pair of source and sink is a query of its own. It prints what `streaming_ap
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -30,10 +31,19 @@ def main(folder: str, master: str, *pairs: str) -> None:
 
 
 def copy(spark: SparkSession, source: dict[str, str], sink: dict[str, str], checkpoint: str) -> StreamingQuery:
-    """Start a query that copies one source to one sink."""
+    """Start a query that copies one source to one sink; `WARM_UP` lets a batch read start the workers earlier."""
+    if "WARM_UP" in os.environ:
+        warm_up(spark, source)
     records = spark.readStream.format("kafkagroup").options(**source).load().select("key", "value", "partition")
     writer = records.writeStream.format("kafkagroup").options(**sink)
     return writer.option("checkpointLocation", checkpoint).start()
+
+
+def warm_up(spark: SparkSession, source: dict[str, str]) -> None:
+    """Read some records as no member of the group: else the first micro-batch starts the workers."""
+    plain = {name: source[name] for name in ("kafka.bootstrap.servers", "subscribe")}
+    records = spark.read.format("kafkagroup").options(**plain).load().select("key", "value", "partition")
+    records.limit(1000).write.format("noop").mode("append").save()
 
 
 if __name__ == "__main__":

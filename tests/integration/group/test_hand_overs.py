@@ -20,7 +20,7 @@ import pytest
 from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups, halt_of_group
 from kafkagroup.embedded import EmbeddedKafka
-from tests.apps.process import App, copying_app, spark_app
+from tests.apps.process import App, spark_app
 from tests.support.commands import Command
 from tests.support.records import CommittedReader
 from tests.support.restless import Flow, say_to
@@ -60,7 +60,8 @@ class Versions:
 
     def start_again(self, number: int) -> App:
         sink = {**self._sink, "transactional.id.prefix": f"copy-{number}"}
-        self._apps.append(copying_app(self._folder / f"v{number}", self._source, sink))
+        folder, environment = self._folder / f"v{number}", {"WARM_UP": "yes"}
+        self._apps.append(spark_app("copying_app", folder, "local[2]", self._source, sink, environment=environment))
         return self._apps[-1]
 
     def close(self) -> None:
@@ -92,7 +93,9 @@ class Gaps:
                 self._at[partition] = now
 
     def take(self) -> float:
-        """Return the longest gap since the last call, in seconds."""
+        """Return the longest gap since the last call, in seconds, when each partition has something new."""
+        now = time.monotonic()
+        wait_until(lambda: min(self._at) > now, "something new of each partition", 300)
         longest, self._longest = self._longest, 0.0
         return longest
 
