@@ -22,6 +22,8 @@ from tests.support.two_phase import Sink, as_records, take_over, visible
 
 _R = TypeVar("_R")
 
+# Of the sink's clients: an earlier test's members in this process may go on with their heartbeats.
+CLIENT_ID = {"client.id": "counted"}
 # Spark's default of spark.driver.maxResultSize.
 MAX_RESULT_SIZE = 1 << 30
 
@@ -46,7 +48,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     ) -> _R:
         answer = await send(self, request, timeout, max_version)
         # How often a request is sent again, to a busy broker or while markers are written, is a matter of time.
-        if getattr(answer, "error_code", 0) != ErrorCode.CONCURRENT_TRANSACTIONS:
+        is_again = getattr(answer, "error_code", 0) == ErrorCode.CONCURRENT_TRANSACTIONS
+        if self._client_id.startswith(CLIENT_ID["client.id"]) and not is_again:
             counted[request.name] += 1
         return answer
 
@@ -59,7 +62,7 @@ def test_one_lost_transaction_of_many_tasks_is_repaired(
     kafka: EmbeddedKafka, topic: Callable[..., str], sent: Counter[str], tasks: int
 ) -> None:
     """R7, L10: the messages have room in Spark's result, and no coordinator is looked up for each task."""
-    sink = Sink(kafka.bootstrap_servers, topic("many-tasks"), replays=True)
+    sink = Sink(kafka.bootstrap_servers, topic("many-tasks"), replays=True, settings=CLIENT_ID)
     settings, target = sink.settings, ExactlyOnce(sink.prefix, write_id="q", replays=True)
 
     def run_driver(step: Callable[[], object]) -> None:
@@ -105,7 +108,7 @@ def test_the_requests_of_a_restart_are_bounded(
     kafka: EmbeddedKafka, topic: Callable[..., str], sent: Counter[str]
 ) -> None:
     """All 400 tasks of a batch have prepared when their driver dies."""
-    sink = Sink(kafka.bootstrap_servers, topic("many-open"))
+    sink = Sink(kafka.bootstrap_servers, topic("many-open"), settings=CLIENT_ID)
     epoch, tasks = sink.begin(), 400
     for number in range(tasks):
         sink.task(epoch, 0, number)
@@ -114,10 +117,10 @@ def test_the_requests_of_a_restart_are_bounded(
         cached_client(sink.settings).close()
         sent.clear()
         sink.begin()
-        restarts.append(sent.total())
+        restarts.append(sent.copy())
     assert sink.open() == []
-    assert 2 * tasks < restarts[0] < 2 * tasks + 20, sent
-    assert restarts[1] < 20, sent
+    assert 2 * tasks < restarts[0].total() < 2 * tasks + 20, restarts
+    assert restarts[1].total() < 20, restarts
 
 
 def wrote(prepared: Prepared | None) -> bool:
