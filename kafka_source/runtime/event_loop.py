@@ -57,6 +57,8 @@ class EventLoop:
         self._pid = os.getpid()
         self._loop = _Loop()
         self._last: Callable[[], object] | None = None
+        # From the end of the loop on no thread starts work, which would stay pending.
+        self._entry, self._ends = threading.Lock(), False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -67,8 +69,8 @@ class EventLoop:
 
     @property
     def alive(self) -> bool:
-        """Whether the loop's thread runs in this process; not so where the interpreter has stopped all such threads."""
-        return self._pid == os.getpid() and self._thread.is_alive() and not sys.is_finalizing()
+        """Whether the loop takes work: not after `close`, nor where the interpreter has stopped all such threads."""
+        return self._pid == os.getpid() and self._thread.is_alive() and not self._ends and not sys.is_finalizing()
 
     def run(self, work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
         """Run a coroutine on the loop and return its result.
@@ -95,7 +97,7 @@ class EventLoop:
         """Start a coroutine on the loop; return its future.
 
         Raises:
-            RuntimeError: The loop is that of the process from which this one was forked, or the interpreter ends.
+            RuntimeError: The loop is that of the process from which this one was forked, or it or the interpreter ends.
         """
         if sys.is_finalizing():
             work.close()
@@ -106,7 +108,11 @@ class EventLoop:
                 f"This client belongs to another process ({self._pid}), from which this one was forked, and its "
                 "threads are there. Open a stream or a query of its own in each process."
             )
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._entry:
+            if not self._ends:
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        work.close()
+        raise RuntimeError("This client is closed. Open another one.")
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> None:
         """Call a function on the loop's thread as soon as possible."""
@@ -120,8 +126,11 @@ class EventLoop:
         """
         if not self.alive:
             return
-        self._last = last
-        self.call_soon(self._loop.stop)
+        with self._entry:
+            if self._ends:
+                return
+            self._last, self._ends = last, True
+            self.call_soon(self._loop.stop)
         self._thread.join()
 
     def _run(self) -> None:

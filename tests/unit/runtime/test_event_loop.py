@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -90,3 +91,14 @@ def test_a_task_that_another_one_starts_at_its_end_is_cancelled_too():
     loop.close()
     (second,) = started
     assert second.cancelled()
+
+
+def test_a_thread_starts_no_work_while_a_loop_ends(loop):
+    refused = []
+
+    def last():
+        with ThreadPoolExecutor(1) as pool:
+            refused.append(pool.submit(loop.spawn, asyncio.sleep(3600)).exception())
+
+    loop.close(last)
+    assert [str(one) for one in refused] == ["This client is closed. Open another one."]
