@@ -37,14 +37,15 @@ class QueryMeter:
     Args:
         name: The query's name, or its id if it has none.
         began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
+        looks: Whether lookups of the ends of partitions come; the lag of a partition is unknown before the first one.
 
     Attributes:
         has_progress: Whether a micro-batch has ended.
     """
 
-    def __init__(self, name: str, began: float = 0.0) -> None:
+    def __init__(self, name: str, began: float = 0.0, *, looks: bool = False) -> None:
         self._name = name
-        self._sampler = Sampler(began)
+        self._sampler = Sampler(began, looks=looks)
         self.has_progress = False
         self._gauges = Gauges()
         # The totals of the quota's account, by source, slot and name.
@@ -184,12 +185,13 @@ class MetricsListener(StreamingQueryListener):
     """Exports the figures of every streaming query of a session.
 
     Attributes:
-        on_new_query: Called at the first progress of a query, whose partitions are known from then on.
+        on_new_query: Called at the first progress of a query, whose partitions are known from then on; None: no lookups
+            of their ends come.
     """
 
     def __init__(self, exports: Exports) -> None:
         self._exports = exports
-        self.on_new_query: Callable[[], object] = lambda: None
+        self.on_new_query: Callable[[], object] | None = None
         # By run id. Spark calls on one thread; the lookups at the brokers come on another one.
         self._meters: dict[str, QueryMeter] = {}
         self._lock = threading.Lock()
@@ -205,9 +207,12 @@ class MetricsListener(StreamingQueryListener):
             for meter in self._meters.values():
                 self._exports.export(meter.look(cluster, ends, at))
 
+    def _meter(self, name: str, began: float = 0.0) -> QueryMeter:
+        return QueryMeter(name, began, looks=self.on_new_query is not None)
+
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Begin with a query."""
-        meter = QueryMeter(event.name or str(event.id), seconds_of(event.timestamp))
+        meter = self._meter(event.name or str(event.id), seconds_of(event.timestamp))
         with self._lock:
             self._meters[str(event.runId)] = meter
             self._exports.export(meter.started(time.time()))
@@ -217,10 +222,10 @@ class MetricsListener(StreamingQueryListener):
         progress = event.progress
         with self._lock:
             # A query that was started before this listener has had no event of its start.
-            meter = self._meters.setdefault(str(progress.runId), QueryMeter(progress.name or str(progress.id)))
+            meter = self._meters.setdefault(str(progress.runId), self._meter(progress.name or str(progress.id)))
             is_new, meter.has_progress = not meter.has_progress, True
             self._exports.export(meter.progress(progress, time.time()))
-        if is_new:
+        if is_new and self.on_new_query is not None:
             self.on_new_query()
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
@@ -249,10 +254,11 @@ class Sampler:
 
     Args:
         began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
+        looks: See `QueryMeter`.
     """
 
-    def __init__(self, began: float = 0.0) -> None:
-        self._began = began
+    def __init__(self, began: float = 0.0, *, looks: bool = False) -> None:
+        self._began, self._by_looks = began, looks
         self._curves: dict[tuple[int, TopicPartition], ProductionCurve] = {}
         # The last sample of each source, with the cluster that it is of, and the last lookup of each partition.
         self._last: dict[int, tuple[str | None, Sample]] = {}
@@ -304,7 +310,9 @@ class Sampler:
         for tp, one in sample.partitions.items():
             key = sample.source, tp
             look = self._looks.get(key)
-            if look is None or look.at <= sample.at:
+            if look is None and self._by_looks:
+                times.append(sample.at)
+            elif look is None or look.at <= sample.at:
                 partitions[tp] = one
                 times.append(sample.at)
             else:

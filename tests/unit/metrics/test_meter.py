@@ -54,14 +54,16 @@ def test_lag_position_and_records_of_each_partition() -> None:
 
 
 def test_a_look_counts_from_the_last_finished_batch_to_the_newest_end() -> None:
-    meter = QueryMeter("orders")
+    meter = QueryMeter("orders", looks=True)
     assert meter.look("c", {A: 100}, START) == Update()
     end = end_of({A: Span(0, 100, 0), B: Span(0, 100, 1)}, figures(0))
-    meter.progress(progress_of(0, end, {A: 100, B: 100}), START + 1)
+    update = meter.progress(progress_of(0, end, {A: 100, B: 100}), START + 1)
+    assert found(update, catalog.LAG_RECORDS) == found(update, catalog.LAG_SECONDS) == {}
+    assert found(update, catalog.LAG_TIME) == {LABELS: START}
     a, b = (*LABELS, "0", "orders", "0"), (*LABELS, "1", "orders", "1")
-    # One end is unknown: the lag is as old as that of its partition.
+    # One end is unknown, and so is the lag of its partition.
     update = meter.look(None, {A: 150}, START + 5)
-    assert found(update, catalog.LAG_RECORDS) == {a: 50, b: 0}
+    assert found(update, catalog.LAG_RECORDS) == {a: 50}
     assert found(update, catalog.LAG_TIME) == {LABELS: START}
     update = meter.look(None, {A: 200, B: 100}, START + 15)
     assert found(update, catalog.LAG_RECORDS) == {a: 100, b: 0}
