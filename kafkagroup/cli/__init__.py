@@ -8,17 +8,22 @@ from importlib.util import find_spec
 
 
 def main() -> None:
-    """Run the command `kafkagroup`; without typer and rich, name the extra that brings them and exit with 1."""
+    """Run the command `kafkagroup`; without a library that it needs, name the extra that brings it and exit with 1."""
     try:
         for library in ("typer", "rich"):
             # Help and JSON need no rich, and `--help` should not take the time to import it.
             if find_spec(library) is None:
                 raise ModuleNotFoundError(name=library)
-        from kafkagroup.cli.app import app, refuse, understand
+        _run()
     except ModuleNotFoundError as missing:
-        if missing.name not in ("typer", "rich"):
+        if missing.name not in ("typer", "rich", "pyarrow"):
             raise
         sys.exit(f"The command kafkagroup needs {missing.name}: pip install 'kafkagroup[cli]'")
+
+
+def _run() -> None:
+    from kafkagroup.cli.app import app, refuse, understand
+
     # The completion of a shell calls without words of its own.
     typed = sys.argv[1:]
     if (refusal := refuse(typed)) is not None:

@@ -298,6 +298,13 @@ kafkagroup.register
     Mistake(
         ENVIRONMENT,
         how=How.PYTHON,
+        words="`kafkagroup peek` without pyarrow",
+        body="import sys; sys.modules['pyarrow'] = None; sys.argv[1:] = ['peek', 'orders', '-b', 'broker:9092']; "
+        "from kafkagroup.cli import main; main()",
+    ),
+    Mistake(
+        ENVIRONMENT,
+        how=How.PYTHON,
         words="`EmbeddedKafka` without Java",
         body="import os; os.environ.update(PATH='', JAVA_HOME=''); "
         "from kafkagroup.embedded import EmbeddedKafka; EmbeddedKafka().start()",
