@@ -141,7 +141,7 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
         allowed = await rights.transactional_id_rights(client, f"{wanted.group}-doctor")
         finding = rights.right_finding(f"rights: {allowed.resource}", both, allowed, "to commit in transactions")
         if finding.state == "fail":
-            way_out = "Without it offsets are committed without a transaction, unless commit.transactional is true."
+            way_out = "Offsets are then committed without a transaction, unless commit.transactional is true."
             finding = replace(finding, state="warn", advice=f"{finding.advice} {way_out}".strip())
         findings.append(finding)
         for side, of in (
