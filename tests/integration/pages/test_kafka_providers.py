@@ -1,9 +1,13 @@
-"""Brokers that lack what those of Kafka providers lack: transactions, administration, new versions, full metadata."""
+"""Brokers that lack what those of Kafka providers lack, and their page, followed word for word at such brokers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
@@ -24,9 +28,11 @@ from kafkagroup.admin import Groups
 from kafkagroup.doctor import examine
 from kafkagroup.embedded import EmbeddedKafka, Frame, Security
 from kafkagroup.embedded.tcp_proxy import CutConnection, TcpProxy
+from tests.integration.pages.test_pages_run import blocks, shell
 from tests.support.records import produce
 
 _S = TypeVar("_S", bound=Structure)
+PAGE = Path(__file__).parents[3] / "docs" / "guides" / "kafka-providers.md"
 COUNT = 100
 PASSWORD = "correct-horse-battery"
 USERS = dict.fromkeys(("key", "billing", "$ConnectionString"), PASSWORD)
@@ -80,6 +86,9 @@ class Provider:
         return changed(answer, brokers=brokers, cluster_id=None, controller_id=-1)
 
 
+LEAST = Provider(TRANSACTIONS | ADMINISTRATION, OLD, is_odd=True)
+
+
 def changed(structure: _S, **fields: object) -> _S:
     return type(structure)(**{**{name: getattr(structure, name) for name in structure.FIELDS}, **fields})
 
@@ -112,18 +121,21 @@ def behind() -> Iterator[tuple[EmbeddedKafka, TcpProxy]]:
         yield kafka, proxy
 
 
-@pytest.fixture
-def lesser(behind: tuple[EmbeddedKafka, TcpProxy]) -> Iterator[dict[str, str]]:
-    """The settings of a client at brokers without transactions; no request asks for what they lack."""
+def consume(settings: Mapping[str, str], group: str) -> int:
+    """Read all orders as a member of a group, commit them, and return their number."""
+    read = 0
+    with arrow.consume("orders", {**settings, "group.id": group}, start="earliest", max_wait=5) as stream:
+        for batch in stream:
+            read += batch.num_rows
+            stream.commit()
+    return read
+
+
+def test_the_doctor_names_brokers_without_transactions(behind: tuple[EmbeddedKafka, TcpProxy]) -> None:
     kafka, proxy = behind
-    lacks = Provider(TRANSACTIONS | ADMINISTRATION, OLD, is_odd=True)
-    proxy.on_request, proxy.on_response = lacks.ask, lacks.answer
-    yield kafka.java_client_config("$ConnectionString")
-    assert lacks.refused == set()
-
-
-def test_the_doctor_names_brokers_without_transactions(lesser: dict[str, str]) -> None:
-    found = examine(lesser, topics=["orders"], group="billing", transactional_id="copies")
+    proxy.on_request, proxy.on_response = LEAST.ask, LEAST.answer
+    settings = kafka.java_client_config("$ConnectionString")
+    found = examine(settings, topics=["orders"], group="billing", transactional_id="copies")
     told = [one for one in found if "transactional id" in one.name]
     assert [(one.state, one.happened) for one in told] == [
         ("warn", "The brokers have no transactions."),
@@ -132,16 +144,85 @@ def test_the_doctor_names_brokers_without_transactions(lesser: dict[str, str]) -
     assert [one.name for one in found if one.state == "fail"] == [told[1].name]
 
 
+@pytest.fixture(scope="module")
+def encrypted() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(security=Security("SASL_SSL", USERS)) as kafka:
+        kafka.create_topic("orders", 2)
+        produce(kafka.internal_bootstrap_servers, "orders", COUNT)
+        yield kafka
+
+
+def block_after(title: str) -> str:
+    """The first block of code after a heading of the page."""
+    line = PAGE.read_text().splitlines().index(f"## {title}") + 1
+    return next(block.code for block in blocks(PAGE) if block.line > line)
+
+
+def follow(title: str, changes: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Do what the page says with a section's settings, with `arrow.consume` as the query, and return the settings."""
+    code = block_after(title)
+    for word, own in changes.items():
+        assert word in code
+        code = code.replace(word, own)
+    given = re.findall(r'\.option\("kafka\.([a-z.]+)", (.+)\)', code)
+    settings = {name: str(eval(value, {"os": os})) for name, value in given}
+    group = settings.pop("group.id")
+    (folder / "client.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    doctor = block_after("In this order")
+    assert group in doctor
+    shell(doctor, folder, doctor)
+    report = (folder / "report.json").read_text()
+    assert PASSWORD not in report
+    states = {finding["name"]: finding["state"] for finding in json.loads(report)["findings"]}
+    assert "fail" not in states.values()
+    assert consume(settings, group) == COUNT
+    (shown,) = re.findall(r"`(kafkagroup group .+?)`", PAGE.read_text())
+    shell(shown, folder, shown)
+    groups = Groups(Settings(settings))
+    assert sum(groups.committed(group).values()) == COUNT
+    groups.delete(group)
+    return settings
+
+
 @pytest.mark.requires_native
-def test_a_member_reads_commits_and_writes_without_transactions(lesser: dict[str, str]) -> None:
-    read = 0
-    with arrow.consume("orders", {**lesser, "group.id": "without"}, start="earliest", max_wait=5) as stream:
-        for batch in stream:
-            read += batch.num_rows
-            stream.commit()
-    assert read == COUNT
-    assert sum(Groups(Settings(lesser)).committed("without").values()) == COUNT
+@pytest.mark.parametrize(
+    ("title", "server", "lacks"),
+    [
+        ("Confluent Cloud", "pkc-12345.eu-west-1.aws.confluent.cloud:9092", Provider(ADMINISTRATION)),
+        ("Azure Event Hubs", "NAMESPACE.servicebus.windows.net:9093", LEAST),
+    ],
+)
+def test_a_section_is_followed_at_brokers_that_lack_what_the_providers_lack(
+    title: str,
+    server: str,
+    lacks: Provider,
+    behind: tuple[EmbeddedKafka, TcpProxy],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kafka, proxy = behind
+    proxy.on_request, proxy.on_response = lacks.ask, lacks.answer
+    for password in ("KAFKA_API_SECRET", "EVENT_HUBS_CONNECTION_STRING"):
+        monkeypatch.setenv(password, PASSWORD)
+    # The hooks see no frames of TLS.
+    changes = {server: kafka.bootstrap_servers, "SASL_SSL": "SASL_PLAINTEXT"}
+    settings = follow(title, changes, tmp_path)
     rows = pa.table({"value": [b"one", b"two"]})
-    with pytest.raises(InvalidConfigurationError, match="no version of InitProducerId"):
-        arrow.write("copies", rows, lesser)
-    assert arrow.write("copies", rows, {**lesser, "enable.idempotence": "false"}) == rows.num_rows
+    if lacks is LEAST:
+        with pytest.raises(InvalidConfigurationError, match="no version of InitProducerId"):
+            arrow.write("copies", rows, settings)
+        more = {"max.request.size": "1000000", "enable.idempotence": "false"}
+        assert [name for name in more if f"`kafka.{name}={more[name]}`" not in PAGE.read_text()] == []
+        settings |= more
+    assert arrow.write("copies", rows, settings) == rows.num_rows
+    assert lacks.refused == set()
+
+
+@pytest.mark.requires_native
+def test_the_section_of_scram_is_followed(
+    encrypted: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    certificate = encrypted.java_client_config()["ssl.truststore.location"]
+    changes = {"kafka.example.com:9093": encrypted.bootstrap_servers, "/etc/kafka/ca.pem": certificate}
+    follow("Redpanda, Aiven, self-made", changes, tmp_path)
