@@ -91,7 +91,7 @@ def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeade
         RefreshRetriableError: That of the last attempt.
     """
     # Counted from the first failure: a trigger may wait long for its group before it looks the partitions up. The last
-    # attempt begins afterwards: an earlier one may have seen old topics, in a process that was suspended meanwhile.
+    # attempt begins afterwards: an earlier one may have seen old topics, in a process that was suspended.
     deadline: Deadline | None = None
     for pause in _PAUSES.pauses():
         is_last = deadline is not None and deadline.over
