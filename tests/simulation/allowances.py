@@ -61,9 +61,9 @@ STEPS_BACK = Allowance(
     "F27",
 )
 STOOD_STILL = Allowance(
-    "a plan before the group's offset, of a driver that was removed while it stood still",
+    "a plan before the group's offset, of a driver that was removed or replaced while it stood still",
     "a frozen process",
-    "40 s after the removal",
+    "40 s after that",
     "F19",
 )
 

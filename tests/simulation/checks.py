@@ -118,6 +118,7 @@ class Checks(Watch):
         self._parts, self._scenario, self._verdict = parts, parts.scenario, verdict
         self._world, self._cluster, self._output = parts.world, parts.cluster, parts.output
         self._lost_at: list[float] = []
+        self._replaced_at: list[float] = []
         # The offset from which another application's late commit has set a partition back, until a commit there.
         self._set_back: dict[Key, int] = {}
         self._set_back_at: list[float] = []
@@ -149,6 +150,7 @@ class Checks(Watch):
             self._verdict.problems.append(f"at {self._world.now:.3f} a leader assigns nothing to any member")
 
     def replaced(self, instance_id: str) -> None:
+        self._replaced_at.append(self._world.now)
         client = self._cluster.client
         if client is not None and not client.alive:
             self._taken_late.add(instance_id)
@@ -261,10 +263,11 @@ class Checks(Watch):
     def planned(self, process: Process, offset: StreamOffset, began: float) -> None:
         """Look at what a driver has planned: nothing before what its group has committed, and what its log has.
 
-        A driver that was removed while it stood still finds that out with its next request to the group.
+        A driver that was removed or replaced while it stood still learns that from its next request to the group.
         """
         self.halts.planned(process, offset, began)
-        stood_still = any(process.froze_at <= at < self._world.now < at + _STANDS_STILL for at in self._lost_at)
+        gone_at = *self._lost_at, *self._replaced_at
+        stood_still = any(process.froze_at <= at < self._world.now < at + _STANDS_STILL for at in gone_at)
         for tp, span in offset.partitions.items():
             key = tp.topic, tp.partition
             if topic_id_of(offset.topics.get(tp.topic)) != self._cluster.topics[tp.topic].id:
