@@ -11,7 +11,7 @@ from typing import TypeVar
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import NoLeaderError
 from kafka_source.commits.as_members import SlotsRemovedError
-from kafka_source.errors import RefreshRetriableError
+from kafka_source.errors import BootstrapError, RefreshRetriableError
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.retry import RetryPolicy
 from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
@@ -88,6 +88,7 @@ def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeade
         topics: Describes the topics again before the next attempt.
 
     Raises:
+        BootstrapError: A lookup has reached no broker in its time.
         RefreshRetriableError: That of the last attempt.
     """
     # Counted from the first failure: a trigger may wait long for its group before it looks the partitions up. The last
@@ -97,6 +98,9 @@ def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeade
         is_last = deadline is not None and deadline.over
         try:
             found = attempt()
+        except BootstrapError:
+            # The lookup has waited for the brokers.
+            raise
         except RefreshRetriableError as error:
             found = Again.after(error)
         if not isinstance(found, Again):

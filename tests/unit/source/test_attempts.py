@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import NoLeaderError
 from kafka_source.commits.as_members import SlotsRemovedError
-from kafka_source.errors import RefreshRetriableError, RetriableError
+from kafka_source.errors import BootstrapError, RefreshRetriableError, RetriableError
 from kafka_source.source.attempts import Again, Patience, repeat, unfinished
 from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
 
@@ -65,6 +65,13 @@ def test_a_change_of_topics_is_waited_for_from_its_first_failure_on(seconds: Cal
         run([RefreshRetriableError("unknown")], topics, seconds)
     assert 30 <= seconds() - began < 31
     assert topics.refreshed > 100
+
+
+def test_brokers_that_a_lookup_has_waited_for_are_not_waited_for_again(seconds: Callable[[], float]) -> None:
+    topics, began = Topics(), seconds()
+    with pytest.raises(BootstrapError):
+        run([BootstrapError("no broker")], topics, seconds)
+    assert seconds() == began
 
 
 def test_a_process_that_was_suspended_looks_at_the_topics_again(seconds: Callable[[], float]) -> None:
