@@ -93,9 +93,9 @@ def pause(
 ) -> None:
     """Pause the queries of a group: they keep their places and read nothing, from their next trigger on.
 
-    With boundaries they read up to these first. The command waits as `stop`, until each query has confirmed that its
-    offsets move no more. A pause holds over restarts of the queries and does not end by itself: `kafkagroup resume`
-    ends it.
+    If boundaries are set, the queries first read up to them. The command waits as `stop`, until each query has
+    confirmed that its offsets move no more. A pause holds over restarts of the queries and does not end by itself:
+    `kafkagroup resume` ends it.
     """
     from kafkagroup.admin import pause as pause_group
 

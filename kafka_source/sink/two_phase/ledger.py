@@ -1,11 +1,11 @@
 """The ledger: decisions about batches, kept in Kafka as offsets of a group; their text and how they are read.
 
 The ledger is a consumer group without members, `{prefix}-ledger`. A decision is a committed offset of this group: the
-offset is the decision's number, the metadata is its text. A text that is longer than one offset's metadata may be
-continues in the groups `{prefix}-ledger-1`, `-2`, …, at the same partition and with the same offset. With a topic the
-offsets of its partitions are deleted, so the offset is committed for a partition of each of several topics. All parts
-are committed in one transaction of `{prefix}-driver`. So a replaced driver cannot decide, and the source's offsets can
-be part of the same transaction.
+offset is the decision's number, the metadata is its text. A text too long for one offset's metadata is continued in the
+groups `{prefix}-ledger-1`, `-2`, …, at the same partition and with the same offset. With a topic the offsets of its
+partitions are deleted, so the offset is committed for a partition of each of several topics. All parts are committed in
+one transaction of `{prefix}-driver`. So a replaced driver cannot decide, and the source's offsets can be part of the
+same transaction.
 
 A decision whose transactions are all committed is recorded as finished in a second group, `{prefix}-finished`: its
 number is the committed offset. A transaction of the transactional id of this name writes it, so a driver that was
