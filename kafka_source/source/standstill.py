@@ -57,9 +57,13 @@ def is_at_rest(halt: Halt, positions: Mapping[TopicPartition, int], committed: M
     if not has_reached(halt, positions):
         return False
     # The records before a position have to be committed; otherwise they would be read again after the query has left.
-    return all(committed.get(tp, at) >= at for tp, at in positions.items()) and all(
+    return _are_committed(positions, committed) and all(
         committed.get(tp, -1) >= boundary for tp, boundary in halt.boundaries.items()
     )
+
+
+def _are_committed(positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> bool:
+    return all(committed.get(tp, at) >= at for tp, at in positions.items())
 
 
 class Standstill:
@@ -151,7 +155,7 @@ class Standstill:
         except KafkaGroupError as error:
             log.info("group=%s: not known whether the last batch is committed: %s", self._group, error)
             return
-        if all(committed.get(tp, at) >= at for tp, at in positions.items()) and self._write_obeyed(members):
+        if _are_committed(positions, committed) and self._write_obeyed(members):
             self._obeyed = halt.number, dict(members)
 
     def limit(

@@ -11,22 +11,9 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from kafka_source.values.derived_schema import JSON_TYPES
-from kafka_source.values.json_schema import Documents, Json, SchemaError, list_of, string_type
+from kafka_source.values.json_schema import MAX_PARTS, Documents, Json, SchemaError, list_of, string_type
 
-# A few lines can have an endless number of parts.
-_MAX_PARTS = 20_000
 _TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
-_NAMES = {
-    "int8": "tinyint",
-    "int16": "smallint",
-    "int32": "int",
-    "int64": "bigint",
-    "bool": "boolean",
-    "null": "void",
-    "date32[day]": "date",
-    "timestamp[us, tz=UTC]": "timestamp",
-    "timestamp[us]": "timestamp_ntz",
-}
 
 
 class UnfitError(ValueError):
@@ -83,7 +70,7 @@ class _Fit:
         self._parts += 1
         if schema is False:
             raise UnfitError(path, _has(kind), "no value there")
-        if not isinstance(schema, dict) or self._parts > _MAX_PARTS:
+        if not isinstance(schema, dict) or self._parts > MAX_PARTS:
             return
         if "$ref" in schema:
             # Keywords beside a reference have no meaning before 2019-09.
@@ -166,7 +153,8 @@ def _has(kind: pa.DataType) -> str:
 
 def _name(kind: pa.DataType) -> str:
     """Return Spark's name of a type, without those of its parts."""
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    nested = ((pa.types.is_struct, "struct"), (pa.types.is_map, "map"), (pa.types.is_list, "array"))
-    return next((name for is_one, name in nested if is_one(kind)), _NAMES.get(str(kind), str(kind)))
+    # Only an error needs Spark's names.
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    found = from_arrow_type(kind, prefer_timestamp_ntz=True)
+    return found.typeName() if pa.types.is_nested(kind) else found.simpleString()

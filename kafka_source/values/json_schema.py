@@ -19,7 +19,7 @@ Json = object
 """A part of a schema, as JSON has it."""
 
 # A few lines can have an endless number of parts: a definition that refers twice to one that refers twice, and so on.
-_MAX_PARTS = 20_000
+MAX_PARTS = 20_000
 # Arrow's C++ library imports no deeper type.
 _MAX_DEPTH = 64
 
@@ -159,8 +159,8 @@ class _Reader:
             within: The references that led to it.
         """
         self._parts += 1
-        if self._parts > _MAX_PARTS:
-            raise SchemaError(f"it has more than {_MAX_PARTS} parts")
+        if self._parts > MAX_PARTS:
+            raise SchemaError(f"it has more than {MAX_PARTS} parts")
         if not isinstance(schema, dict):
             return None
         found = [self._own(schema, document, within)]
