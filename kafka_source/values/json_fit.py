@@ -14,6 +14,18 @@ from kafka_source.values.derived_schema import JSON_TYPES
 from kafka_source.values.json_schema import MAX_PARTS, Documents, Json, SchemaError, list_of, string_type
 
 _TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+# PySpark has them, and is not imported here: values are decoded and encoded without it, too.
+_NAMES = {
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "bool": "boolean",
+    "null": "void",
+    "date32[day]": "date",
+    "timestamp[us, tz=UTC]": "timestamp",
+    "timestamp[us]": "timestamp_ntz",
+}
 
 
 class UnfitError(ValueError):
@@ -153,8 +165,7 @@ def _has(kind: pa.DataType) -> str:
 
 def _name(kind: pa.DataType) -> str:
     """Return Spark's name of a type, without those of its parts."""
-    # Only an error needs Spark's names.
-    from pyspark.sql.pandas.types import from_arrow_type
-
-    found = from_arrow_type(kind, prefer_timestamp_ntz=True)
-    return found.typeName() if pa.types.is_nested(kind) else found.simpleString()
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    nested = ((pa.types.is_struct, "struct"), (pa.types.is_map, "map"), (pa.types.is_list, "array"))
+    return next((name for is_one, name in nested if is_one(kind)), _NAMES.get(str(kind), str(kind)))
