@@ -76,7 +76,12 @@ UNSEEN = Allowance(
 
 # ---- members, and records that are written twice
 
-REMOVED = Allowance("a member that is removed", "a fault that loses members", "130 s after it", "F19")
+REMOVED = Allowance(
+    "a member that is removed",
+    "a fault that loses members, or a batch that failed: its slots stay up to `max.poll.interval.ms`",
+    "130 s after it",
+    "F19",
+)
 AFTER_REMOVAL = Allowance(
     "a record twice, after a member was removed",
     "a batch that was not committed",
@@ -84,7 +89,10 @@ AFTER_REMOVAL = Allowance(
     "F19",
 )
 AFTER_END = Allowance(
-    "a record twice, after a query has ended", "a batch that was not committed", "planned 40 s before or since", "I5"
+    "a record twice, after a query has ended",
+    "a batch that was not committed",
+    "planned 40 s before or since, or taken again since",
+    "I5",
 )
 AFTER_SET_BACK = Allowance(
     "a record twice, after the group was set back", "a late commit, or a loss", "planned 40 s before or since", "I5"

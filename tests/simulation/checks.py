@@ -51,6 +51,7 @@ from tests.simulation.allowances import (
 from tests.simulation.brokers.cluster import Range
 from tests.simulation.brokers.group_coordinator import Committed, Group, Key, Watch
 from tests.simulation.brokers.transaction_coordinator import COMPLETE_ABORT, ONGOING, PREPARE_ABORT
+from tests.simulation.clients.batches import BatchApplication
 from tests.simulation.clients.jobs import OUTPUT
 from tests.simulation.halts import HaltChecks
 from tests.simulation.parts import GROUP_ID, TOPIC, Parts
@@ -122,6 +123,8 @@ class Checks(Watch):
         # The offset from which another application's late commit has set a partition back, until a commit there.
         self._set_back: dict[Key, int] = {}
         self._set_back_at: list[float] = []
+        # When the slots of a batch that had left or were lost have taken a partition of it again.
+        self._taken_again_at: dict[Key, list[float]] = {}
         # The instance ids that a killed process has taken, whose JoinGroup was handled after that of its successor.
         self._taken_late: set[str] = set()
         # The newest decision of each sink, if it fits into one offset.
@@ -167,6 +170,9 @@ class Checks(Watch):
                 self._look_at_finished(
                     group.name.removesuffix("-finished"), {entry.offset for entry in entries.values()}
                 )
+            elif group.name.startswith(f"{GROUP_ID}-rejoined-") and not group.name.endswith("-asked"):
+                for tp in entries:
+                    self._taken_again_at.setdefault(tp, []).append(self._world.now)
             return
         durable, created_at = self._output.durable(), self._cluster.topics[TOPIC].created_at
         for tp, entry in entries.items():
@@ -367,7 +373,16 @@ class Checks(Watch):
             problems.append(f"open transactions: {', '.join(opened)}")
         # Members with instance ids of the user's do not leave when their query stops.
         explains = LOSES_MEMBERS | ({"stop query", "halt"} if self._scenario.static else set())
-        if lost := [at for at in self._lost_at if not self._allows(REMOVED, if_=self._follows_fault(at, explains))]:
+        batches = [query for query in self._parts.queries if isinstance(query, BatchApplication)]
+        failed_at = [at for query in batches for at, _ in query.errors]
+        if lost := [
+            at
+            for at in self._lost_at
+            if not self._allows(
+                REMOVED,
+                if_=self._follows_fault(at, explains) or any(one <= at <= one + _FAULTS_LAST for one in failed_at),
+            )
+        ]:
             problems.append(f"members were removed at {lost} without a fault that explains it")
         if twice := [one for one in self._output.twice(of_one_batch=exactly_once) if not self._may_repeat(one)]:
             problems.append(f"written twice, though no member was lost: {twice[:3]}")
@@ -396,11 +411,14 @@ class Checks(Watch):
         """Return whether these records may have been read twice: something happened when they were planned, or since.
 
         A member was lost, or a query has ended, with a batch that was not committed, before which it may have stood
-        still; or a commit without a transaction that came late has set the group back.
+        still; or a commit without a transaction that came late has set the group back. The time ends with the last
+        plan, or when the slots of a planned batch have taken its partition again.
         """
         if self._scenario.commit == "sink":
             return self._allows(DELETED, if_=self._went_with_its_topic(part))
         plans = self._output.planned_at(part)
+        taken = self._taken_again_at.get((TOPIC, part[1]), [])
+        latest = max([*plans, *(at for at in taken if at <= max(plans) + _STANDS_STILL)])
         happened = (
             (AFTER_REMOVAL, self._lost_at),
             (AFTER_END, [at for query in self._parts.queries for at in query.ended_at]),
@@ -408,7 +426,7 @@ class Checks(Watch):
             (OF_ANOTHER, [at for other in self._parts.others for at in other.repeats_at]),
         )
         return any(
-            self._allows(allowance, if_=any(min(plans) - _STANDS_STILL <= at <= max(plans) for at in times))
+            self._allows(allowance, if_=any(min(plans) - _STANDS_STILL <= at <= latest for at in times))
             for allowance, times in happened
         )
 
