@@ -95,7 +95,8 @@ class Run:
         ends = self.world.now + _KEEPERS_END
         self.world.run(ends, done=lambda: not any(one.processes() for one in self.parts.batches))
         for one in self.parts.batches:
-            self.verdict.problems.extend(f"{keeper} goes on without its driver" for keeper in one.keepers())
+            left = (keeper for keeper in one.keepers() if not keeper.driver.alive)
+            self.verdict.problems.extend(f"{keeper} goes on without its driver" for keeper in left)
 
     def _produce(self) -> None:
         if self._produces:
