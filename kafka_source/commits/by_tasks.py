@@ -12,11 +12,9 @@ from assignors.model import TopicPartition
 from kafka_source.commits.attached import AttachedTask, CommitRead, Sessions, attached
 from kafka_source.commits.policy import CommitPolicy, Replay, StreamGroup, Task, ends_of
 from kafka_source.commits.rights import Renewal, Right, SlotSession
-from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import FencedError, InvalidConfigurationError
-from kafka_source.group.requests import fetch_by_ids
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.group.requests import fetch_entries
 from kafka_source.model.commits import CommitOffset, check_one_topic, with_notes
-from kafka_source.model.partition_runs import format_partitions
 from kafka_source.model.stream_offset import PlannedInput, Range, Span, StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.runtime.failpoints import failpoint
@@ -27,9 +25,6 @@ from kafka_source.transactions.offset_committer import (
     transactional_id_of,
     was_without_transactions,
 )
-
-# A coordinator's errors for a transactional id that another process has initialised since.
-_OTHER_OWNER = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 class ByTasks(CommitPolicy):
@@ -75,7 +70,7 @@ class ByTasks(CommitPolicy):
 
     @contextmanager
     def in_task(self, tasks: Sequence[Task]) -> Iterator[AttachedTask]:
-        """Act as the slot of one task: fence its earlier attempts before it reads, and commit its ranges."""
+        """Act as the slot of one task, and commit its ranges when they are read."""
         (task,) = tasks
         slots = [] if task.credentials is None else [task.credentials]
         renewal = renewal_of(task) if self._renews else None
@@ -102,10 +97,7 @@ class _CommittingTask(AttachedTask):
         super().__init__(sessions)
         self._task, self._options = task, options
         # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
-        primary = [r for r in task.ranges if r.replica == 0]
-        # Before the reading, to fence earlier attempts.
-        self._commits = [self._committer(session) for session in sessions()] if primary else []
-        self._ranges = [r for r in primary if r.topic_partition not in task.uncommitted]
+        self._ranges = [r for r in task.ranges if r.replica == 0 and r.topic_partition not in task.uncommitted]
 
     def commit(self, existing: Callable[[StreamOffset, CommitRead], None]) -> None:
         """Commit the ends of the task's ranges, without topics that were deleted or created again since the plan.
@@ -114,23 +106,20 @@ class _CommittingTask(AttachedTask):
             DataLossError: There are such topics, and `failOnDataLoss` is set.
         """
         spans = {r.topic_partition: Span(r.start, r.end, 0) for r in self._ranges}
-        for commit in self._commits if spans else ():
-            existing(StreamOffset(spans, topics=self._task.topics), partial(self._commit_ends, commit))
+        for session in self._sessions() if spans else ():
+            existing(
+                StreamOffset(spans, topics=self._task.topics), partial(self._commit_ends, self._committer(session))
+            )
             failpoint("task-committed")
 
     def _commit_ends(self, commit: _Commit, read: StreamOffset, *, has_looked: bool) -> None:
         task, epochs = self._task, {r.topic_partition: r.epoch for r in self._ranges}
         # The note is the stream's id, or that of the one plan of a batch.
         by = task.stream if task.stream is not None or task.credentials is None else task.credentials.right
-        try:
-            commit(with_notes(read.ends, task.rewinds, by, epochs, task.topics, task.cluster), has_looked=has_looked)
-        except FencedError as error:
-            if error.code not in _OTHER_OWNER:
-                raise
-            raise _read_twice(read.ends, error) from error
+        commit(with_notes(read.ends, task.rewinds, by, epochs, task.topics, task.cluster), has_looked=has_looked)
 
     def _committer(self, session: SlotSession) -> _Commit:
-        """Return the function that commits at the end."""
+        """Return the function that commits as this slot."""
         patience = self._options.coordinator_timeout_ms / 1000
         transactional = self._options.commit_transactional
 
@@ -141,8 +130,8 @@ class _CommittingTask(AttachedTask):
 
         if transactional is False or (transactional is None and was_without_transactions(session.credentials.group)):
             return commit_plainly
-        # The same for all attempts, and for all batches of a generation, so that a later one fences an open transaction
-        # of an earlier one. In a replay the slot may own other partitions than it reads.
+        # The same for all attempts, and for all batches of a generation: their commits have one order. In a replay the
+        # slot may own other partitions than it reads.
         owned = session.credentials.partitions or [r.topic_partition for r in self._task.ranges]
         name = transactional_id_of(session.credentials.group, owned)
         committer = TransactionalCommitter(
@@ -150,7 +139,7 @@ class _CommittingTask(AttachedTask):
             name,
             timeout=patience,
             coordinator_seconds=coordinator_seconds(self._options),
-            attempt=fetch_by_ids,
+            attempt=fetch_entries,
         )
 
         def commit(ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None:
@@ -164,23 +153,13 @@ class _CommittingTask(AttachedTask):
         return commit
 
 
-def _read_twice(ends: Mapping[TopicPartition, int], error: FencedError) -> FencedError:
-    return FencedError(
-        f"Another task reads the same records and has taken over the commit of {format_partitions(sorted(ends))}: a "
-        "later attempt of this task, or a second read of the same DataFrame in one query, for example in a self-join "
-        "or in a union with itself. With commit=task a DataFrame can be read once. To read it more than once, use "
-        f"commit=batch in a stream, and kafkagroup.pinned or commit=none in a batch. ({error})",
-        code=error.code,
-    )
-
-
 def split_by_slots(
     planned: Iterable[PlannedInput], owned: Mapping[TopicPartition, int], slots: int
 ) -> list[PlannedInput]:
     """Return a batch whose tasks commit, with one input for each current slot, which reads a partition in one range.
 
-    Tasks that commit as one slot take its transactional id, so they would fence each other. The batch may have been
-    planned with other slots, with pieces of partitions, or without a group.
+    Tasks that commit as one slot take turns with its transactional id. The batch may have been planned with other
+    slots, with pieces of partitions, or without a group.
 
     Args:
         planned: The batch as its end offset plans it.

@@ -2,8 +2,8 @@
 
 All partitions of a commit become the group's offsets together or not at all. The group decides about commits: its
 coordinator checks generation, member id and instance id in the transaction. The producer epoch orders the commits of
-one transactional id: no offset of an earlier commit is written after a later commit. Attempts of a task are one member,
-so only the epoch distinguishes them.
+one transactional id: no offset of an earlier commit is written after a later commit. Attempts of a task are one member:
+each takes the id when it has read its records, and commits nothing that the group has already.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from hashlib import sha256
-from uuid import UUID
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
@@ -27,7 +26,6 @@ from kafka_source.errors import (
     FencedError,
     InvalidConfigurationError,
     RetriableError,
-    UnknownOutcomeError,
     UnknownTopicError,
 )
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, cached_client, topic_ids_to_commit
@@ -42,14 +40,13 @@ from kafka_source.transactions.open_transaction import OpenTransaction, initiali
 
 log = logging.getLogger(__name__)
 
-FetchByIds = Callable[
-    [KafkaClient, str, Iterable[TopicPartition], Mapping[str, UUID], Deadline],
-    Awaitable[Mapping[TopicPartition, CommitOffset]],
+FetchEntries = Callable[
+    [KafkaClient, str, Iterable[TopicPartition], Deadline], Awaitable[Mapping[TopicPartition, CommitOffset]]
 ]
-"""Returns what a group has committed of topics with these ids; raises UnknownTopicError as `fetch_by_ids`."""
+"""Returns the offsets that a group has committed, with their metadata."""
 
 # If this process dies during a commit, readers of the group's offsets wait until the coordinator aborts the
-# transaction. Our own attempts end before that: the abort raises the epoch, as a later attempt of the task would.
+# transaction. Our own tries end before that: the abort raises the epoch.
 _TRANSACTION_TIMEOUT_MS = 10_000
 _TRY_SECONDS = 8.0
 # Errors of a cluster that has no transactions for this user; see `TransactionalCommitter.commit_as`.
@@ -134,12 +131,10 @@ class TransactionalCommitter:
             see `transactional_id_of`.
         timeout: Seconds for one commit, with all its attempts.
         coordinator_seconds: Seconds to wait while the brokers name no transaction coordinator.
-        attempt: It commits once, as one attempt of a task, and this is `group.requests.fetch_by_ids`. A later attempt
-            takes the id, and keeps it whatever the outcome of this commit. An abandoned attempt may take the id after a
-            later micro-batch, whose offsets stay. None: any other committer. It repeats a commit after it was fenced,
-            because a late request of its predecessor or of its own may take the id; the group accepts or refuses. It
-            takes the next epoch as soon as a transaction has ended, unless the coordinator has given it with the end
-            (KIP-890's second protocol).
+        attempt: It commits once, as one attempt of a task, and this is `group.requests.fetch_entries`. Another attempt
+            may have committed before, and an abandoned attempt may take the id after a later micro-batch: their offsets
+            stay. None: any other committer. It takes the next epoch as soon as a transaction has ended, unless the
+            coordinator has given it with the end (KIP-890's second protocol).
     """
 
     def __init__(
@@ -149,15 +144,13 @@ class TransactionalCommitter:
         *,
         timeout: float = 30.0,
         coordinator_seconds: float = _COORDINATOR_SECONDS,
-        attempt: FetchByIds | None = None,
+        attempt: FetchEntries | None = None,
     ) -> None:
         self._client = cached_client(settings, "commit")
         self._transactional_id = transactional_id
         self._timeout = timeout
         self._coordinator_seconds = coordinator_seconds
         self._attempt = attempt
-        # Of an attempt: the transaction with an unknown outcome, or with a part of the offsets.
-        self._unfinished: OpenTransaction | None = None
         # Taken in the background, or returned by the coordinator with the end of the last one. The first one fences an
         # earlier owner and opens the connections.
         self._ready: Future[OpenTransaction] | None = self._client.loop.spawn(self._initialise(Deadline(timeout)))
@@ -177,8 +170,7 @@ class TransactionalCommitter:
 
         Raises:
             ValueError: The member has not joined. The broker would check nothing, even in a group with members.
-            FencedError: The member is no longer in the group, or another attempt of the task has taken the
-                transactional id.
+            FencedError: The member is no longer in the group.
             UnknownTopicError: A topic was deleted; nothing is committed.
             UnknownOutcomeError: The coordinator did not report in time whether the transaction is committed; the
                 group's committed offsets show it.
@@ -212,81 +204,49 @@ class TransactionalCommitter:
         )
 
     def _may_commit_again(self, error: Exception, failures: int, pause: float) -> bool:
-        if isinstance(error, FencedError) and (self._attempt is not None or not is_gone(error)):
+        if isinstance(error, FencedError) and not is_gone(error):
             return False
+        # Another attempt of the task, or a late request, may take the id; the group accepts or refuses the commit.
         # Offsets are absolute, so a commit of unknown outcome may be repeated as well.
         log.info("commit transactional_id=%s failures=%d: %s", self._transactional_id, failures + 1, error)
         return True
 
     async def _commit_once(self, groups: Sequence[GroupOffsets], deadline: Deadline, *, has_looked: bool) -> None:
         transaction = await self._next_transaction(deadline)
-        self._unfinished = None
         # Checked for each attempt: the feature of the cluster may have changed since the last one.
         second = await commits_by_id(self._client, self._transactional_id, groups[0].member.group, deadline)
         transaction = replace(transaction, second_protocol=second)
-        try:
-            groups = await self._checked(groups, deadline, by_id=second)
-        except UnknownTopicError:
-            if not has_looked:
-                # The transaction is still empty: the next call commits in it.
-                self._set_ready(transaction)
-                raise
+        if self._attempt is not None:
+            kept = [await self._without_passed(group, self._attempt, deadline) for group in groups]
+            groups = [group for group in kept if group.offsets]
+        if not has_looked and not (second and all(topic_ids_to_commit(group.offsets) for group in groups)):
+            # The transaction is still empty: the next call commits in it.
+            self._set_ready(transaction)
+            raise UnknownTopicError.of_names_only()
         if not groups:
             return
         within = Deadline(min(_TRY_SECONDS, deadline.left))
-        try:
-            given = await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)
-        except (UnknownOutcomeError, UnknownTopicError):
-            # If a later attempt has taken the id since, it has committed the same offsets or later ones.
-            self._unfinished = transaction if self._attempt is not None else None
-            raise
+        given = await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)
         if given is not None:
             self._set_ready(given)
         elif self._attempt is None:
             self._ready = self._client.loop.spawn(self._initialise(Deadline(self._timeout)))
 
-    async def _checked(
-        self, groups: Sequence[GroupOffsets], deadline: Deadline, *, by_id: bool
-    ) -> Sequence[GroupOffsets]:
-        """Return the offsets to commit; for an attempt, without offsets that a later micro-batch has passed.
-
-        Raises:
-            UnknownTopicError: The coordinator does not compare the topics' ids with the offsets', neither here nor in
-                the commit.
-        """
-        if self._attempt is not None:
-            kept = [await self._without_passed(group, self._attempt, deadline) for group in groups]
-            return [group for group in kept if group.offsets]
-        if by_id and all(topic_ids_to_commit(group.offsets) for group in groups):
-            return groups
-        raise UnknownTopicError.of_names_only()
-
-    async def _without_passed(self, group: GroupOffsets, fetch: FetchByIds, deadline: Deadline) -> GroupOffsets:
-        """Leave out partitions in which the same stream has committed a later offset since, after the same rewind.
+    async def _without_passed(self, group: GroupOffsets, fetch: FetchEntries, deadline: Deadline) -> GroupOffsets:
+        """Leave out partitions in which the group has this offset or a later one, of the same stream, topic and rewind.
 
         No other producer of the id can commit between this check and the commit, which has the newest epoch.
-
-        Raises:
-            UnknownTopicError: The offsets may belong to other topics: they have no ids, or see `fetch_by_ids`. The
-                later offset could be one of a deleted topic.
         """
         name, offsets = group.member.group, group.offsets
-        ids = topic_ids_to_commit(offsets)
-        if not ids:
-            raise UnknownTopicError(f"Topics of {format_partitions(sorted(offsets))} have no ids")
-        committed = await fetch(self._client, name, offsets, ids, deadline)
-        passed = [
+        committed = await fetch(self._client, name, offsets, deadline)
+        passed = {
             tp
             for tp, entry in committed.items()
-            if entry.metadata == offsets[tp].metadata and entry.offset > offsets[tp].offset
-        ]
+            if entry.metadata == offsets[tp].metadata and entry.offset >= offsets[tp].offset
+        }
         if not passed:
             return group
-        log.warning(
-            "commit group=%s without %s: a later micro-batch has been committed",
-            name,
-            format_partitions(sorted(passed)),
-        )
+        log.info("commit group=%s without %s: they are committed", name, format_partitions(sorted(passed)))
         return replace(group, offsets={tp: entry for tp, entry in offsets.items() if tp not in passed})
 
     def _set_ready(self, transaction: OpenTransaction) -> None:
@@ -302,16 +262,14 @@ class TransactionalCommitter:
         return await self._initialise(deadline)
 
     async def _initialise(self, deadline: Deadline) -> OpenTransaction:
-        """Take the id's next epoch; an attempt with an open transaction takes it from no later attempt (KIP-360)."""
+        """Take the id's next epoch."""
         try:
             await self._client.coordinator(self._transactional_id, Deadline(self._coordinator_seconds), TRANSACTION)
         except RetriableError as error:
             if error.code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 raise
             raise InvalidConfigurationError(str(error), code=error.code) from error
-        return await initialise(
-            self._client, self._transactional_id, _TRANSACTION_TIMEOUT_MS, deadline, ended=self._unfinished
-        )
+        return await initialise(self._client, self._transactional_id, _TRANSACTION_TIMEOUT_MS, deadline)
 
 
 def _full(offset: int | CommitOffset) -> CommitOffset:

@@ -19,7 +19,7 @@ from unittest import mock
 import kafkagroup_native as kernel
 
 from assignors import Assignment
-from kafka_source.commits import as_members, by_sink, halts, source_offsets
+from kafka_source.commits import as_members, by_sink, by_tasks, halts, source_offsets
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import CorruptRecordsError, FencedError
 from kafka_source.fetch import protocol
@@ -396,6 +396,15 @@ def _leave_the_range(right: Any) -> Any:
     return leave
 
 
+def _take_the_id_before_reading(right: Any) -> Any:
+    def begin(self: Any, sessions: Any, task: Any, options: Any) -> None:
+        right(self, sessions, task, options)
+        ready = [(session, self._committer(session)) for session in sessions()]
+        self._committer = dict(ready).__getitem__
+
+    return begin
+
+
 def _skip_what_is_corrupt(right: Any) -> Any:
     def decode(self: Any, part: Any, records: Any) -> Any:
         with contextlib.suppress(CorruptRecordsError):
@@ -566,6 +575,7 @@ MUTATIONS = (
     Mutation("give a partition to two members", (leader, "assign"), _two_owners),
     Mutation("begin new partitions at their end", (facts.Look, "starts"), _first_at_the_end),
     Mutation("stop without leaving", (membership.ClassicMembership, "_leave"), _stay_when_stopped),
+    Mutation("take the id before the task reads", (by_tasks._CommittingTask, "__init__"), _take_the_id_before_reading),
     Mutation("commit partitions of other members", (as_members.AsMembers, "_not_committed"), _commit_all),
     Mutation(
         "leave a group that a late commit has set back",

@@ -12,12 +12,12 @@ from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, UnknownTopicError
-from kafka_source.group.requests import fetch_by_ids
+from kafka_source.group.requests import fetch_entries
 from kafka_source.kafka_client import TRANSACTION, text_of_id
 from kafka_source.kafka_client.messages.transaction import EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.transactions.offset_committer import FetchByIds, TransactionalCommitter
+from kafka_source.transactions.offset_committer import FetchEntries, TransactionalCommitter
 from tests.support.native import kernel
 
 # The simulated world has the native producer.
@@ -63,7 +63,7 @@ class Brokers:
 
         return handles
 
-    def committer(self, attempt: FetchByIds | None = None) -> TransactionalCommitter:
+    def committer(self, attempt: FetchEntries | None = None) -> TransactionalCommitter:
         settings = Settings({"bootstrap.servers": self.cluster.bootstrap_servers})
         return TransactionalCommitter(settings, NAME, attempt=attempt)
 
@@ -277,20 +277,32 @@ def test_an_attempt_whose_commit_is_not_answered_leaves_what_later_attempts_have
     end = brokers.cluster.handlers[EndTxnRequest]
 
     def commits() -> None:
-        first = brokers.committer(fetch_by_ids)
+        first = brokers.committer(fetch_entries)
         brokers.cluster.handlers[EndTxnRequest] = lambda *_: None
         process = brokers.world.process("later attempts")
 
         def later() -> None:
             brokers.cluster.handlers[EndTxnRequest] = end
             for offset in (2, 3):
-                brokers.commit(brokers.committer(fetch_by_ids), offset)
+                brokers.commit(brokers.committer(fetch_entries), offset)
                 brokers.settle()
 
         brokers.world.after(5.0, lambda: process.start(later))
-        with pytest.raises(FencedError, match="transactional id"):
-            brokers.commit(first, 1)
+        brokers.ask(first, 1)
         assert brokers.committed() == 3
+
+    brokers.play(commits)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_attempt_finds_the_commit_of_another_one_and_commits_nothing(version: int) -> None:
+    brokers = Brokers(version)
+
+    def commits() -> None:
+        brokers.commit(brokers.committer(fetch_entries), 3, note="stream")
+        brokers.settle()
+        brokers.ask(brokers.committer(fetch_entries), 3, note="stream")
+        assert brokers.cluster.requests["TxnOffsetCommit"] == 1
 
     brokers.play(commits)
 
@@ -300,13 +312,13 @@ def test_an_attempt_that_takes_the_id_after_a_later_micro_batch_does_not_set_the
     brokers = Brokers(version)
 
     def commits() -> None:
-        brokers.commit(brokers.committer(fetch_by_ids), 3, note="stream")
-        brokers.ask(brokers.committer(fetch_by_ids), 1, note="stream")
+        brokers.commit(brokers.committer(fetch_entries), 3, note="stream")
+        brokers.ask(brokers.committer(fetch_entries), 1, note="stream")
         brokers.settle()
         assert brokers.committed() == 3
         # The stream was rewound: this is no attempt of before.
-        brokers.commit(brokers.committer(fetch_by_ids), 1, note="stream kafkagroup:rewound:r")
-        brokers.commit(brokers.committer(fetch_by_ids), 2, note="stream kafkagroup:rewound:r")
+        brokers.commit(brokers.committer(fetch_entries), 1, note="stream kafkagroup:rewound:r")
+        brokers.commit(brokers.committer(fetch_entries), 2, note="stream kafkagroup:rewound:r")
         brokers.settle()
 
     brokers.play(commits)
@@ -319,7 +331,7 @@ def test_an_attempt_has_its_caller_look_at_topics_and_commits_the_rest_in_the_sa
     brokers = Brokers(1)
 
     def commits() -> None:
-        committer = brokers.committer(fetch_by_ids)
+        committer = brokers.committer(fetch_entries)
         with pytest.raises(UnknownTopicError):
             committer.commit_as([(MEMBER, {TP: CommitOffset(1, topic_id=known)})], has_looked=False)
         assert (TP.topic, TP.partition) not in brokers.group.offsets
@@ -360,7 +372,7 @@ def test_an_attempt_whose_commit_is_not_answered_repeats_it_where_nobody_has_tak
     end = brokers.cluster.handlers[EndTxnRequest]
 
     def commits() -> None:
-        committer = brokers.committer(fetch_by_ids)
+        committer = brokers.committer(fetch_entries)
         brokers.cluster.handlers[EndTxnRequest] = lambda *_: None
         brokers.world.after(9.0, lambda: brokers.cluster.handlers.update({EndTxnRequest: end}))
         brokers.commit(committer, 1)

@@ -384,9 +384,8 @@ def test_the_sink_is_handed_what_the_whole_batch_reads() -> None:
 class Session(SlotSession):
     """The session of a slot, which records."""
 
-    def __init__(self, refusal: FencedError | None = None) -> None:
+    def __init__(self) -> None:
         self.commits: list[dict[TopicPartition, CommitOffset]] = []
-        self.refusal = refusal
 
     @property
     def credentials(self) -> SlotCredentials:
@@ -395,8 +394,6 @@ class Session(SlotSession):
     def check(self) -> None: ...
 
     def commit(self, offsets: Mapping[TopicPartition, object], *_: object, has_looked: bool = True) -> None:
-        if self.refusal is not None:
-            raise self.refusal
         self.commits.append({tp: entry for tp, entry in offsets.items() if isinstance(entry, CommitOffset)})
 
 
@@ -428,11 +425,3 @@ def test_only_tasks_that_commit_do_so_behind_their_last_record(session: Session,
 def test_tasks_of_a_batch_sign_with_the_id_of_their_right(session: Session) -> None:
     read(ByTasks(options_of(Where.BATCH)), ReadTask((Range("t", 0, 0, 5),), replace(MEMBER, right="an-id")))
     assert session.commits == [{A: CommitOffset(5, metadata="an-id")}]
-
-
-@pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.ILLEGAL_GENERATION])
-def test_a_task_says_when_another_one_reads_the_same_records(session: Session, code: ErrorCode) -> None:
-    session.refusal = FencedError("refused", code=code)
-    twice = code is ErrorCode.PRODUCER_FENCED
-    with pytest.raises(FencedError, match="Another task reads the same records" if twice else "^refused$"):
-        read(ByTasks(options_of()), ReadTask((Range("t", 0, 0, 5),), MEMBER))
