@@ -237,7 +237,8 @@ class DataLossError(ApplicationRecoverableError):
         partition: The partition number.
         planned: The first planned offset.
         available: The partition's offsets as [first, end); None if the partition does not exist.
-        reason: The known cause, as a sentence, for example that the topic was deleted and created again.
+        reason: The known cause, as a sentence, for example that the topic was deleted and created again; empty: the
+            possible ones are named, unless `advice` is given.
         truncated_to: The end offset to which a new leader's log was truncated, if records before `planned`, which were
             read already, are no longer in it; None if the log was not truncated.
         problem: The problem, if the arguments above do not describe it; without a full stop.
@@ -259,9 +260,11 @@ class DataLossError(ApplicationRecoverableError):
         problem: str = "",
         condition: str = "COULD_NOT_READ_OFFSET_RANGE",
         sentence: str = "",
-        advice: str = "Records may have been deleted by retention, or the topic was deleted or truncated. To continue "
-        "with the records that exist, and a warning in the log, set the option failOnDataLoss to false",
+        advice: str = "",
     ) -> None:
+        if not advice:
+            reason = reason or "Records may have been deleted by retention, or the topic was deleted or truncated"
+            advice = "To continue with the records that exist, and a warning in the log, set failOnDataLoss to false"
         if truncated_to is not None:
             problem = (
                 problem

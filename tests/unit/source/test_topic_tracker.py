@@ -122,7 +122,7 @@ def test_a_deleted_topic_stays_lost_while_the_checkpoint_no_longer_has_it():
 def test_a_loss_is_an_error_or_a_warning(now, reason, caplog):
     cluster = Topics({"a": now})
     start = offset({"a": Topic("x", 1)})
-    with pytest.raises(DataLossError, match=f"a-0 .*{reason}"):
+    with pytest.raises(DataLossError, match=rf"a-0 .*{reason}\. To continue"):
         tracker_of(cluster, fail=True).check(start, CLUSTER)
     tracker = tracker_of(cluster)
     with caplog.at_level(logging.WARNING):
