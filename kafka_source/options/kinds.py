@@ -98,7 +98,7 @@ def offsets(words: Sequence[_Word]) -> Kind[_Word | PartitionValues]:
         named = known.get(text.strip().lower())
         if named is not None:
             return named
-        return {topic: _offsets_of(values) for topic, values in _object(json.loads(text)).items()}
+        return {topic: _offsets_of(values) for topic, values in _object_of(text).items()}
 
     takes = " or ".join(f'"{one}"' for one in words) + ' or JSON such as {"topic":{"0":23,"1":-2}}'
     return Kind(takes, parse, spark=_SPARKS_OFFSETS)
@@ -111,7 +111,7 @@ def _starting_offsets(text: str) -> StartingWord | StartingValues:
     words = {str(one): one for one in _OF_TOPIC}
     return {
         topic: words[value.strip().lower()] if isinstance(value, str) else _offsets_of(value)
-        for topic, value in _object(json.loads(text)).items()
+        for topic, value in _object_of(text).items()
     }
 
 
@@ -197,6 +197,14 @@ def _positive_duration(text: str) -> int:
     return milliseconds
 
 
+def _object_of(text: str) -> dict[str, object]:
+    try:
+        return _object(json.loads(text))
+    except json.JSONDecodeError:
+        # str() of a Python dict is no JSON.
+        raise NotTakenError("which json.dumps makes of a dict" if text.lstrip().startswith("{") else "") from None
+
+
 def _object(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
         raise ValueError
@@ -204,7 +212,7 @@ def _object(value: object) -> dict[str, object]:
 
 
 def _partition_list(text: str) -> dict[str, tuple[int, ...]]:
-    named = _object(json.loads(text))
+    named = _object_of(text)
     if not all(isinstance(numbers, list) for numbers in named.values()):
         raise ValueError
     return {
@@ -226,7 +234,7 @@ def _partition_number(value: object) -> int:
 
 
 def _partition_values(text: str) -> PartitionValues:
-    return {topic: _by_number(values) for topic, values in _object(json.loads(text)).items()}
+    return {topic: _by_number(values) for topic, values in _object_of(text).items()}
 
 
 def _by_number(values: object) -> dict[int, int]:
@@ -242,7 +250,7 @@ def _whole(value: object) -> int:
 
 
 def _assignor_options(text: str) -> dict[str, dict[str, object]]:
-    return {name: dict(_object(arguments)) for name, arguments in _object(json.loads(text)).items()}
+    return {name: dict(_object(arguments)) for name, arguments in _object_of(text).items()}
 
 
 _STARTING: tuple[StartingWord, ...] = ("earliest", "latest", "committed")

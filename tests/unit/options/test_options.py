@@ -345,6 +345,11 @@ def test_sparks_own_words_come_first(given, where, words):
     assert re.search("it takes|Remove|Set|Keep", str(caught.value).removeprefix(words))
 
 
+def test_a_python_dict_in_place_of_json_is_told_of_json_dumps():
+    with pytest.raises(OptionError, match=r"which json\.dumps makes of a dict\."):
+        check_load({**BASE, "startingOffsets": str({"orders": {"0": 5}})})
+
+
 def test_a_read_without_a_topic_says_what_is_missing():
     with pytest.raises(OptionError, match="topic is an option of a sink"):
         check_load({**SERVERS, "topic": "orders"})
