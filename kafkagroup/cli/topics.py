@@ -289,6 +289,14 @@ def export(
             "jsonl has them as columns of its type.",
         ),
     ] = None,
+    message: Annotated[
+        str | None,
+        typer.Option(
+            "--value-message",
+            metavar="NAME",
+            help="With Protobuf: the full name of the values' message, if it is not the first one of --value-schema.",
+        ),
+    ] = None,
     registry: Annotated[
         str | None,
         typer.Option("--schema-registry", metavar="URL", help="The registry of --value-schema; else of the settings."),
@@ -342,7 +350,7 @@ def export(
             engine=engine.value,
             decode=None
             if decoder is None or value_schema is None
-            else partial(decode_values, registry=decoder.given, schema_id=value_schema),
+            else partial(decode_values, registry=decoder.given, schema_id=value_schema, message=message),
             is_interrupted=pressed.is_set,
         )
         if path is None:

@@ -587,18 +587,29 @@ def test_a_rewind_says_how_many_records_are_read_again(command, orders, group):
     assert "6 records are read again, and 0 are not read" in command.says("rewind", group, "--to", "@0", "-t", orders)
 
 
+AVRO = {"schema": {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}}
+MESSAGE = "message %s { int64 id = 1; }"
+PROTOBUF = {"schema": f'syntax = "proto3"; {MESSAGE % "Item"} {MESSAGE % "Order"}', "schemaType": "PROTOBUF"}
+
+
 @pytest.mark.requires_native
-@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl"])
-def test_values_are_exported_decoded(command, topic, kafka, tmp_path, form):
+@pytest.mark.parametrize(
+    ("form", "schema", "options", "head", "numbers"),
+    [
+        *((form, AVRO, (), b"", b"\0\2\4") for form in ("parquet", "arrow", "jsonl")),
+        ("parquet", PROTOBUF, ("--value-message", "Order"), b"\2\2\x08", b"\0\1\2"),
+    ],
+    ids=["parquet", "arrow", "jsonl", "protobuf"],
+)
+def test_values_are_exported_decoded(command, topic, kafka, tmp_path, form, schema, options, head, numbers):
     name, path = topic("decoded", partitions=1), tmp_path / f"decoded.{form}"
-    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for number in range(3):
-        producer.produce(name, b"\x00\x00\x00\x00\x07" + bytes([2 * number]))
+    for number in numbers:
+        producer.produce(name, b"\0\0\0\0\x07" + head + bytes([number]))
     assert producer.flush(30) == 0
     with RegistryServer() as registry:
-        registry.add(7, json.dumps(schema))
-        to = ("export", name, "--to", path, "--columns", "value, topic, partition, offset")
+        registry.add(7, **schema)
+        to = ("export", name, "--to", path, "--columns", "value, topic, partition, offset", *options)
         command.run(*to, "--value-schema", 7, "--schema-registry", registry.url)
         assert "is for a file" in command.says(*to, "--format", "csv", "--value-schema", 7, code=2)
     reader = {"parquet": "parquet", "arrow": "ipc", "jsonl": "ndjson"}[form]
