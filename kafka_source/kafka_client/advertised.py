@@ -13,7 +13,7 @@ WARNING_SECONDS = 3.0
 """Seconds without an answer from any advertised address after which a warning names them."""
 
 ERROR_SECONDS = 7.0
-"""Seconds without an answer from any advertised address after which that is an error."""
+"""Seconds without an answer from any address, of `bootstrap.servers` or advertised, after which that is an error."""
 
 FIRST_SECONDS = 1.5
 """The time limit of the first connection, which is for one broker; the others are tried after it."""

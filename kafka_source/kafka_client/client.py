@@ -53,7 +53,6 @@ GROUP, TRANSACTION = 0, 1
 _MANY_KEYS_VERSION = 4
 # Seconds after which the next endpoint is tried too, while an earlier one has not answered.
 _NEXT_BROKER_SECONDS = 0.5
-_BOOTSTRAP_SECONDS = 8.0
 # The time limit of the search for another coordinator, before the refusal of this one counts.
 _CONFIRM_SECONDS = 5.0
 # Extra seconds for which a caller waits for a request of another caller, so that the request's own error comes first.
@@ -425,7 +424,7 @@ class KafkaClient:
         return await connection.send(request, self._patience(deadline), max_version)
 
     async def _bootstrap(self, deadline: Deadline) -> Connection:
-        within = Deadline(min(deadline.left, _BOOTSTRAP_SECONDS))
+        within = Deadline(min(deadline.left, advertised.ERROR_SECONDS))
         problem: ConnectionLost | None = None
 
         async def attempt() -> Connection:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_source.kafka_client import client
+from kafka_source.kafka_client import advertised
 from tests.support.commands import Command, connecting, one_of_each
 
 NOWHERE = "127.0.0.1:1"
@@ -15,7 +15,7 @@ NOWHERE = "127.0.0.1:1"
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not wait 10 s for a broker that is not there."""
-    monkeypatch.setattr(client, "_BOOTSTRAP_SECONDS", 0.2)
+    monkeypatch.setattr(advertised, "ERROR_SECONDS", 0.2)
 
 
 def test_all_commands_that_connect_are_tried(tmp_path: Path) -> None:
