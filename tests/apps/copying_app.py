@@ -31,11 +31,15 @@ def main(folder: str, master: str, *pairs: str) -> None:
 
 
 def copy(spark: SparkSession, source: dict[str, str], sink: dict[str, str], checkpoint: str) -> StreamingQuery:
-    """Start a query that copies one source to one sink; `WARM_UP` lets a batch read start the workers earlier."""
+    """Start a query that copies one source to one sink, by the connectors of their option `format`, or kafkagroup.
+
+    `WARM_UP` lets a batch read start the workers earlier.
+    """
+    reading, writing = (options.pop("format", "kafkagroup") for options in (source, sink))
     if "WARM_UP" in os.environ:
         warm_up(spark, source)
-    records = spark.readStream.format("kafkagroup").options(**source).load().select("key", "value", "partition")
-    writer = records.writeStream.format("kafkagroup").options(**sink)
+    records = spark.readStream.format(reading).options(**source).load().select("key", "value", "partition")
+    writer = records.writeStream.format(writing).options(**sink)
     return writer.option("checkpointLocation", checkpoint).start()
 
 

@@ -1,11 +1,15 @@
-"""Brokers, driver and executors on hosts of their own: closed ports, dead addresses, lost packets, hosts cut off."""
+"""Brokers, driver and executors on hosts of their own: closed ports, dead addresses, lost packets, hosts cut off.
+
+KAFKAGROUP_HOSTS_MINUTES=20 spreads the cuts over so many minutes.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.read.sources import PEER
+from kafkagroup.embedded import resolve
 from testbed.host_brokers import HostBrokers
 from testbed.hosts import Hosts, Link, Place, reason_against_hosts
 from testbed.load import Load
@@ -25,6 +31,7 @@ from tests.support.waiting import wait_until
 RACKS = {"kafka1": "a", "kafka2": "b", "kafka3": "c"}
 WORKERS = {"worker1": "a", "worker2": "b"}
 PARTITIONS = 3
+MINUTES = float(os.environ.get("KAFKAGROUP_HOSTS_MINUTES", "0"))
 DRIVER_PORT, BLOCKS_PORT = 7001, 7002
 CONF = {
     "spark.driver.port": DRIVER_PORT,
@@ -188,87 +195,92 @@ def has_all(output: CommittedReader, values: set[bytes]) -> bool:
 
 @dataclass(frozen=True)
 class Copies:
-    """Two queries of one application that copy a topic, which grows all the time, and readers of their output."""
+    """Queries of one application that copy a topic, which grows all the time, and readers of their outputs."""
 
     app: App
     load: Load
-    outputs: tuple[CommittedReader, CommittedReader]
+    outputs: Mapping[str, CommittedReader]
 
-    def progress(self, seconds: float = 240) -> float:
-        """Wait until both outputs have records that were written after this call; return how long it took."""
-        began, first = time.monotonic(), str(self.load.count).encode()
-        for output in self.outputs:
-            wait_until(partial(self._has, output, first), f"the record {first!r}", seconds)
-        return time.monotonic() - began
+    def progress(self, seconds: float = 240) -> str:
+        """Wait until each output has a record that was written after this call; return how long each one took."""
+        began, first, took = time.monotonic(), str(self.load.count).encode(), dict[str, float]()
 
-    def _has(self, output: CommittedReader, value: bytes) -> bool:
-        assert self.app.process.poll() is None, self.app.log.read_text(errors="replace")[-3000:]
-        return any(record[3] == value for record in output.records[-20_000:])
+        def all_have() -> bool:
+            assert self.app.process.poll() is None, self.app.log.read_text(errors="replace")[-3000:]
+            for name in self.outputs.keys() - took:
+                if any(record[3] == first for record in self.outputs[name].records[-20_000:]):
+                    took[name] = time.monotonic() - began
+            return len(took) == len(self.outputs)
+
+        wait_until(all_have, f"the record {first!r}", seconds)
+        return ", ".join(f"{name} {took[name]:.1f} s" for name in self.outputs)
 
     def check(self) -> None:
-        """End the load, and compare what is in both outputs with it: exactly once in the first."""
+        """End the load, and compare what is in the outputs with it: exactly once in that of the exactly-once query."""
         self.load.close()
         everything = {str(number).encode() for number in range(self.load.count)}
-        for output in self.outputs:
+        for output in self.outputs.values():
             wait_until(partial(has_all, output, everything), "all records")
-        assert set(self.outputs[1].values) == everything
-        assert len(self.outputs[0].records) == len(everything)
+            assert set(output.values) == everything
+        print("  records:", *(f"{name} {len(output.records)}" for name, output in self.outputs.items()), flush=True)
+        assert len(self.outputs["once"].records) == len(everything)
         self.app.stop()
         assert not any("failed" in line for line in self.app.lines())
 
 
 @contextmanager
-def copies(world: World, folder: Path, name: str) -> Iterator[Copies]:
+def copies(world: World, folder: Path, name: str, *kinds: str) -> Iterator[Copies]:
+    """Copy with an exactly-once query, and with one that writes at least once of each connector in `kinds`."""
     servers = world.brokers.internal_bootstrap_servers
-    source, *outputs = (world.brokers.create_topic(f"{name}-{topic}", PARTITIONS) for topic in ("in", "once", "least"))
+    source, *outputs = (world.brokers.create_topic(f"{name}-{topic}", PARTITIONS) for topic in ("in", "once", *kinds))
     options: list[dict[str, object]] = []
-    for output in outputs:
-        group: dict[str, object] = {
-            "kafka.group.id": output,
-            "kafka.group.instance.id": output,
-            "group.members": 2,
-            "kafka.session.timeout.ms": 6_000,
-            "maxOffsetsPerTrigger": 1_000,
-            **LIMITS,
-        }
+    for kind, output in zip(("once", *kinds), outputs, strict=True):
+        reads: dict[str, object] = {"maxOffsetsPerTrigger": 1_000, **LIMITS}
         sink = {"kafka.bootstrap.servers": world.brokers.bootstrap_servers, "topic": output, **LIMITS}
-        if output.endswith("once"):
-            group |= {"commit": "sink"}
+        if kind == "kafka":
+            reads |= {"format": kind}
+            sink |= {"format": kind}
+        else:
+            reads |= {"kafka.group.id": output, "kafka.group.instance.id": output, "group.members": 2}
+            reads |= {"kafka.session.timeout.ms": 6_000}
+        if kind == "once":
+            reads |= {"commit": "sink"}
             sink |= {"transactional": "true", "transactional.id.prefix": output, "commit.group": output}
-        options += [world.source(source, **group), sink]
-    with (
-        CommittedReader(servers, outputs[0], PARTITIONS) as once,
-        CommittedReader(servers, outputs[1], PARTITIONS) as least,
-        world.run("copying_app", folder, *options, **QUICK_TO_NOTICE) as app,
-    ):
-        load = Load(servers, source, 100)
-        try:
-            yield Copies(app, load, (once, least))
-        finally:
-            load.close()
+        options += [world.source(source, **reads), sink]
+    jars = {"spark.jars": ",".join(map(str, resolve(PEER)))} if "kafka" in kinds else {}
+    with ExitStack() as stack:
+        readers = {
+            kind: stack.enter_context(CommittedReader(servers, output, PARTITIONS))
+            for kind, output in zip(("once", *kinds), outputs, strict=True)
+        }
+        app = stack.enter_context(world.run("copying_app", folder, *options, **QUICK_TO_NOTICE, **jars))
+        load = stack.enter_context(closing(Load(servers, source, 100)))
+        yield Copies(app, load, readers)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(MINUTES * 60 + 1800)
 def test_each_host_is_cut_off_in_turn(world: World, tmp_path: Path) -> None:
-    with copies(world, tmp_path, "cut") as running:
+    with copies(world, tmp_path, "cut", "kafkagroup", "kafka") as running:
         running.progress()
-        for host in (*RACKS, *WORKERS):
+        began = time.monotonic()
+        for number, host in enumerate((*RACKS, *WORKERS, "driver"), 1):
             world.hosts.set_link(host, Link(cut=True))
-            without = running.progress()
+            if host == "driver":
+                time.sleep(15)
+            else:
+                print(f"  without {host}: {running.progress()}", flush=True)
             world.hosts.set_link(host, Link())
-            print(f"  {host}: {without:.1f} s without it, {running.progress():.1f} s after that", flush=True)
-        world.hosts.set_link("driver", Link(cut=True))
-        time.sleep(15)
-        world.hosts.set_link("driver", Link())
-        print(f"  driver: {running.progress():.1f} s after 15 s", flush=True)
+            print(f"  {host} is back: {running.progress()}", flush=True)
+            while time.monotonic() < began + MINUTES * 60 * number / 6:
+                running.progress()
         running.check()
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_links_lose_packets(world: World, tmp_path: Path) -> None:
-    with copies(world, tmp_path, "loss") as running:
+    with copies(world, tmp_path, "loss", "kafkagroup") as running:
         running.progress()
         for host in world.hosts.addresses:
             world.hosts.set_link(host, Link(loss=0.05))
