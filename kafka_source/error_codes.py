@@ -244,7 +244,8 @@ ADVICE: dict[int, str] = {
         "(kafka-acls.sh --add --allow-principal User:NAME --operation Read --group GROUP)"
     ),
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: (
-        "For a sink, give this user WRITE on its topic; with brokers before 2.8, IDEMPOTENT_WRITE on the cluster too"
+        "For a sink, give this user WRITE on its topic; with brokers before 2.8, IDEMPOTENT_WRITE on the cluster too, "
+        "or set kafka.enable.idempotence=false"
     ),
     ErrorCode.COORDINATOR_NOT_AVAILABLE: (
         "If this lasts, the brokers cannot create __consumer_offsets (for a group) or __transaction_state (for a "

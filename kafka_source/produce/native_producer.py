@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterable
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import error_for_code
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import InvalidConfigurationError, error_for_code
 from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, cached_client
 from kafka_source.kafka_client.messages.transaction import InitProducerIdRequest
 from kafka_source.produce.accumulator import NO_IDENTITY, Accumulator, ProducerIdentity
@@ -108,4 +109,10 @@ class NativeProducer:
                 raise error_for_code(answer.error_code, "Asking for a producer id failed")
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
-        return client.run(client.retrying(ask, deadline))
+        try:
+            return client.run(client.retrying(ask, deadline))
+        except InvalidConfigurationError as error:
+            if error.code != ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            remedy = "Set kafka.enable.idempotence=false: a retry may then write a record twice."
+            raise InvalidConfigurationError(f"{error} {remedy}", code=error.code) from None
