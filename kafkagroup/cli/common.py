@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType, MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -205,9 +205,9 @@ def as_json(*listings: Listing, document: bool = False) -> Any:
     return {one.name: one.rows.records() for one in listings}
 
 
-def print_json(value: object) -> None:
-    """Print one JSON document."""
-    typer.echo(json.dumps(value, indent=1))
+def print_json(value: object, file: TextIO | None = None) -> None:
+    """Print one JSON document, to standard output or to a file."""
+    typer.echo(json.dumps(value, indent=1), file)
 
 
 def as_csv(rows: Rows[object]) -> str:

@@ -44,6 +44,10 @@ def doctor(
     timeout: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds for each step of a connection.")
     ] = 10.0,
+    report: Annotated[
+        typer.FileTextWrite | None,
+        typer.Option(metavar="FILE", help="Also write the JSON to a file, for a bug report."),
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Check the installation, the way to a cluster and the rights there. Nothing is changed.
@@ -72,6 +76,8 @@ def doctor(
         finally:
             if session is not None:
                 session.stop()
+    if report is not None:
+        print_json(document(findings), report)
     if output is Output.JSON:
         print_json(document(findings))
     elif output is Output.CSV:

@@ -99,7 +99,7 @@ def installed() -> Installed:
 def version_findings(found: Installed) -> list[Finding]:
     """Return the findings about versions, and about the engine that serves."""
     return [
-        Finding("kafkagroup", "ok", f"Version {found.kafkagroup}, on Python {found.python}."),
+        Finding("kafkagroup", "ok", f"Version {found.kafkagroup}, on Python {found.python} and {platform.platform()}."),
         engine_finding(found),
         _spark(found),
         *(_library(name, version, found) for name, version in found.libraries.items()),

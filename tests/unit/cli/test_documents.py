@@ -84,8 +84,9 @@ def test_the_use_of_a_quota(tmp_path: Path) -> None:
     assert "client etl: 50 % used of 1,000 bytes/s, any records/s" in output("quota", "show", report)
 
 
-def test_a_doctors_findings() -> None:
-    found = json.loads(output("doctor", "-o", "json"))
+def test_a_doctors_findings(tmp_path: Path) -> None:
+    found = json.loads(output("doctor", "-o", "json", "--report", tmp_path / "report.json"))
+    assert json.loads((tmp_path / "report.json").read_text()) == found
     rows = list(csv.DictReader(io.StringIO(output("doctor", "-o", "csv"))))
     assert found["healthy"] is True
     assert [row["name"] for row in rows] == [one["name"] for one in found["findings"]]
