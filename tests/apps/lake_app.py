@@ -1,8 +1,10 @@
 """A Spark application that streams a topic into a table of Delta or Iceberg, as docs/guides/delta-and-iceberg.md does.
 
-    python -m tests.apps.lake_app delta|delta-foreach|iceberg FOLDER '{"kafka.bootstrap.servers": …}' [VERSION]
+    python -m tests.apps.lake_app KIND FOLDER '{"kafka.bootstrap.servers": …}' [VERSION [COLUMN …]]
 
-It ends when everything is read, and prints the number of rows and of distinct records. VERSION names the checkpoint.
+KIND is delta, delta-foreach, delta-merge, iceberg or iceberg-merge, VERSION names the checkpoint, and a COLUMN is one
+more of the source. When everything is read, it ends and prints the number of rows, of distinct records (after a merge:
+of rows that are the newest of their customer), and of the values in each COLUMN.
 """
 
 from __future__ import annotations
@@ -50,36 +52,63 @@ def session(lake: str, folder: str) -> SparkSession:
     return spark
 
 
-def main(kind: str, folder: str, options: str, version: str = "1") -> None:
-    spark = session(kind.split("-")[0], folder)
-    rows = (
-        spark.readStream.format("kafkagroup")
-        .options(**json.loads(options))
-        .load()
-        .selectExpr("CAST(value AS STRING) AS value", "topic", "partition", "offset")
-    )
-    writer = rows.writeStream.option("checkpointLocation", f"{folder}/checkpoint-{version}")
+#: Ten customers of each partition: most micro-batches have several records of each.
+CUSTOMER = "CONCAT(partition, '-', offset % 10) AS customer"
+NEWEST = "SELECT customer, max_by(value, offset) AS value, max(offset) AS offset FROM changes GROUP BY customer"
+MERGE = f"""
+    MERGE INTO TABLE_NAME AS t USING ({NEWEST}) AS s ON t.customer = s.customer
+    WHEN MATCHED AND s.offset > t.offset THEN UPDATE SET *
+    WHEN NOT MATCHED THEN INSERT *
+"""
+
+
+def main(kind: str, folder: str, options: str, version: str = "1", *columns: str) -> None:
+    lake, _, way = kind.partition("-")
+    spark, source = session(lake, folder), json.loads(options)
+    records = spark.readStream.format("kafkagroup").options(**source).load()
+    place = [CUSTOMER, "offset"] if way == "merge" else ["topic", "partition", "offset"]
+    fields = ["CAST(value AS STRING) AS value", *place, *columns]
+    writer = records.selectExpr(*fields).writeStream.option("checkpointLocation", f"{folder}/checkpoint-{version}")
+    name = "lake.orders" if lake == "iceberg" else f"delta.`{folder}/orders`"
     print("started", flush=True)
-    if kind == "delta":
-        query = writer.format("delta").start(f"{folder}/orders")
-    elif kind == "delta-foreach":
+    if way == "merge":
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {name} (customer STRING, value STRING, offset BIGINT) USING {lake}")
+
+        def merge(batch: DataFrame, _: int) -> None:
+            batch.createOrReplaceTempView("changes")
+            batch.sparkSession.sql(MERGE.replace("TABLE_NAME", name))
+
+        query = writer.foreachBatch(merge).start()
+    elif way == "foreach":
 
         def save(batch: DataFrame, batch_id: int) -> None:
             once = batch.write.format("delta").mode("append").option("mergeSchema", "true")
             once.option("txnAppId", f"orders-{version}").option("txnVersion", batch_id).save(f"{folder}/orders")
 
         query = writer.foreachBatch(save).start()
+    elif lake == "delta":
+        query = writer.format("delta").option("mergeSchema", "true").start(f"{folder}/orders")
     else:
         spark.sql(
-            "CREATE TABLE IF NOT EXISTS lake.orders (value STRING, topic STRING, partition INT, offset BIGINT) "
-            "USING iceberg"
+            f"CREATE TABLE IF NOT EXISTS {name} (value STRING, topic STRING, partition INT, offset BIGINT) "
+            "USING iceberg TBLPROPERTIES ('write.spark.accept-any-schema'='true')"
         )
-        query = writer.format("iceberg").outputMode("append").option("fanout-enabled", "true").toTable("lake.orders")
+        appending = writer.format("iceberg").outputMode("append").option("mergeSchema", "true")
+        query = appending.option("fanout-enabled", "true").toTable(name)
     # Not availableNow: in Spark 4.1 a run of a Python source with it is one micro-batch.
     query.processAllAvailable()
     query.stop()
-    table = spark.table("lake.orders") if kind == "iceberg" else spark.read.format("delta").load(f"{folder}/orders")
-    print(f"rows {table.count()} records {table.dropDuplicates(['topic', 'partition', 'offset']).count()}", flush=True)
+    table = spark.table(name)
+    if way == "merge":
+        batch = {key: source[key] for key in ("kafka.bootstrap.servers", "subscribe")}
+        everything = spark.read.format("kafkagroup").options(**batch).load()
+        everything.selectExpr(*fields).createOrReplaceTempView("changes")
+        right = table.intersect(spark.sql(NEWEST))
+    else:
+        right = table.dropDuplicates(["topic", "partition", "offset"])
+    counts = {"rows": table.count(), "records": right.count()}
+    counts |= {column: table.where(f"{column} IS NOT NULL").count() for column in columns}
+    print(*(f"{what} {count}" for what, count in counts.items()), flush=True)
 
 
 if __name__ == "__main__":

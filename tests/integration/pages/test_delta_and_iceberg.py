@@ -106,14 +106,14 @@ def lake(
         "maxOffsetsPerTrigger": 300,
     }
 
-    def start(kind: str, version: str = "1") -> App:
-        command = [sys.executable, "-m", "tests.apps.lake_app", kind, str(tmp_path), json.dumps(options), version]
-        return App(command, tmp_path / "log", environment=spark_41)
+    def start(kind: str, version: str = "1", *columns: str) -> App:
+        arguments = [kind, str(tmp_path), json.dumps(options), version, *columns]
+        return App([sys.executable, "-m", "tests.apps.lake_app", *arguments], tmp_path / "log", environment=spark_41)
 
     return name, start
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "delta-merge", "iceberg-merge"])
 def test_a_table_has_each_record_once_though_the_driver_dies_ten_times(kind: str, lake: tuple[str, Lake]) -> None:
     _, start = lake
     for number in range(10):
@@ -123,7 +123,22 @@ def test_a_table_has_each_record_once_though_the_driver_dies_ten_times(kind: str
         time.sleep(1 + 0.7 * number)
         app.kill()
     app = start(kind)
-    assert app.wait_for("rows ", seconds=300) == f"rows {COUNT} records {COUNT}"
+    count = 30 if kind.endswith("merge") else COUNT
+    assert app.wait_for("rows ", seconds=300) == f"rows {count} records {count}"
+    app.stop()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_query_with_one_more_column_adds_it_to_its_table(
+    kind: str, lake: tuple[str, Lake], kafka: EmbeddedKafka
+) -> None:
+    name, start = lake
+    app = start(kind)
+    app.wait_for(f"rows {COUNT} ", seconds=300)
+    app.stop()
+    produce(kafka.bootstrap_servers, name, 500, first=COUNT)
+    app = start(kind, "1", "timestamp")
+    assert app.wait_for("rows ", seconds=300) == f"rows {COUNT + 500} records {COUNT + 500} timestamp 500"
     app.stop()
 
 
