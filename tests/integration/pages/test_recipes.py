@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kafkagroup.embedded import EmbeddedKafka
-from testbed.spark_cluster import SPARK, SparkCluster, free_port, server_process, until_log, without_our_paths
+from testbed.spark_cluster import (
+    LOOPBACK,
+    SPARK,
+    SparkCluster,
+    free_port,
+    server_process,
+    until_log,
+    without_our_paths,
+)
+from testbed.yarn_cluster import YarnCluster
+from tests.integration.pages.test_delta_and_iceberg import installed
 from tests.support.records import produce
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "recipes.md"
 COUNT = 100
 
 
@@ -47,30 +62,79 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return packed
 
 
+@pytest.fixture(scope="module")
+def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Spark with its archives of pyspark and py4j, which `testbed.quick_spark` has emptied in the installed one."""
+    home = tmp_path_factory.mktemp("spark")
+    for name in ("bin", "jars"):
+        (home / name).symlink_to(SPARK / name)
+    (home / "python" / "lib").mkdir(parents=True)
+    for archive in (SPARK / "python" / "lib").glob("*.zip"):
+        package = SPARK.parent / re.split("[-.]", archive.name)[0]
+        with zipfile.ZipFile(home / "python" / "lib" / archive.name, "w") as packed:
+            for path in (*package.rglob("*.py"), *package.rglob("*.json")):
+                packed.write(path, path.relative_to(package.parent))
+    return home
+
+
+def follow(mode: str, changes: Mapping[str, str], folder: Path, environment: Mapping[str, str]) -> str:
+    """Do what the recipe of an environment archive says for a mode, and return what the commands print."""
+    (code,) = re.findall(rf"^\*\*{mode}.*?^```shell\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    for word, own in changes.items():
+        assert word in code
+        code = code.replace(word, own)
+    path = os.pathsep.join((str(SPARK / "bin"), os.environ["PATH"]))
+    done = subprocess.run(
+        ["bash", "-ec", code], cwd=folder, env={**environment, "PATH": path},
+        capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
 @pytest.mark.timeout(900)
-def test_a_standalone_cluster_with_an_environment_archive(
-    kafka: EmbeddedKafka, topic: Callable[..., str], archive: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("mode", "master", "cluster"),
+    [
+        ("Client mode", "spark://master:7077", partial(SparkCluster, workers=1, cores=2)),
+        ("Cluster mode", "yarn", YarnCluster),
+    ],
+    ids=["standalone", "yarn"],
+)
+def test_a_cluster_with_an_environment_archive(
+    kafka: EmbeddedKafka,
+    topic: Callable[..., str],
+    archive: Path,
+    distribution: Path,
+    tmp_path: Path,
+    mode: str,
+    master: str,
+    cluster: Callable[..., SparkCluster | YarnCluster],
 ) -> None:
-    name = topic("recipe-standalone", partitions=2)
+    name = topic("recipe", partitions=2)
     produce(kafka.bootstrap_servers, name, COUNT)
-    environment = without_our_paths()
-    # The recipe for the driver's side in client mode: the same environment, unpacked at the same relative path.
-    (tmp_path / "environment").mkdir()
-    run("tar", "xzf", archive, "-C", tmp_path / "environment")
-    with SparkCluster(tmp_path, workers=1, cores=2, environment=environment) as cluster:
-        python = "./environment/bin/python"
-        done = subprocess.run(
-            [
-                str(SPARK / "bin" / "spark-submit"), "--master", cluster.master, "--archives", f"{archive}#environment",
-                "--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false",
-                "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1",
-                str(ROOT / "tests" / "apps" / "recipe_app.py"), kafka.bootstrap_servers, name, f"{name}-group",
-            ],
-            cwd=tmp_path, env={**environment, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python},
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
-    assert f"count {COUNT}" in done.stdout, done.stdout[-2000:] + done.stderr[-4000:]
-    findings = [line for line in done.stdout.splitlines() if line.startswith("finding ")]
+    shutil.copy(archive, tmp_path)
+    settings = {
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.executor.instances": "1",
+        "spark.ui.enabled": "false",
+        "spark.yarn.jars": f"local:{SPARK}/jars/*",
+        "spark.yarn.stagingDir": str(tmp_path),
+    }
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+    environment = without_our_paths() | {"SPARK_HOME": str(distribution)}
+    environment |= {"SPARK_CONF_DIR": str(conf), "HADOOP_CONF_DIR": str(conf)}
+    with cluster(tmp_path, environment=environment) as running:
+        job = f"{ROOT / 'tests' / 'apps' / 'recipe_app.py'} {kafka.bootstrap_servers} {name} {name}-group"
+        told = follow(mode, {f"--master {master}": f"--master {running.master}", "job.py": job}, tmp_path, environment)
+        # YARN's containers write there.
+        told += "".join(path.read_text(errors="replace") for path in (tmp_path / "logs").glob("*/*/std*"))
+    assert f"count {COUNT}" in told, told[-6000:]
+    findings = [line for line in told.splitlines() if line.startswith("finding ")]
     assert findings
     assert all(line.startswith("finding ok: executor ") for line in findings), findings
 
@@ -97,3 +161,11 @@ def test_connect_with_the_package_on_the_server_alone(
         )  # fmt: skip
     log = (tmp_path / "server.log").read_text(errors="replace")
     assert f"count {COUNT}" in done.stdout, done.stderr[-3000:] + log[-3000:]
+
+
+def test_the_manifest_of_the_probe_fits_kubernetes_schemas(tmp_path: Path) -> None:
+    schemas = installed(tmp_path / "schemas", "kubernetes-validate==1.37.0")
+    (manifest,) = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    (tmp_path / "manifest.yaml").write_text(manifest)
+    validate = [sys.executable, "-m", "kubernetes_validate", "--strict"]
+    run("env", f"PYTHONPATH={schemas}", *validate, tmp_path / "manifest.yaml")
