@@ -1,7 +1,7 @@
-"""The offsets of a group whose members are a query's slots: the driver commits as these, in transactions if allowed.
+"""The offsets of a group whose members are a query's slots: the driver commits as these members.
 
-Before its first commit in a generation it compares offsets: other members may have read on, or rewound the group. A
-commit without a transaction may be handled late, and is repaired (`late_commits`).
+Before its first commit in a generation the driver compares offsets, because other members may have read on, or rewound
+the group. It repairs commits without a transaction that were handled late (`late_commits`).
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class AsMembers(KeptOffsets):
     """The offsets of a query in a group.
 
     Args:
-        options: Of the query.
+        options: The query's options.
         policy: Its commit policy.
         known: The positions of its partitions.
         members: Its members.
-        owned: Returns their partitions in the current generation.
+        owned: Returns its partitions in the current generation.
     """
 
     def __init__(
@@ -77,8 +77,7 @@ class AsMembers(KeptOffsets):
         self._stops = options.group_on_lost == "stop"
         self._settings = options.settings
         self._patience = options.coordinator_timeout_ms / 1000
-        # Even where tasks or the sink commit: a commit of starting offsets that is handled after one of theirs would
-        # set the group back.
+        # Even where tasks or the sink commit, because a late commit of starting offsets would set the group back.
         self._transactional = policy.driver_id is not None and options.commit_transactional is not False
         self._commit_transactional = options.commit_transactional
         self._coordinator_seconds = coordinator_seconds(options)
@@ -90,7 +89,7 @@ class AsMembers(KeptOffsets):
 
     def begin_generation(self) -> None:
         """Commit in a new generation from now on."""
-        # Again in each generation: another member may have owned the id since. The id is taken in the background.
+        # In each generation, because another member may have taken the id since. The id is taken in the background.
         commits = [tp for tp in (*self._owned().slots, *self._members.assignment.held) if self._commits_of(tp)]
         self.close()
         self._committer = (
@@ -104,11 +103,11 @@ class AsMembers(KeptOffsets):
     def finish(self, finished: Mapping[TopicPartition, int]) -> bool:
         """Commit the offsets that the group does not have; return False if another attempt may commit them.
 
-        All partitions are in one transaction with `commit.transactional`. Members that the group has removed commit
-        nothing. Other members own their partitions then, and read again from the last commit on (at least once).
+        With `commit.transactional` one transaction has all partitions. Members that the group has removed commit
+        nothing; the new owners of their partitions read again from the last commit on (at least once).
 
         Raises:
-            FencedError: The members are no longer the group's.
+            FencedError: The group has removed the members.
             InvalidConfigurationError: The coordinator refuses the commit finally.
         """
         try:
@@ -134,7 +133,7 @@ class AsMembers(KeptOffsets):
         """Commit these offsets as the group's; arguments as in `Offsets`.
 
         Raises:
-            FencedError: The members are no longer the group's.
+            FencedError: The group has removed the members.
             UnknownTopicError: A topic was deleted, or the caller has not compared the topics; nothing is committed.
             KafkaGroupError: Any other category.
         """
@@ -163,18 +162,16 @@ class AsMembers(KeptOffsets):
                     raise
 
     def expect_late(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Record the commits of finished batches that may be handled late, after later ones."""
+        """Record the commits of finished batches that may be handled after later commits."""
         if not self._transactional and finished != self._finished and (late := self._policy.may_come_late(finished)):
             self._late.add(self._known.with_notes(late), time.monotonic())
         self._finished = finished
 
     def repair_set_back(self, *, now: bool) -> None:
-        """Commit again where a commit without a transaction was handled late, and has set the group back.
-
-        Commits of other members stay.
+        """Commit again where a late commit without a transaction has set the group back; others' commits stay.
 
         Args:
-            now: Check also if the last check was a moment ago.
+            now: Check even if the last check was a moment ago.
         """
         if self._transactional:
             return
@@ -270,10 +267,10 @@ class AsMembers(KeptOffsets):
         self._members.commit(by_slot, has_looked=has_looked)
 
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit as `commit` does; a coordinator that is away or loads the group is waited for.
+        """Commit as `commit` does, and wait for a coordinator that is unreachable or loads the group.
 
         Raises:
-            SlotsRemovedError: The group has removed the slots, and they join again when the trigger begins again.
+            SlotsRemovedError: The group has removed the slots; they join again when the trigger begins again.
         """
         deadline = Deadline(self._patience)
         try:

@@ -29,7 +29,7 @@ class CommitRead(Protocol):
     """Commits the records that were read; raises UnknownTopicError if the topics may differ from the plan's."""
 
     def __call__(self, read: StreamOffset, *, has_looked: bool) -> None:
-        """Commit; `has_looked`: the topics were compared with those of the plan."""
+        """Commit; `has_looked`: whether the topics were compared with those of the plan."""
 
 
 class AttachedTask:
@@ -69,22 +69,22 @@ def attached(
     commits: bool = False,
     renewal: Renewal | None = None,
 ) -> Iterator[Sessions]:
-    """Begin to attach slots; yield the wait for their sessions, without those that the task does not need.
+    """Begin to attach slots, and yield the wait for the sessions that the task needs.
 
     Args:
-        options: Of the query.
+        options: The query's options.
         slots: The credentials of the slots.
         is_output: See `CommitPolicy`.
         commits: Whether the task commits as these slots.
         renewal: The way to new credentials after a loss.
 
     Raises:
-        FencedError: When the sessions are waited for: the task has lost one of its slots.
-        RetriableError: In the same case: the coordinator does not answer, and the task commits.
+        FencedError: In the wait: the task has lost one of its slots.
+        RetriableError: In the wait: the coordinator does not answer, and the task commits.
     """
     if not slots or options.group_protocol == "consumer":
         # Only the driver sends heartbeats of members of the consumer protocol, because a response has the partitions to
-        # release. So the driver learns too that a slot is lost, and does not commit the batch.
+        # release. So the driver learns that a slot is lost, and does not commit the batch.
         yield tuple
         return
     # A task that only reads can do without the coordinator.
@@ -105,7 +105,7 @@ def attached(
     try:
         yield sessions
     finally:
-        # A task that ends before needs no answer.
+        # A task that ends earlier needs no answer.
         attaching.cancel()
 
 

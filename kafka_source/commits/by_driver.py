@@ -1,6 +1,6 @@
 """The driver commits: `commit=batch`, `assign` with a group, and `kafkagroup.pinned`.
 
-Spark asks for the next batch when the last one is durable, so the driver commits then, before it plans.
+Spark requests the next batch when the last one is durable; the driver commits before it plans.
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ class ByDriver(CommitPolicy):
     driver_id = ""
 
     def before_plan(self, finished: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Return all of it."""
+        """Return all finished offsets."""
         return finished

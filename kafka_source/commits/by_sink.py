@@ -50,7 +50,7 @@ class BySink(CommitPolicy):
     @cached_property
     def right_id(self) -> str | None:
         """The id of the right, if it is renewed."""
-        # In the consumer protocol epochs rise during a batch, so its sink needs new ones in any case.
+        # In the consumer protocol epochs rise during a batch, so its sink needs new credentials in any case.
         renews = self._options.group_on_lost != "stop" or self._options.group_protocol == "consumer"
         return uuid4().hex if renews else None
 
@@ -60,7 +60,7 @@ class BySink(CommitPolicy):
         return Right(self.right_id)
 
     def counts(self, start: StreamOffset) -> Rule:
-        """Return the group's offset, from the first batch that the sink has decided."""
+        """Return the rule by which the group's offset counts from the first batch on that the sink has decided."""
         return group_or_own if start.by_sink and start.stream is not None else max_offset
 
     def keep_record(self, stream: str | None, partitions: Collection[TopicPartition]) -> None:
@@ -74,8 +74,8 @@ class BySink(CommitPolicy):
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """Warn that the sink has committed nothing, and refuse to plan a second micro-batch for it.
 
-        The source cannot see its sink. Only a micro-batch planned by this process is a proof: while the process runs,
-        no other tool can set the group's offsets back to its start.
+        The source cannot see its sink. Only a micro-batch that this process has planned is a proof, because no other
+        tool can set the group's offsets back to its start while the process runs.
         """
         if self._has_committed:
             return
@@ -128,18 +128,18 @@ class BySink(CommitPolicy):
 def group_or_own(own: int | None, committed: int | None) -> int | None:
     """Return the group's committed offset, or the query's position where the group has none.
 
-    A stream has an id from its first batch with `commit=sink` on. The batch before the checkpoint's offset is decided
-    then, so the group's offsets describe the output, even after a rewind. Before, the larger offset counts: other
-    settings have committed the group's offsets, perhaps not the last ones.
+    A stream has an id from its first batch with `commit=sink` on. From then on the batch before the checkpoint's offset
+    is decided, so the group's offsets describe the output, even after a rewind. Before, the larger offset counts,
+    because other settings may not have committed the last batch.
     """
     return own if committed is None else committed
 
 
 def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, CommitOffset]) -> bool:
-    """Return whether the sink has committed a finished batch; true also if the group's offsets do not show it.
+    """Return whether the sink has committed a finished batch; true also if the group's offsets cannot show it.
 
-    Without a sink that commits them the group has the offsets with which the batch began. A group that was set back
-    since, by a rewind or after a truncated log, may have them again; a topic that was created again has none.
+    Without a sink that commits, the group has the offsets at which the batch began. A group that was set back since, by
+    a rewind or after a truncated log, may have these offsets again; a topic that was created again has none.
     """
 
     def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:
@@ -172,7 +172,7 @@ def plan_id(end: StreamOffset) -> str:
 def only_decided(
     planned: Iterable[PlannedInput], decided: Mapping[TopicPartition, tuple[int, int]]
 ) -> list[PlannedInput]:
-    """Return the ranges of a decided batch's replay: the decision's."""
+    """Return the ranges of a decided batch's replay, which are the ranges of the decision."""
     found = []
     for one in planned:
         cut = (
@@ -200,7 +200,7 @@ def check_undecided(
         committed: The group's committed offsets.
         stream: The stream's id.
         record: The name of the record's group.
-        has_record: Whether there is a record, of other batches.
+        has_record: Whether there is a record of other batches.
 
     Raises:
         InvalidConfigurationError: The record is lost, and the group is past the start of the batch; or this stream has
@@ -235,8 +235,8 @@ def remaining(
 ) -> list[PlannedInput]:
     """Return the ranges of an undecided batch's replay.
 
-    Each slot reads its current partitions: offsets are committed with that slot's credentials, and the group would not
-    detect that another slot had lost them.
+    Each slot reads its current partitions, because their offsets are committed with its credentials: the group would
+    not detect that another slot has lost them.
 
     Args:
         planned: The batch as its end offset plans it.
@@ -272,7 +272,7 @@ def handoff_of(
 
     Args:
         planned: The ranges of the batch.
-        member: Any member of the query: a broker checks the generation, and not the owner of a partition.
+        member: Any member of the query, because a broker checks the generation, not the owner of a partition.
         stream: The stream's id.
         plan_id: See `plan_id`.
         topic_ids: The ids of the topics that the batch was planned with.

@@ -36,7 +36,7 @@ class ByTasks(CommitPolicy):
 
     @cached_property
     def right_id(self) -> str:
-        """The id by which a batch's keeper recognises its commits, even if the right is not renewed."""
+        """The id by which a batch's keeper recognises the batch's commits, even if the right is not renewed."""
         return uuid4().hex
 
     @cached_property
@@ -49,15 +49,14 @@ class ByTasks(CommitPolicy):
         return self._options.group_on_lost != "stop"
 
     def may_come_late(self, finished: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Return the whole batch: an attempt of a task may outlive its job."""
+        """Return the whole batch, because an attempt of a task may outlive its job."""
         return finished
 
     def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
         """Return the ranges of a replay, and the partitions in which its tasks must not commit.
 
-        Partitions were rewound since the batch was planned; or other members have read on there, or own them now and
-        may read on before the tasks commit. The coordinator would accept the tasks' commits nevertheless: it checks for
-        a member of this generation, not for the owner of the partition.
+        These partitions were rewound since the plan, or other members have read on there, or own them now. The
+        coordinator would accept the commits, because it checks the member's generation, not a partition's owner.
         """
         owned = group.rejoined()
         planned = split_by_slots(planned, owned.slots, owned.count)
@@ -79,7 +78,7 @@ class ByTasks(CommitPolicy):
 
 
 def renewal_of(task: Task) -> Renewal | None:
-    """Return how a task gets new credentials if its slot is lost; None: it ends then."""
+    """Return how a task gets new credentials if its slot is lost; None: the task ends."""
     ranges = {r.topic_partition: (r.start, r.end) for r in task.ranges if r.replica == 0}
     if task.credentials is None or task.credentials.right is None or not ranges:
         return None
@@ -114,7 +113,7 @@ class _CommittingTask(AttachedTask):
 
     def _commit_ends(self, commit: _Commit, read: StreamOffset, *, has_looked: bool) -> None:
         task, epochs = self._task, {r.topic_partition: r.epoch for r in self._ranges}
-        # The note is the stream's id, or that of the one plan of a batch.
+        # The note is the id of the stream, or of a batch's plan.
         by = task.stream if task.stream is not None or task.credentials is None else task.credentials.right
         commit(with_notes(read.ends, task.rewinds, by, epochs, task.topics, task.cluster), has_looked=has_looked)
 
@@ -177,9 +176,9 @@ def split_by_slots(
 
 
 def before_rewinds(planned: Iterable[PlannedInput], targets: Mapping[TopicPartition, int]) -> list[PlannedInput]:
-    """Return the ranges of a batch whose tasks commit, some of whose partitions were rewound since it was planned.
+    """Return the ranges of a batch whose tasks commit, up to the targets of rewinds since its plan.
 
-    The next batch begins at the rewind's target. Records before it are in no output, even if the tasks have committed.
+    The next batch begins at the target. Records before it are in no output, even if the tasks have committed.
 
     Args:
         planned: The batch.

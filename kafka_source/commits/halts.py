@@ -1,7 +1,7 @@
 """Read and write the halts of groups: `pause`, `stop`, `resume`. Each is the newest entry of a group's side group.
 
-A halt never ends by itself: its entries have their own retention time. So no query has to renew it; a renewal could
-restore a halt that was resumed.
+A halt never ends by itself, because its entries have a retention time of their own. A renewal by queries could restore
+a halt that was resumed.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ async def fetch_halt(client: KafkaClient, group: str, deadline: Deadline) -> Hal
 
 
 async def fetch_newest_halt(client: KafkaClient, group: str, deadline: Deadline) -> Halt | None:
-    """Return the newest halt of a group, which may be that it was resumed; None: it was never halted.
+    """Return the newest halt of a group, which may be a resume; None: it was never halted.
 
     Raises:
-        KafkaGroupError: As of `fetch_halt`.
+        KafkaGroupError: See `fetch_halt`.
     """
     return halt_of(await _fetch_entries(client, group, deadline))
 
@@ -88,8 +88,7 @@ class Obeyed:
     """A query's report about a partition, for the commands.
 
     Attributes:
-        number: The number of the halt: the query plans nothing beyond its boundaries, and what it had planned before is
-            committed.
+        number: The number of the halt. The query plans nothing beyond its boundaries, and has committed earlier plans.
         member: The id of the member that owns the partition; empty: the query has left the group, and its process runs.
         at_ms: The time of the report, in milliseconds since 1970.
         process: The query's process.
@@ -110,8 +109,8 @@ async def write_obeyed(
         client: The cluster's client.
         group: The group id.
         halt: The halt.
-        members: The ids of the members that own the query's partitions; of a query that has left one partition is
-            enough, and the id is empty.
+        members: The ids of the members that own the query's partitions; for a query that has left, an empty id of one
+            partition.
         now_ms: The time, in milliseconds since 1970.
         deadline: The time limit.
     """
@@ -128,7 +127,7 @@ async def fetch_obeyed(client: KafkaClient, group: str, deadline: Deadline) -> d
     """Return the reports of a group's queries, by partition.
 
     Raises:
-        KafkaGroupError: As of `fetch_halt`.
+        KafkaGroupError: See `fetch_halt`.
     """
     found = {}
     for tp, entry in (await fetch_all_committed(client, IDLE.of(group), deadline)).items():
@@ -144,7 +143,7 @@ async def fetch_idle(client: KafkaClient, group: str, now_ms: int, deadline: Dea
     """Return the processes of a stopped group's queries that have reported in the last minutes that they still run.
 
     Raises:
-        KafkaGroupError: As of `fetch_halt`.
+        KafkaGroupError: See `fetch_halt`.
     """
     said = (await fetch_obeyed(client, group, deadline)).values()
     return tuple(sorted({one.process for one in said if not one.member and now_ms - one.at_ms < _IDLE_MS}))

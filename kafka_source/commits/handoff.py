@@ -4,13 +4,13 @@ Spark connects a source and a sink of a query by rows alone: their drivers are d
 has the source's offset when the sink writes it. But the tasks of both know the query, its run and the batch. So the
 first task of the source publishes the ranges of the whole batch, and the member that reads them, as committed offsets
 of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the batch. The sink's
-driver collects the offsets of exactly its run and batch. It replaces all ranges that it has found by a mark, in the
-transaction of its decision. So unmarked ranges of another batch that a later batch finds were published late: by a
-replaced task, or by a slow request. It may replace the batch's own ranges.
+driver collects the offsets of exactly its run and batch. In the transaction of its decision it replaces all ranges that
+it has found by a mark. So if a later batch finds unmarked ranges of another batch, a replaced task or a slow request
+has published them late, perhaps over the later batch's own ranges.
 
-A decision records its ranges, in the same transaction, as offsets of `{group}-read-by-{stream}`: a source knows its
-stream, but not its query. A replay reads exactly these, whatever the group's offsets are. The source writes a first
-record when the query starts, and renews it, so that a record that is absent was lost.
+A decision records its ranges, in the same transaction, as offsets of `{group}-read-by-{stream}`, because a source knows
+its stream, but not its query. A replay reads exactly these ranges, whatever the group's offsets are. The source writes
+a first record when the query starts, and renews it. So an absent record was lost.
 
 A topic may be deleted, or created again, while the batch runs. Its offsets are invalid in the new topic, so the
 metadata has the topic's id too, and neither side publishes or commits offsets of another topic of the same name.
@@ -75,7 +75,7 @@ class BatchOfRun:
 
     @staticmethod
     def of_task(task: SparkTask | None) -> BatchOfRun:
-        """Return the batch of a task; it is given because `kafkagroup.arrow`, which needs no Spark, decides too.
+        """Return the batch of a task. Callers pass the task, because `kafkagroup.arrow` decides without Spark.
 
         Raises:
             KafkaGroupError: This is no task of a streaming query.
@@ -97,7 +97,7 @@ class Handoff:
         stream: The stream's id, from its checkpoint.
         plan: The id of the batch in the checkpoint, see `by_sink.plan_id`.
         topic_ids: The ids of the topics, by name; without topics whose id the brokers do not return (before 2.8).
-        epochs: The known leader epochs of the ends (KIP-320). It is published with the offset.
+        epochs: The known leader epochs of the ends (KIP-320), which are published with the offsets.
     """
 
     member: SlotCredentials
@@ -126,7 +126,7 @@ class Published:
         handoffs: The batch's hand-offs, one for each member; none if it has no new data.
         taken: The marks to commit with the batch's decision.
         committed: The offsets of the source's group in the partitions of `handoffs`.
-        late: The topics of which another batch has published ranges since the last decision, and this one none; sorted.
+        late: The topics for which only another batch has published ranges since the last decision; sorted.
     """
 
     handoffs: tuple[Handoff, ...]
@@ -148,7 +148,7 @@ def _parse(kind: type[_T], metadata: str) -> _T:
 
 
 class Record(NamedTuple):
-    """The metadata of one partition's entry in a record, whose offset is `beyond` the end of a range.
+    """The metadata of one partition's entry in a record; the entry's offset is `beyond` the end of a range.
 
     Attributes:
         plan: See `Handoff`; empty before the first decision.
@@ -162,7 +162,7 @@ class Record(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """The metadata of one published offset, whose offset is `beyond` the end of a range.
+    """The metadata of one published offset, which is `beyond` the end of a range.
 
     Attributes:
         start: The start of the range.
@@ -170,9 +170,9 @@ class Entry(NamedTuple):
         number: See `BatchOfRun`.
         partitions: The number of the topic's partitions that the batch reads.
         topic_id: The topic's id; None if the brokers do not return it.
-        generation: Of the member that reads.
-        member_id: Of the member that reads.
-        instance_id: Of the member that reads.
+        generation: The generation of the member that reads.
+        member_id: The id of the member that reads.
+        instance_id: The instance id of the member that reads.
         stream: The stream's id.
         plan: See `Handoff`.
         right: See `SlotCredentials`.
@@ -192,7 +192,7 @@ class Entry(NamedTuple):
 
 
 async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Handoff], deadline: Deadline) -> None:
-    """Publish the ranges that a batch reads, of all members. To publish them again changes nothing.
+    """Publish the ranges that a batch reads, of all members. A repetition changes nothing.
 
     A batch of thousands of partitions takes several commits. If only some of them succeed, the task fails, and
     `collect` finds fewer partitions than the entries name. Topics that were deleted or created again are left out.
@@ -232,7 +232,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
                 )
             return
         except UnknownTopicError:
-            # It was deleted, or was created a moment ago and is unknown to the coordinator yet.
+            # The topic was deleted, or was created a moment ago and is unknown to the coordinator yet.
             if deadline.over:
                 raise
             if lost is not None:
@@ -241,7 +241,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
 
 
 async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> Published | None:
-    """Return the hand-offs of a batch's sources; None if none has ever published one for this group and query.
+    """Return the hand-offs of a batch's sources; None: no source has ever published one for this group and query.
 
     Topics that were deleted or created again are left out: there is nothing to commit for them.
 
@@ -300,7 +300,7 @@ class DecisionRecord:
     """The sink's last decision about a stream, as the source keeps and reads it.
 
     Args:
-        client: Of the cluster of the group.
+        client: The client of the group's cluster.
         group: The source's `kafka.group.id`.
         seconds: The time limit of a call.
         clock: The time in seconds; only differences count.
@@ -317,11 +317,11 @@ class DecisionRecord:
         return READ_BY.of(self._group, stream)
 
     def keep(self, stream: str, partitions: Collection[TopicPartition]) -> None:
-        """Write the first record of a stream, or repeat an old one: brokers discard old offsets.
+        """Write the first record of a stream, or repeat an old record, because brokers discard old offsets.
 
         Args:
             stream: The stream's id.
-            partitions: Where the first record may be written.
+            partitions: The partitions in which the first record may be written.
 
         Raises:
             AuthenticationError: This user may not commit in the record's group.
@@ -341,12 +341,12 @@ class DecisionRecord:
         no_member = SlotCredentials.without_membership(self.name(stream))
         entries = await fetch_all_committed(self._client, no_member.group, deadline)
         first = CommitOffset(beyond(0), metadata=json.dumps(Record("", 0, 0)))
-        # With a topic its entry is deleted.
+        # A deleted topic takes its entry along.
         entries = entries or {
             min(tp for tp in partitions if tp.topic == name): first for name in {*map(_topic, partitions)}
         }
         if entries:
-            # Of the topics that exist.
+            # Topics that exist are committed.
             with contextlib.suppress(UnknownTopicError):
                 await commit_offsets(self._client, no_member, entries, deadline, fail_on_unknown_topic=True)
         return bool(entries)
@@ -354,7 +354,7 @@ class DecisionRecord:
     def decided(
         self, stream: str, plan: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int]] | None:
-        """Return the ranges that were decided of a batch; empty: the batch is not decided; None: there is no record.
+        """Return the decided ranges of a batch; empty: the batch is not decided; None: there is no record.
 
         Args:
             stream: The stream's id.

@@ -1,12 +1,12 @@
 """The process that keeps the slots of a batch in their group until the batch is committed or Spark's driver has ended.
 
-A batch without `commit=task` needs no slots while it reads: its planner leaves (`source/batch.py`). A batch has no
-other process: the planner's ends before the tasks begin, which may be hours later, and a task does not know the other
-tasks. So the planner starts this process with the credentials of the slots. It is to the batch what the driver is to a
-stream: it sends the heartbeats, rejoins if another read of the driver waits in a join or if the slots were lost, and
-publishes the new credentials to the tasks (see `rights`). The tasks attach to the slots as in a stream.
+A batch without `commit=task` needs no slots while it reads, so its planner leaves (`source/batch.py`). With
+`commit=task` the planner starts this process with the credentials of the slots, because the planner's process ends
+before the tasks begin, perhaps by hours, and a task does not know the other tasks. The keeper sends the heartbeats,
+rejoins if another read of the driver waits in a join or if the slots were lost, and publishes the new credentials to
+the tasks (see `rights`). The tasks attach to the slots as in a stream.
 
-The slots leave when the group's committed offsets have reached the end of the batch, and when the Spark driver has
+The slots leave when the group's committed offsets have reached the end of the batch, or when the Spark driver has
 ended. They also leave when no task has committed for longer than `max.poll.interval.ms`: the batch may have failed or
 may never run, and a group with members can be neither rewound nor deleted. A task that commits later requests a rejoin
 of the keeper, which rejoins unless other members own the partitions.
@@ -106,7 +106,7 @@ class SlotKeeper:
         self._progress_at = 0.0
 
     def run(self) -> str:
-        """Keep the slots until the batch is over, then leave with them; return why it is over."""
+        """Keep the slots until the batch is over, then leave with them; return the reason."""
         with closing(self._membership):
             self._membership.resume(self._slots)
             self._note_progress()

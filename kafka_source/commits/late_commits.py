@@ -1,8 +1,8 @@
-"""Commits without a transaction that may be handled late, after the next one: they set the group back.
+"""Commits without a transaction that may be handled late: after the next commit they set the group back.
 
-OffsetCommit names the member and its generation, and not the offset that it expects to replace. So a coordinator
-accepts a request of a closed connection, or of an attempt of a task that has outlived its job, as long as the
-generation lasts. A transaction refuses it by its epoch.
+OffsetCommit names the member and its generation, but not the offset to replace. So a coordinator accepts a late request
+of a closed connection, or of an attempt of a task that has outlived its job, as long as the generation lasts. In a
+transaction the epoch prevents this.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from assignors.model import TopicPartition
 from kafka_source.model.commits import CommitOffset
 
-# While such a commit may be on its way, the pause between two fetches of the group's offsets.
+# The pause between two fetches of the group's offsets while such a commit may be on its way.
 _PAUSE_SECONDS = 1.0
 
 
@@ -39,7 +39,7 @@ class LateCommits:
         return {tp for _, entries in self._commits for tp in entries} if at >= self._next_look else set()
 
     def looked(self, at: float) -> None:
-        """Note that the partitions have the expected offsets. The last check is when no request is on its way."""
+        """Note that the partitions have the expected offsets. The last check is made when no request is on its way."""
         self._next_look = at + _PAUSE_SECONDS
         self._commits = [(until, entries) for until, entries in self._commits if until > at]
 

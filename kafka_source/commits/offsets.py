@@ -1,7 +1,6 @@
-"""The offsets of a read's group in its driver: the group's offsets of the read's topics, and the driver's commits.
+"""The offsets of a read's group, as its driver fetches and commits them; the commit policy decides which it commits.
 
-Without a group there are none. With `assign` the driver commits `without_members`, in a group `as_members`. The commit
-policy decides which finished offsets the driver commits.
+With `assign` the driver commits `without_members`, otherwise `as_members`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from kafka_source.commits.policy import CommitPolicy
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.driver_figures import Commit
 
-# A query without new records commits nothing, so the limit exceeds the duration of a micro-batch.
+# The number of commits that are kept until the query's progress shows them.
 _MAX_COMMITS = 32
 
 
@@ -74,15 +73,15 @@ class Offsets:
         """Commit starting offsets, so that later owners of the partitions start there too."""
 
     def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Set the group's offsets back to these, unless they are lower, if the policy keeps the group's offsets.
+        """Set the group's offsets back to these, except where they are lower, if the policy keeps the group's offsets.
 
-        The records in between were lost, or are read again. An offset that is the same gets the rewind's mark.
+        The records in between were lost, or are read again. An equal offset gets the rewind's mark.
         """
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return the group's committed offsets, without partitions for which it has none; empty without a group.
+        """Return the group's committed offsets, without partitions that have none; empty without a group.
 
-        Open transactions over the offsets are waited for. Offsets of another topic of the same name do not count.
+        Wait for open transactions over the offsets. Offsets of another topic of the same name do not count.
         """
         return {}
 
@@ -142,11 +141,11 @@ class KeptOffsets(Offsets, ABC):
 
     @abstractmethod
     def _entries(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return the group's entries; open transactions over them are waited for."""
+        """Return the group's entries; wait for open transactions over them."""
 
     @abstractmethod
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit, and wait for a coordinator that is away or loads the group."""
+        """Commit, and wait for a coordinator that is unreachable or loads the group."""
 
     def _count_commit(self, began: float) -> None:
         """Count a commit that began at this time of the monotonic clock, and has just succeeded."""
@@ -159,5 +158,5 @@ class KeptOffsets(Offsets, ABC):
 def not_below(
     starts: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
 ) -> dict[TopicPartition, int]:
-    """Return the starts to which the group's offsets can be set back: its offset is unknown, or not lower."""
+    """Return the starts to which the group can be set back: those where its offset is unknown, or not lower."""
     return {tp: start for tp, start in starts.items() if tp not in committed or committed[tp].offset >= start}

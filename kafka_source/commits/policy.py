@@ -1,7 +1,6 @@
 """Commit policies: which process commits the offsets of a read, and the consequences for plans, replays and tasks.
 
 A read has one policy, from `choose`. Its callers know neither the option `commit` nor the other policies.
-The base class is the policy of a read that commits nothing: without a group, or a batch without commits.
 
 | | `by_driver` | `by_tasks` | `by_sink` | `by_program` |
 | --- | --- | --- | --- | --- |
@@ -10,8 +9,8 @@ caller |
 | the right of a batch | | of its tasks | of its sink | |
 | a replay reads | the plan | the plan, by the current slots | the decision, or from the group's offsets on | |
 
-Adding one: a file with a class, its line in the tables of `choose`, and its word in `options`: `kinds.py` has the
-words, `combinations.py` the refused combinations.
+A new policy needs a file with a class, a line in the tables of `choose`, a word in `options/kinds.py`, and its refused
+combinations in `options/combinations.py`.
 """
 
 from __future__ import annotations
@@ -88,12 +87,11 @@ class Replay(NamedTuple):
 
 
 class CommitPolicy:
-    """The policy of a read that commits nothing; the base of the others.
+    """The policy of a read that commits nothing, without a group or in a batch; the base of the others.
 
     Attributes:
-        keeps: Whether the read keeps the group's offsets up to date. Then its driver commits where reading starts, too,
-            and rewinds them.
-        signs: Whether commits carry the stream's id, so that a stream knows its own.
+        keeps: Whether the read keeps the group's offsets up to date. Then its driver also commits starts and rewinds.
+        signs: Whether commits carry the stream's id, so that a stream knows its own commits.
         is_output: Whether the group's offsets match the output, from the policy's first batch on.
         driver_id: The suffix of the driver's transactional id; None: it commits without transactions.
         joins_slots: Whether one task may read for several slots.
@@ -125,7 +123,7 @@ class CommitPolicy:
         return {}
 
     def may_come_late(self, finished: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Return the finished offsets that a process may still commit, after the next batch."""
+        """Return the finished offsets that a process may still commit after the next batch."""
         return {}
 
     def counts(self, start: StreamOffset) -> Rule:
@@ -136,7 +134,7 @@ class CommitPolicy:
         """Keep the record for a replay of the stream's next batch, which reads these partitions."""
 
     def renew_record(self) -> None:
-        """Make the next `keep_record` write again: a topic was deleted, and with it its part of the record."""
+        """Make the next `keep_record` write again, because a deleted topic has lost its part of the record."""
 
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """Check that a finished batch of this process was committed.
@@ -186,9 +184,7 @@ class CommitPolicy:
 
     @contextmanager
     def in_task(self, tasks: Sequence[Task]) -> Iterator[AttachedTask]:
-        """Act as the slots of tasks that one Spark task reads; the block ends before the slots' sessions.
-
-        Where the verification of one slot does not suffice for all, the slots attach at the same time.
+        """Act as the slots of tasks that one Spark task reads, within the context; the slots attach at the same time.
 
         Raises:
             KafkaGroupError: See `attached`.
@@ -207,7 +203,7 @@ def max_offset(own: int | None, committed: int | None) -> int | None:
 
 
 def ends_of(planned: Iterable[PlannedInput]) -> dict[TopicPartition, int]:
-    """Return the next offset after the planned ranges, by partition; a partition may be cut into several."""
+    """Return the next offset after the planned ranges, by partition; a partition may have several ranges."""
     ends: dict[TopicPartition, int] = {}
     for one in planned:
         for r in one.ranges:

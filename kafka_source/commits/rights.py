@@ -2,16 +2,15 @@
 
 Tasks and a sink commit with the credentials of slots that their driver, or a keeper (`keeper`), holds.
 
-**Acting** as a slot needs its credentials only. A task attaches (`SlotSession`): it verifies them, reads, and
-commits. With `commit.transactional` a task fences its earlier attempts when it begins: all attempts use the
-transactional id of the slot. Without, each attempt commits the same offsets.
+**Acting** as a slot needs only its credentials. A task attaches (`SlotSession`): it verifies them, reads, and commits.
+With `commit.transactional` a task fences its earlier attempts when it begins, because all attempts use the
+transactional id of the slot. Without transactions all attempts commit the same offsets.
 
 **Renewal**: the credentials are those of the batch's plan. If the slots rejoin during the batch, because the group has
 removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the holder of
-the slots publishes for each partition of the batch which slot owns it now (`Right`), as committed offsets of a separate
-group. A committer whose commit is refused fetches these (`Renewal`). A partition that another member may have is
-published as lost. The keeper of a batch has left if no task has committed for long: a later task requests its rejoin in
-the same way.
+the slots publishes the current owner of each partition of the batch (`Right`), as committed offsets of a separate
+group; a partition that another member may have is published as lost. A committer whose commit is refused fetches the
+owners (`Renewal`). If no task has committed for long, the keeper has left, and a task requests its rejoin in this way.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class Right:
             client: The cluster's client.
             group: The group id.
             partitions: The partitions of the batch.
-            since: The generation of the refused credentials; requests for later ones are answered already.
+            since: The generation of the refused credentials; requests of earlier generations are answered already.
             deadline: The time limit.
         """
         asked = await fetch_entries(client, ASKED.of(group, self.id), partitions, deadline)
@@ -107,7 +106,7 @@ class Renewal:
     Attributes:
         group: The group whose offsets are committed.
         right: The id of the batch's right, see `Right`.
-        ranges: The first offset to commit over and the next offset after the batch, by partition.
+        ranges: The first offset of the batch and the next offset after it, by partition.
         stream: The stream's id: offsets with its note are the stream's own commits. None: a batch.
     """
 
@@ -123,8 +122,8 @@ class Renewal:
 
         Args:
             client: The cluster's client.
-            error: The refusal. FENCED_INSTANCE_ID is one too: the slot has joined again already, if it was not another
-                process with its instance id.
+            error: The refusal. After FENCED_INSTANCE_ID the slot has joined again already, or another process has its
+                instance id.
             refused: The generations and member ids that the coordinator has refused.
             deadline: The time limit.
 
@@ -134,7 +133,7 @@ class Renewal:
         """
         if error.code not in _REMOVED:
             raise error
-        # The driver of a stream joins again without a call.
+        # The driver of a stream joins again without a request.
         has_asked = self.stream is not None
         while True:
             entries = await fetch_entries(client, REJOINED.of(self.group, self.right), self.ranges, deadline)
@@ -202,7 +201,7 @@ def _lost(error: FencedError, why: str) -> FencedError:
 def group_by_owner(
     owners: Mapping[TopicPartition, SlotCredentials],
 ) -> list[tuple[SlotCredentials, list[TopicPartition]]]:
-    """Return the offsets that each owner has to commit; in the consumer protocol no member commits for another."""
+    """Return the partitions that each owner commits; in the consumer protocol no member commits for another."""
     found: dict[str, tuple[SlotCredentials, list[TopicPartition]]] = {}
     for tp, owner in sorted(owners.items()):
         found.setdefault(owner.member_id, (owner, []))[1].append(tp)
@@ -244,7 +243,7 @@ class SlotSession:
         timeout_s: float = _TASK_SECONDS,
         renewal: Renewal | None = None,
     ) -> Future[list[SlotSession | KafkaGroupError]]:
-        """Begin to act as slots; send a heartbeat for each to verify the credentials, all at the same time.
+        """Begin to act as slots: verify their credentials by heartbeats, all at the same time.
 
         Args:
             config: Kafka client settings.
@@ -289,7 +288,7 @@ class SlotSession:
         *,
         has_looked: bool = True,
     ) -> None:
-        """Commit the next offsets to read, without a transaction; `has_looked` is that of `commit_offsets`.
+        """Commit the next offsets to read, without a transaction; see `commit_offsets` for `has_looked`.
 
         Raises:
             FencedError: This task has lost the slot; nothing is committed.
@@ -308,7 +307,7 @@ class SlotSession:
     def commit_by(
         self, commit: Callable[[Parts], object], offsets: Mapping[TopicPartition, int | CommitOffset], timeout_s: float
     ) -> None:
-        """Call `commit` as this slot; if it is refused and the slot has joined again since, call it again.
+        """Call `commit` as this slot; if the commit is refused and the slot has joined again since, call it again.
 
         Args:
             commit: Commits the offsets of one or several members; raises FencedError if the coordinator refuses them.
@@ -345,7 +344,7 @@ class SlotSession:
             await self._renew(error, deadline)
 
     async def _heartbeat(self, deadline: Deadline) -> None:
-        """Send a heartbeat of the slot's member until the coordinator has judged it."""
+        """Send heartbeats of the slot's member until the coordinator accepts or refuses one."""
 
         async def ask() -> None:
             result = await self._member.heartbeat(Deadline(min(deadline.left, _HEARTBEAT_SECONDS)))

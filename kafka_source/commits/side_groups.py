@@ -1,7 +1,7 @@
 """Side groups: groups without members that keep state as committed offsets. One table of their names and contents.
 
-All of them are private: their lag is meaningless, and `kafkagroup groups` omits them. So their offsets lie beyond the
-end of any log, and lag monitors see no lag. Each name begins with that of its owner, for rights by prefix.
+All of them are private: their lag is meaningless, and `kafkagroup groups` omits them. Their offsets lie beyond the end
+of any log, so that lag monitors see no lag. Each name begins with the owner's name, for rights by prefix.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 BEYOND_ALL_LOGS = 10**15
 """Added to the offsets of side groups.
 
-At a million records a second a partition reaches it after 31 years. A double holds it exactly, as JSON's readers do.
+A partition with a million records a second reaches it after 31 years. The doubles of JSON readers hold it exactly.
 """
 
-# A query's id has dashes; that of a stream and that of a run's driver have none.
+# A query's id has dashes; the ids of a stream and of a run's driver have none.
 _ID, _NUMBER = "[0-9a-f-]{32,36}", r"\d+"
 
 
@@ -37,7 +37,7 @@ class SideGroup:
     codec: str
 
     def of(self, owner: str, id_: object = "") -> str:
-        """Return the name of a group: of a sink's `transactional.id.prefix`, or of a group whose queries keep state."""
+        """Return the side group's name; the owner is a sink's `transactional.id.prefix`, or a group."""
         return f"{owner}{self.suffix.format(id_)}"
 
 
@@ -59,12 +59,12 @@ _OF_LEDGER = re.compile(rf"(.+)({LEDGER.suffix}|{LEDGER_PART.suffix.format(_NUMB
 
 
 def beyond(offset: int) -> int:
-    """Return an offset as a side group has it."""
+    """Return the offset of a side group that stands for an offset."""
     return BEYOND_ALL_LOGS + offset
 
 
 def within(offset: int) -> int:
-    """Return the offset that `beyond` was given."""
+    """Return the offset for which a side group's offset stands."""
     return offset % BEYOND_ALL_LOGS
 
 

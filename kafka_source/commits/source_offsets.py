@@ -23,10 +23,10 @@ class SourceOffsets:
     """The offsets that the sink commits for the sources of a batch.
 
     Attributes:
-        offsets: Offsets of groups, to commit together with the decision; none for the replay of a decided batch.
+        offsets: Offsets of groups, to commit with the decision; none for the replay of a decided batch.
         taken: Marks of the sources' hand-offs, to commit in any case.
-        record: The ranges of the decision, for replays of the batch, to commit with it.
-        refusal: The reason not to decide; None: the batch may be.
+        record: The ranges of the decision, to commit with it, for replays of the batch.
+        refusal: The reason not to decide; None: the batch may be decided.
     """
 
     offsets: tuple[GroupOffsets, ...] = ()
@@ -77,8 +77,8 @@ async def offsets_of_sources(
 def _refusal(batch: BatchOfRun, found: Published) -> FencedError:
     return FencedError(
         f"A task of another batch, or of a run that was replaced, has published late in group "
-        f"{found.taken.member.group} what it reads of {', '.join(found.late)}, perhaps in the place of what batch "
-        f"{batch.number} reads. No record of the batch is visible. Restart the query; it writes the batch again."
+        f"{found.taken.member.group} its ranges of {', '.join(found.late)}, perhaps over the ranges of batch "
+        f"{batch.number}. No record of the batch is visible. Restart the query; it writes the batch again."
     )
 
 
@@ -94,7 +94,7 @@ async def renewed_offsets(
 
     The group removes a source's members if its driver was suspended for too long. The source joins again, unless its
     `group.on.lost` is `stop`, and publishes the current owners of the batch's partitions. In the consumer protocol a
-    heartbeat may also have raised an epoch since the batch was planned, and the source publishes that too.
+    heartbeat may also have raised an epoch since the batch was planned; the source publishes the new epoch.
 
     Args:
         client: Client of the cluster that the source reads from and the sink writes to.
@@ -130,10 +130,9 @@ async def renewed_offsets(
 
 
 async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> None:
-    """Raise an error if no query can be the source; a source without new records has published nothing yet.
+    """Raise an error if no query can be the source: a query with `commit=sink` is a member from its first batch on.
 
-    A union, for example, may get its first rows from another source. A query with `commit=sink` is a member of the
-    group from its first batch on.
+    A source without new records has published nothing yet: a union may get its first rows from another source.
     """
     found = await describe(client, group, deadline)
     if found.state == DEAD:
@@ -175,7 +174,7 @@ def _check_is_replay(batch: BatchOfRun, handoff: Handoff, committed: Mapping[Top
 
 
 def _check_not_read_by_others(handoff: Handoff, committed: Mapping[TopicPartition, CommitOffset]) -> None:
-    # A member that commits after this check belongs to a newer generation, and then the broker refuses our commit.
+    # A member that commits after this check belongs to a newer generation, so the broker refuses the sink's commit.
     for tp, (start, _) in handoff.ranges.items():
         entry = committed.get(tp)
         if entry is not None and entry.offset > start:

@@ -1,6 +1,6 @@
-"""The offsets of a group without members (`assign`): the driver commits by an admin's request, as Java's `assign` does.
+"""The offsets of a group without members (`assign`): the driver commits as Java's `assign` does.
 
-The coordinator accepts such commits only while the group has no members.
+The coordinator accepts such commits, which name no member, only while the group has no members.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class WithoutMembers(KeptOffsets):
     def repeat_old(self) -> None:
         """Repeat commits that are old, as Java's auto commit does.
 
-        A group without members loses the offsets of an idle partition in a few days, while those of the others stay.
+        A group without members loses the offsets of an idle partition in a few days.
         """
         old = self._known.old()
         if not old:

@@ -1,7 +1,7 @@
-"""Every option of the format, declared once with its default; the settings of Kafka that are refused, and why.
+"""The options of the format with their defaults, and the settings of Kafka that are refused.
 
 A field has the option's name in snake case, without the prefix `kafka.`. None means that the option was not given.
-The names that Spark's and Kafka's documentation use stay as they are there; our own are lower case with dots.
+Options of Spark and Kafka keep their names; kafkagroup's own names are lower case with dots.
 """
 
 # ruff: noqa: RUF009 - `option` returns a dataclasses.field, which holds no mutable default.
@@ -51,9 +51,9 @@ class ReadOptions(ValueOptions):
     subscribe_pattern: str | None = option(
         "subscribePattern",
         kinds.TOPIC_PATTERN,
-        "Subscribe to every topic whose name contains a match (Spark's semantics): `orders` also matches `my-orders`, "
-        "`^orders$` does not. Internal topics never match. A name on which the pattern takes longer than 5 s is an "
-        "error, because other users may choose names of topics.",
+        "Subscribe to every topic whose name contains a match, as in Spark: `orders` also matches `my-orders`, "
+        "`^orders$` does not. Internal topics never match. The query fails if the match of one name takes longer than "
+        "5 s.",
     )
     assign: dict[str, tuple[int, ...]] | None = option(
         "assign",
@@ -65,7 +65,7 @@ class ReadOptions(ValueOptions):
     include_headers: bool = option(
         "includeHeaders",
         kinds.BOOLEAN,
-        "Add the column `headers` to the rows. A sink writes a column `headers` without it.",
+        "Add the column `headers` to the rows. A sink needs no option to write a column `headers`.",
         default=False,
     )
 
@@ -73,20 +73,20 @@ class ReadOptions(ValueOptions):
     map_function: str | None = option(
         "map.function",
         kinds.TEXT_OR_NONE,
-        "`module:function`, decorated by `kafkagroup.arrow_function`: it makes the rows, in the tasks that read, "
-        "from the record batches that the other options select. `kafkagroup.map_in_arrow` sets it to a pickled "
-        "function of your program. [A function in the read task](guides/map-in-arrow.md).",
+        "`module:function`, decorated by `kafkagroup.arrow_function`. The function runs in the read tasks, and makes "
+        "rows from the record batches that the other options select. `kafkagroup.map_in_arrow` sets this option to a "
+        "pickled function of your program. [A function in the read task](guides/map-in-arrow.md).",
     )
     map_schema: str | None = option(
         "map.schema",
         kinds.TEXT_OR_NONE,
-        "The columns that `map.function` makes, as `.schema(…)` takes them: `id bigint, name string`. Not needed "
+        "The columns that `map.function` makes, in the syntax of `.schema(…)`: `id bigint, name string`. Not needed "
         "with `.schema(…)`.",
     )
     map_columns: tuple[str, ...] | None = option(
         "map.columns",
         kinds.MAP_COLUMNS,
-        "The columns that `map.function` is given; others are not made.",
+        "The columns that `map.function` gets; no other column is made.",
         default_text="all columns of the read",
     )
 
@@ -94,49 +94,49 @@ class ReadOptions(ValueOptions):
     avro_schema_evolution_mode: SchemaEvolution = option(
         "avroSchemaEvolutionMode",
         kinds.SCHEMA_EVOLUTION,
-        "Whether a newer schema of the subject (Avro, Protobuf, JSON Schema) stops a stream, as in Databricks' "
-        "`from_avro`. `none`: it keeps its columns. `restart`: it stops before the first rows with the newer schema, "
-        "and its next start has the new columns.",
+        "Reaction of a stream to a newer schema of the subject (Avro, Protobuf, JSON Schema), as in Databricks' "
+        "`from_avro`. `none`: the stream keeps its columns. `restart`: the stream stops before the first rows with "
+        "the newer schema, and has the new columns after its next start.",
         default="none",
         where=Where.STREAM,
     )
     recursive_field_max_depth: int | None = option(
         "recursiveFieldMaxDepth",
         kinds.RECURSION,
-        "How often an Avro record or a Protobuf message may contain itself, as in Spark's `from_avro`: 1 leaves the "
-        "inner one out, 2 has it once.",
-        default_text="the inner one is a string with its JSON",
+        "How often an Avro record or a Protobuf message may contain itself, as in Spark's `from_avro`; with 1 it has "
+        "no inner record.",
+        default_text="the inner record is a string with its JSON",
     )
     mode: Mode = option(
         "mode",
         kinds.MODE,
-        "Handling of an Avro, Protobuf or JSON value or key that cannot be decoded: `FAILFAST`, an error with the "
-        "topic-partition and the offset; `PERMISSIVE`, a null, and the bytes in `columnNameOfCorruptRecord`; "
-        "`DROPMALFORMED`, no row. A record without a value is null in every mode.",
+        "Handling of an Avro, Protobuf or JSON value or key that cannot be decoded: `FAILFAST` (an error with the "
+        "topic-partition and the offset), `PERMISSIVE` (a null, and the bytes in `columnNameOfCorruptRecord`) or "
+        "`DROPMALFORMED` (no row). A record without a value is null in every mode.",
         default="FAILFAST",
     )
     column_name_of_corrupt_record: str = option(
         "columnNameOfCorruptRecord",
         kinds.TEXT,
-        "With `mode=PERMISSIVE`: the binary column that has the bytes of bad values; those of bad keys are in a "
-        "column of this name with `_key` after it.",
+        "With `mode=PERMISSIVE`: the binary column with the bytes of bad values. The bytes of bad keys are in a "
+        "column of this name with the suffix `_key`.",
         default="_corrupt_record",
     )
     deadletter_topic: str | None = option(
         "deadletter.topic",
         kinds.TEXT,
-        "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic of the same cluster to which each record with a bad "
-        "value or key is written, with headers that name its place and its fault. Each run of a task, and so each "
-        "action of a batch, writes them: [dead letters](guides/bad-records.md#dead-letters).",
+        "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic of the same cluster for records with a bad value or "
+        "key, with headers for their origin and error. Each run of a task writes them, and so each action of a batch: "
+        "[dead letters](guides/bad-records.md#dead-letters).",
     )
 
     # Where to start and end
     starting_offsets: StartingWord | StartingValues | None = option(
         "startingOffsets",
         kinds.STARTING_OFFSETS,
-        "Where a query without a checkpoint starts; in a group, where a partition without a committed offset starts. "
-        "In JSON, -2 means earliest and -1 latest. `committed` starts at the group's committed offset, else at "
-        "earliest. A topic may have a word in place of its partitions: [topics that start "
+        "Where a query without a checkpoint starts; in a group, only in partitions without a committed offset. In "
+        "JSON, -2 means earliest and -1 latest. `committed` starts at the group's committed offset, or at earliest "
+        "without one. A topic may have a word in place of its partitions: [topics that start "
         "elsewhere](reading.md#topics-that-start-elsewhere).",
         default_text="latest for streams, earliest for batches",
     )
@@ -197,17 +197,17 @@ class ReadOptions(ValueOptions):
     data_loss_patience_ms: int = option(
         "data.loss.patience.ms",
         kinds.MILLISECONDS,
-        "How long a log may end before offsets that were read or planned, or their topic may be unknown, until that is "
-        "a [loss](reading.md#data-loss); in a task at most kafkaConsumer.pollTimeoutMs. What leader epochs prove, and "
-        "an offset without an epoch, does not wait.",
+        "How long a query waits before it reports a [loss](reading.md#data-loss), if a log ends before offsets that "
+        "were read or planned, or if their topic is unknown. A task waits at most kafkaConsumer.pollTimeoutMs. A loss "
+        "that leader epochs prove, and an offset without an epoch, is reported immediately.",
         default=30_000,
         units="ms",
     )
     cluster_moved_from: str | None = option(
         MOVED_FROM,
         kinds.TEXT,
-        "The cluster id in the checkpoint, if its topics were migrated with their offsets to the cluster behind "
-        "`kafka.bootstrap.servers`. Without it, a query that reaches a different cluster fails.",
+        "The cluster id in the checkpoint. Set it if the topics were migrated with their offsets to the cluster "
+        "behind `kafka.bootstrap.servers`. Without it, a query that reaches a different cluster fails.",
     )
 
     # The consumer group
@@ -215,30 +215,30 @@ class ReadOptions(ValueOptions):
         "kafka.group.id",
         kinds.TEXT,
         "Join this consumer group: start at its committed offsets and share the partitions with its other members. "
-        "Without it the query reads all partitions and commits nothing.",
+        "Otherwise the query reads all partitions and commits nothing.",
     )
     group_membership: bool | None = option(
         "group.membership",
         kinds.BOOLEAN,
         "Join the group as a member, or with `assign` only commit its offsets. If false, `kafka.group.id` is only a "
-        "label, as in Spark's own source. A given `true` lowers the warnings about other members and committed offsets "
-        "to INFO.",
+        "label, as in Spark's own source. An explicit `true` lowers the warnings about other members and committed "
+        "offsets to INFO.",
         default_text="true",
         only=Only.GROUP,
     )
     group_instance_id: str | None = option(
         "kafka.group.instance.id",
         kinds.TEXT,
-        "Prefix of the instance ids: slot k is the static member `{prefix}-{k}`. Set it so that a stream can restart "
-        "within `kafka.session.timeout.ms` without a rebalance; every application needs its own.",
-        default_text="generated; generated members leave the group when the query stops",
+        "Prefix of the instance ids: slot k is the static member `{prefix}-{k}`. Set a prefix, different in every "
+        "application, so that a stream can restart within `kafka.session.timeout.ms` without a rebalance.",
+        default_text="generated; such members leave the group when the query stops",
         only=Only.MEMBERS,
     )
     group_members: int | None = option(
         "group.members",
         kinds.COUNT,
-        "Number of group members (slots) that the query holds. A slot with many records is one Spark input "
-        "partition; others share one (`min.records.per.task`). Raise it to read with more tasks at the same time.",
+        "Number of the query's group members (slots). A slot with many records is one Spark input partition; slots "
+        "with few records share one (`min.records.per.task`). Raise it to read with more parallel tasks.",
         default_text="the number of partitions, at most 8",
         only=Only.MEMBERS,
     )
@@ -247,7 +247,7 @@ class ReadOptions(ValueOptions):
         kinds.GROUP_PROTOCOL,
         "`classic`: a member of the group assigns the partitions, by `kafka.partition.assignment.strategy`, and a "
         "rebalance waits for all members' micro-batches. `consumer` (KIP-848, brokers from 4.0): the brokers assign "
-        "them, and a micro-batch delays only the next owner of its partitions; for streams, without `commit=task`.",
+        "them, and a micro-batch delays only the next owner of its partitions; for streams without `commit=task`.",
         default="classic",
         only=Only.MEMBERS,
     )
@@ -261,15 +261,15 @@ class ReadOptions(ValueOptions):
     partition_assignment_strategy: tuple[str, ...] = option(
         "kafka.partition.assignment.strategy",
         kinds.ASSIGNORS,
-        "Assignors in order of preference; the group uses the first one that all members support. Class names of "
-        "Kafka's own are accepted.",
+        "Assignors in order of preference; the group uses the first one that all members support. The class names of "
+        "Kafka's assignors are accepted.",
         default=("range",),
         only=Only.CLASSIC,
     )
     assignor_options: dict[str, dict[str, object]] | None = option(
         "assignor.options",
         kinds.ASSIGNOR_OPTIONS,
-        "Arguments of the assignors, by their names.",
+        "Arguments of the assignors, by the assignor's name.",
         default_text="the defaults of each assignor",
         only=Only.CLASSIC,
     )
@@ -292,29 +292,29 @@ class ReadOptions(ValueOptions):
     commit: Commit | None = option(
         "commit",
         kinds.COMMIT,
-        "The group's committer: `batch`, the driver after each micro-batch; `task`, each task at the end of its "
-        "ranges; `sink`, the exactly-once sink with `commit.group` (with another sink the query stops before its "
-        "second micro-batch); `none`, in a batch only. A stream that must not commit has `group.membership=false`. In "
-        "a batch `task` is at most once, and `kafkagroup.pinned` at least once.",
+        "The group's committer: `batch` (the driver, after each micro-batch), `task` (each task, at the end of its "
+        "ranges), `sink` (the exactly-once sink with `commit.group`) or, in a batch only, `none`. With `sink` and "
+        "another sink the query stops before its second micro-batch. A stream that must not commit has "
+        "`group.membership=false`. In a batch, `task` is at most once, and `kafkagroup.pinned` at least once.",
         default_text="batch for streams, none for batches",
     )
     commit_transactional: bool | None = option(
         "commit.transactional",
         kinds.BOOLEAN,
         "Commit offsets in a transaction, so that a fenced driver or task cannot commit. By default a query without "
-        "rights on transactional ids, or without a transaction coordinator for 30 seconds, warns once and commits as a "
-        "Java consumer does. `true` stops it instead (without a coordinator after `coordinator.timeout.ms`); `false` "
-        "uses no transactions.",
-        default_text="true, and false where that is impossible",
+        "rights on transactional ids, or without a transaction coordinator for 30 seconds, warns once and commits as "
+        "a Java consumer does. With `true` such a query stops (without a coordinator after `coordinator.timeout.ms`). "
+        "`false` uses no transactions.",
+        default_text="true; false where transactions are impossible",
         only=Only.COMMITS,
     )
     group_on_lost: GroupOnLost = option(
         "group.on.lost",
         kinds.GROUP_ON_LOST,
-        "If the coordinator has removed this query's members, for example of a suspended driver: `rejoin`, and commit "
-        "the interrupted micro-batch where no other member has its partitions or has committed in it; or `stop` with "
-        "an error. With `commit=task` and `commit=sink`, `rejoin` ends the query if another member has a partition of "
-        "the micro-batch: its next start continues at the group's offsets.",
+        "Reaction if the coordinator has removed this query's members, for example because the driver was suspended. "
+        "`stop`: an error. `rejoin`: join again, and commit the interrupted micro-batch where no other member has its "
+        "partitions or has committed in it. With `commit=task` and `commit=sink`, `rejoin` ends the query if another "
+        "member has a partition of the micro-batch; the next start continues at the group's offsets.",
         default="rejoin",
         where=Where.STREAM,
         only=Only.MEMBERS,
@@ -322,10 +322,10 @@ class ReadOptions(ValueOptions):
     group_on_older_checkpoint: GroupOnOlderCheckpoint = option(
         "group.on.older.checkpoint",
         kinds.GROUP_ON_OLDER_CHECKPOINT,
-        "If this query has committed beyond its checkpoint, so that an older one was put back: `stop` with an error, "
-        "before anything is read or committed; `follow` the group's offsets, if the output still has the later "
-        "batches; or `replay` from the checkpoint and set the group's offsets back, if the output was put back too: "
-        "[an older checkpoint](reading.md#an-older-checkpoint).",
+        "Reaction to a checkpoint that is older than this query's commits, because an older copy was put back. "
+        "`stop`: an error, before anything is read or committed. `follow`: continue at the group's offsets, if the "
+        "output still has the later batches. `replay`: continue at the checkpoint and set the group's offsets back, "
+        "if the output was put back too: [an older checkpoint](reading.md#an-older-checkpoint).",
         default="stop",
         where=Where.STREAM,
         only=Only.COMMITS,
@@ -333,8 +333,8 @@ class ReadOptions(ValueOptions):
     session_timeout_ms: int | None = option(
         "kafka.session.timeout.ms",
         kinds.COUNT,
-        "The coordinator removes a member that has sent no heartbeat for this long. Slots of a batch may send none "
-        "until Spark starts their tasks.",
+        "The coordinator removes a member that has sent no heartbeat for this long. Slots of a batch may send no "
+        "heartbeat until Spark starts their tasks.",
         default_text="45000 for streams, 300000 for batches",
         units="ms",
         only=Only.CLASSIC,
@@ -351,17 +351,17 @@ class ReadOptions(ValueOptions):
         "coordinator.timeout.ms",
         kinds.COUNT,
         "How long a query waits for the group's coordinator while its broker is unreachable or loads the group, and "
-        "for a partition without a leader: longer than the restart of a broker. Until then a streaming task reads "
-        "without checking its membership, unless it commits itself (`commit=task`).",
+        "for a partition without a leader. Make it longer than the restart of a broker. While it waits, a streaming "
+        "task reads without checking its membership, except with `commit=task`.",
         default=300_000,
         units="ms",
     )
     max_poll_interval_ms: int | None = option(
         "kafka.max.poll.interval.ms",
         kinds.COUNT,
-        "How long a stream may take until it requests its next micro-batch; then its members leave a group that has "
-        "others. A rebalance waits that long for them. Make it longer than a micro-batch and the trigger's interval. "
-        "In a batch with `commit=task`: how long slots wait for the next task after one has begun or ended.",
+        "How long a stream may take until it requests its next micro-batch. A rebalance waits this long for its "
+        "members; then they leave a group that has others. Make it longer than a micro-batch and the trigger's "
+        "interval. In a batch with `commit=task`: how long slots wait for the next task after one has begun or ended.",
         default_text="300000 for streams, 1800000 for batches",
         units="ms",
         only=Only.MEMBERS,
@@ -378,15 +378,14 @@ class ReadOptions(ValueOptions):
     metadata_max_age_ms: int = option(
         "kafka.metadata.max.age.ms",
         kinds.COUNT,
-        "How often the leader looks for new topics and partitions; shorter than Kafka's five minutes, so that they "
-        "are read soon.",
+        "How often the leader looks for new topics and partitions. Kafka's default is five minutes.",
         default=10_000,
         units="ms",
     )
     group_id_prefix: str = option(
         "groupIdPrefix",
         kinds.TEXT,
-        "`group.id` of librdkafka's consumers: only a label, they join no group.",
+        "`group.id` of librdkafka's consumers, which join no group.",
         default="spark-kafka-source",
         only=Only.NO_GROUP,
     )
@@ -403,15 +402,15 @@ class ReadOptions(ValueOptions):
         "batch.bytes",
         kinds.ARROW_BYTES,
         "Approximate maximum size of an Arrow record batch; `batch.rows` limits it too. A larger row is a batch of "
-        "its own. From about 4 MiB on each batch is new memory from the system, which is slower.",
+        "its own. Batches of 4 MiB or more are slower, because each is new memory from the system.",
         default=2 * MIB,
         units="bytes",
     )
     max_decoded_bytes: int = option(
         "max.decoded.bytes",
         kinds.DECODED_BYTES,
-        "Maximum size of one decoded value, as Arrow has it; a larger one is bad (`mode`). It protects executors "
-        "from values that are many times their size when they are decoded.",
+        "Maximum size of one decoded value in Arrow's layout; a larger value is a bad value (`mode`). It protects "
+        "executors from values that are many times larger decoded than encoded.",
         default=kinds.DEFAULT_DECODED_BYTES,
         units="bytes",
         only=Only.FORMAT,
@@ -427,14 +426,14 @@ class ReadOptions(ValueOptions):
     fetch_offset_num_retries: int = option(
         "fetchOffset.numRetries",
         kinds.RETRIES,
-        "Minimum number of retries of the driver's metadata and offset requests, which continue until the request "
+        "Minimum number of retries of the driver's metadata and offset requests. Retries continue until the request "
         "timeout in any case.",
         default=3,
     )
     fetch_offset_retry_interval_ms: int = option(
         "fetchOffset.retryIntervalMs",
         kinds.MILLISECONDS,
-        "Pause before the first of these retries; it doubles with each retry, up to one second.",
+        "Pause before the first retry of `fetchOffset.numRetries`; it doubles with each retry, up to one second.",
         default=10,
         units="ms",
     )
@@ -471,8 +470,8 @@ class ReadOptions(ValueOptions):
         "maxBytesPerTrigger",
         kinds.BYTES,
         "Approximate maximum size of a micro-batch, in bytes as they are fetched (compressed). Until tasks have "
-        "measured it, an offset counts 64 KiB, so the first micro-batch is small. Each partition with new offsets gets "
-        "at least one; the smallest limit applies.",
+        "measured records, an offset counts as 64 KiB, so the first micro-batch is small. Each partition with new "
+        "offsets gets at least one offset. The smallest limit applies.",
         where=Where.STREAM,
         units="bytes",
     )
@@ -488,8 +487,9 @@ class ReadOptions(ValueOptions):
         "maxTimestampSkew",
         kinds.POSITIVE_DURATION,
         "Keep partitions in step by their records' timestamps, so that a watermark with at least this delay drops no "
-        "rows of partitions that are behind: where a limit cuts a micro-batch, each partition ends before its first "
-        "record that is later than the earliest next one plus this time: [late rows](guides/late-rows.md).",
+        "rows of partitions that are behind. If a limit cuts a micro-batch, each partition ends before its first "
+        "record that is more than this time later than the earliest next record of all partitions: [late "
+        "rows](guides/late-rows.md).",
         where=Where.STREAM,
     )
     min_offsets_per_trigger: int | None = option(
@@ -511,15 +511,15 @@ class ReadOptions(ValueOptions):
     isolation_level: IsolationLevel | None = option(
         "kafka.isolation.level",
         kinds.ISOLATION_LEVEL,
-        "`read_committed` returns only records of committed transactions, up to the last stable offset; "
-        "`read_uncommitted` all, up to the high watermark. A query that writes exactly once should not read what "
-        "another one has taken back.",
+        "`read_committed` returns only records of committed transactions, up to the last stable offset. "
+        "`read_uncommitted` returns all records, up to the high watermark. A query that writes exactly once should "
+        "not read records of aborted transactions.",
         default_text="read_uncommitted; with commit=sink read_committed",
     )
 
     @property
     def in_group(self) -> bool:
-        """Whether the query starts at a group's committed offsets; as a member, or with `assign` without membership."""
+        """Whether the query starts at a group's committed offsets, as a member or with `assign`."""
         return self.group_id is not None and self.group_membership is not False
 
     @property
@@ -529,7 +529,7 @@ class ReadOptions(ValueOptions):
 
     def default_framing(self, value_format: ValueFormat, schema: str | None) -> ValueFraming:
         """Return the framing of a column's values if its options do not name one."""
-        # With JSON columns given, the JSON mostly names no schema.
+        # JSON whose columns an option names mostly has no schema id.
         return "none" if value_format == "json" and schema is not None else "confluent"
 
     @property
@@ -572,14 +572,14 @@ class SinkOptions(ValueOptions):
         "transactional.id.prefix",
         kinds.TEXT,
         "Prefix of the query's transactional ids. Keep it over restarts, and use it in no other query: two queries "
-        "with one prefix fence each other.",
+        "with the same prefix fence each other.",
         where=Where.SINK,
     )
     transactional_on_lost: TransactionalOnLost | None = option(
         "transactional.on.lost",
         kinds.TRANSACTIONAL_ON_LOST,
-        "If transactions of a decided batch exceeded `kafka.transaction.timeout.ms` while no driver ran: `stop` with "
-        "an error that names them, or `replay` the batch, if each task gets the same rows in a replay; the sink "
+        "Reaction if transactions of a decided batch exceeded `kafka.transaction.timeout.ms` while no driver ran. "
+        "`stop`: an error that names them. `replay`: write the batch again, if each task gets the same rows; the sink "
         "compares row counts.",
         default_text="stop",
         where=Where.SINK,
@@ -587,15 +587,15 @@ class SinkOptions(ValueOptions):
     commit_group: str | None = option(
         "commit.group",
         kinds.TEXT,
-        "In a stream with `transactional=true`: `kafka.group.id` of the query's source, which has `commit=sink`. The "
-        "group's offsets are committed in the transaction that decides the batch.",
+        "In a stream with `transactional=true`: the `kafka.group.id` of the query's source, which has `commit=sink`. "
+        "The transaction that decides the batch commits the group's offsets.",
         where=Where.SINK,
     )
     auto_register_schemas: bool = option(
         "auto.register.schemas",
         kinds.BOOLEAN,
-        "Register the schema before a batch is written: that of `value.schema`, which `protobuf` needs, or that of "
-        "the column, with `avro` as Spark's `to_avro` makes it. If false, the registry must have it.",
+        "Register the schema before a batch is written: `value.schema`, which `protobuf` needs, or else the column's "
+        "schema, with `avro` as Spark's `to_avro` makes it. If false, the registry must have the schema.",
         default=False,
         where=Where.SINK,
     )
@@ -612,9 +612,9 @@ class Refused:
     """A setting of Kafka that would break a promise of the connector.
 
     Attributes:
-        where: Where it is refused. Elsewhere it has no meaning, and is ignored as Kafka's clients ignore it.
-        spark: Spark's words.
-        instead: What to use instead.
+        where: The queries that refuse the setting. Others ignore it, as Kafka's clients do.
+        spark: Spark's error text.
+        instead: The replacement.
     """
 
     where: Where
@@ -655,4 +655,4 @@ REFUSED: Mapping[str, Refused] = {
         "values are binary or string; cast the column, or set value.format",
     ),
 }
-"""Settings of Kafka that would break what the connector promises, and what to use instead."""
+"""Settings of Kafka that would break a promise of the connector, with their replacements."""

@@ -1,7 +1,7 @@
 """The combinations of options that are refused: one table of rules.
 
-A rule is a function with examples of refused options. Validation calls all rules, docs/options.md shows each example
-with its error, and a test walks through them. Each option alone is valid when a rule reads it.
+A rule is a function with examples of refused options. Validation calls all rules after it has checked each option
+alone. docs/options.md shows each example with its error, and a test checks all of them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kafka_source.options.kinds import EndingWord, PartitionValues, StartingValu
 OptionsT = TypeVar("OptionsT", bound=CommonOptions)
 
 Check = Callable[[OptionsT, Where, Mapping[str, str]], None]
-"""Raises OptionError; its arguments are the parsed options, the kind of query, and the options as they are given."""
+"""A rule. Takes the parsed options, the kind of query, and the options as given; raises OptionError."""
 
 
 class OtherQueryError(OptionError):
-    """An option that is wrong in this kind of query, and may be right in the other one: a batch, or a stream."""
+    """An option that a batch refuses and a stream may accept, or the reverse."""
 
     def plain(self) -> OptionError:
         """Return the error that users see."""
@@ -78,7 +78,7 @@ class Table(Generic[OptionsT]):
         return add
 
     def check(self, options: OptionsT, where: Where, given: Mapping[str, str]) -> None:
-        """Ask every rule.
+        """Call every rule.
 
         Raises:
             OptionError: The options are refused by a rule.
@@ -141,7 +141,10 @@ def _check_ends_of_batch(options: ReadOptions, where: Where, _given: Mapping[str
     if where is not Where.BATCH:
         return
     start, end = _first_and_last(options)
-    takes_start, takes_end = "where a batch starts: latest (-1) would read nothing", "where a batch ends: earliest (-2)"
+    takes_start, takes_end = (
+        "an earlier start: a batch from latest (-1) would read nothing",
+        "a later end: a batch to earliest (-2)",
+    )
     late, early = "be latest for batch queries on Kafka", "be earliest for batch queries on Kafka"
     if start == "latest":
         raise OtherQueryError("startingOffsets", start, takes_start, spark=f"starting offset can't {late}")
@@ -252,7 +255,7 @@ def _check_cuts(options: ReadOptions, _where: Where, _given: Mapping[str, str]) 
     cuts = {"minPartitions": options.min_partitions, "maxRecordsPerPartition": options.max_records_per_partition}
     for name, cut in cuts.items():
         if cut is not None and options.commit == "task":
-            raise OptionError(name, str(cut), "no value with commit=task, where one task must read a slot whole")
+            raise OptionError(name, str(cut), "no value with commit=task, where one task must read a whole slot")
 
 
 @READS.refuses({"map.schema": "id bigint"}, {"map.columns": "value"})
@@ -263,13 +266,11 @@ def _check_function(options: ReadOptions, _where: Where, _given: Mapping[str, st
         raise OptionError("map.columns", ",".join(options.map_columns), "a value only with map.function")
 
 
-# Options without a place in the consumer protocol, as in Java's consumer, and where to set them instead.
+# Options that the consumer protocol does not have, as in Java's consumer, and their replacements.
 _CLASSIC_ONLY = {
     "kafka.partition.assignment.strategy": "the brokers assign the partitions; kafka.group.remote.assignor chooses how",
-    "kafka.session.timeout.ms": "the group's setting consumer.session.timeout.ms decides, which an administrator sets",
-    "kafka.heartbeat.interval.ms": (
-        "the group's setting consumer.heartbeat.interval.ms decides, which an administrator sets"
-    ),
+    "kafka.session.timeout.ms": "an administrator sets the group's consumer.session.timeout.ms instead",
+    "kafka.heartbeat.interval.ms": "an administrator sets the group's consumer.heartbeat.interval.ms instead",
 }
 
 
@@ -290,7 +291,7 @@ def _check_consumer_protocol(options: ReadOptions, where: Where, _given: Mapping
     elif where is Where.BATCH:
         why = "in a batch, whose slots wait for their tasks as members of the classic protocol"
     elif options.commit == "task":
-        why = "with commit=task: an epoch that rises in the middle of a micro-batch would refuse its tasks' commits"
+        why = "with commit=task: if the member epoch rises, the coordinator refuses the commits of running tasks"
     else:
         return
     raise OtherQueryError("kafka.group.protocol", "consumer", f"classic {why}")
@@ -346,8 +347,8 @@ def _compare(
     Args:
         first: The name of the option with the starts.
         last: The name of the option with the ends.
-        starts: Its values, by topic and partition.
-        ends: The values of the other one.
+        starts: The starts, by topic and partition.
+        ends: The ends, by topic and partition.
         sentinels: Whether negative values mean earliest and latest, which are resolved later.
     """
     from_, to = _flat(starts), _flat(ends)

@@ -43,8 +43,7 @@ class CommonOptions:
         "log.level",
         kinds.LOG_LEVEL,
         "The level at which the query's Python processes log to standard error, which Spark keeps with the logs of "
-        "driver and executors. Takes precedence over the environment variable `KAFKAGROUP_LOG_LEVEL`; use it where "
-        "you cannot set one.",
+        "driver and executors. Takes precedence over the environment variable `KAFKAGROUP_LOG_LEVEL`.",
         default_text="warning, or `KAFKAGROUP_LOG_LEVEL`",
         where=Where.ALL,
     )
@@ -52,24 +51,23 @@ class CommonOptions:
         "log.format",
         kinds.LOG_FORMAT,
         "`text`, or `json`: one object a line, with the names of Spark's structured logs. Takes precedence over "
-        "`KAFKAGROUP_LOG_FORMAT`. `json` without a level logs warnings and errors. Where Spark captures workers' "
-        "logs (`spark.sql.pyspark.worker.logging.enabled`), the lines go there, in Spark's form.",
+        "`KAFKAGROUP_LOG_FORMAT`. If Spark captures workers' logs (`spark.sql.pyspark.worker.logging.enabled`), they "
+        "have the lines in Spark's form.",
         default_text="`text`, or `KAFKAGROUP_LOG_FORMAT`",
         where=Where.ALL,
     )
     metadata_recovery_strategy: RecoveryStrategy = option(
         "kafka.metadata.recovery.strategy",
         kinds.RECOVERY_STRATEGY,
-        "If a client reaches no broker that it knows: `rebootstrap` resolves `kafka.bootstrap.servers` again "
-        "(KIP-899, KIP-1102); `none` fails the query. Also accepted without `kafka.`.",
+        "A client that reaches no known broker resolves `kafka.bootstrap.servers` again (`rebootstrap`: KIP-899, "
+        "KIP-1102) or fails the query (`none`). Also accepted without `kafka.`.",
         default="rebootstrap",
         where=Where.ALL,
     )
     metadata_recovery_rebootstrap_trigger_ms: int = option(
         "kafka.metadata.recovery.rebootstrap.trigger.ms",
         kinds.MILLISECONDS,
-        "Rebootstrap when no metadata response has arrived for this long. The default is Kafka's. Also accepted "
-        "without `kafka.`.",
+        "Rebootstrap when no metadata response has arrived for this long. Also accepted without `kafka.`.",
         default=300_000,
         where=Where.ALL,
         units="ms",
@@ -77,9 +75,9 @@ class CommonOptions:
     strict: bool = option(
         "strict",
         kinds.BOOLEAN,
-        "Refuse likely mistakes: a misspelt option or setting; a setting that decides what is read, committed or "
-        "written, or which user logs in, without its prefix `kafka.` (`group.id`); a checkpoint of another group, or "
-        "of other topics only; a partition in `assign` that does not exist; a first micro-batch that the sink skips. "
+        "Refuse likely mistakes: a misspelt option or setting; a setting without its prefix `kafka.` (`group.id`) "
+        "that decides what is read, committed or written, or which user logs in; a checkpoint of another group, or of "
+        "other topics only; a partition in `assign` that does not exist; a first micro-batch that the sink skips. "
         "`false` only warns of them.",
         default=True,
         where=Where.ALL,
@@ -87,8 +85,8 @@ class CommonOptions:
     quota_bytes_per_second: float | None = option(
         "quota.bytes.per.second",
         kinds.BYTE_RATE,
-        "Byte-rate quota that all slots of the query (tasks of a sink) share: of fetch responses as they are on the "
-        "network, or of a sink's keys and values before compression. A query over its quota is throttled; it never "
+        "Byte-rate quota that all slots of the query share, or all tasks of a sink. A read counts the bytes of fetch "
+        "responses, a sink its keys and values before compression. A query over its quota is throttled; it never "
         "fails and skips no records.",
         where=Where.ALL,
         units="bytes/s",
@@ -96,14 +94,14 @@ class CommonOptions:
     quota_records_per_second: float | None = option(
         "quota.records.per.second",
         kinds.RATE,
-        "Record-rate quota; a read counts the offsets it fetches. If both quotas are set, both hold.",
+        "Record-rate quota; a read counts the offsets that it fetches. If both quotas are set, both apply.",
         where=Where.ALL,
         units="records/s",
     )
     quota_windows: int = option(
         "quota.windows",
         kinds.SAMPLES,
-        "Number of samples over which the rate is averaged, with the current one; the default is that of the "
+        "Number of samples, with the current one, over which the rate is averaged; the default is that of the "
         "brokers' `quota.window.num`.",
         default=11,
         where=Where.ALL,

@@ -2,8 +2,8 @@
 
     max_offsets_per_trigger: int | None = option("maxOffsetsPerTrigger", COUNT, "Maximum number …", where=Where.STREAM)
 
-The field gives the code a typed value, so that mypy finds a misspelt option. `option` keeps the rest in the field's
-metadata: validation, the docs and `kafkagroup options` read it there. Nothing is declared a second time.
+The field has a typed value, so that mypy finds a misspelt option. `option` keeps its arguments in the field's metadata
+for validation, the docs and `kafkagroup options`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Only(Enum):
     """The condition of an option's effect; the value completes the sentence "it has an effect only …"."""
 
     GROUP = "with kafka.group.id"
-    MEMBERS = "with kafka.group.id, and without assign and group.membership=false"
-    CLASSIC = "with kafka.group.id, and without assign, group.membership=false and kafka.group.protocol=consumer"
-    COMMITS = "with kafka.group.id, and without commit=none and group.membership=false"
+    MEMBERS = "with kafka.group.id, and without assign or group.membership=false"
+    CLASSIC = "with kafka.group.id, and without assign, group.membership=false or kafka.group.protocol=consumer"
+    COMMITS = "with kafka.group.id, and without commit=none or group.membership=false"
     REDUNDANT = "with kafka.partition.assignment.strategy=redundant"
     NO_GROUP = "without kafka.group.id"
     TIMESTAMPS = "with startingTimestamp or startingOffsetsByTimestamp"
@@ -52,7 +52,7 @@ class NotTakenError(ValueError):
 
     Args:
         reason: The reason, for people; empty: the kind's `takes` is enough.
-        spark: Spark's words for it; empty: the kind's.
+        spark: The error text of Spark's own source; empty: the kind's `spark`.
     """
 
     def __init__(self, reason: str = "", *, spark: str = "") -> None:
@@ -65,10 +65,9 @@ class Kind(Generic[_T_co]):
     """The type of an option's value.
 
     Attributes:
-        takes: The accepted values, for people: it completes the sentence "it takes …".
-        parse: Returns the value of a text; raises ValueError (`NotTakenError` with a reason), KeyError or TypeError on
-            any other text.
-        spark: The error text of Spark's own source for any other value, with `{}` for the value; empty: none.
+        takes: The accepted values, for people; the text completes the sentence "it takes …".
+        parse: Returns the value of a text, or raises ValueError (`NotTakenError` with a reason), KeyError or TypeError.
+        spark: The error text of Spark's own source for other values, with `{}` for the value; empty: none.
     """
 
     takes: str
@@ -83,14 +82,13 @@ class Option:
     Attributes:
         name: As users write it.
         kind: The type of its value.
-        doc: Its effect, the reason for its default, when to change it: one to four sentences.
+        doc: One to four sentences: its effect, the reason for its default, when to change it.
         default: The parsed value if the option is not given; None: no value.
         default_text: The default in words, if the value is not enough.
-        where: Where it has an effect.
-        not_in_streams: Spark's words of the error if a stream has the option; empty: where it has no effect, it is
-            ignored with a warning.
-        units: Of the value, if any.
-        only: The condition of its effect; None: it always has one.
+        where: The queries in which it has an effect.
+        not_in_streams: Spark's error text if a stream has the option; empty: streams ignore it with a warning.
+        units: The units of the value, if any.
+        only: The condition of its effect; None: it has an effect in every such query.
     """
 
     name: str
@@ -105,7 +103,7 @@ class Option:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the name is our own, and not of Spark's source or of Kafka's settings."""
+        """Whether the name is kafkagroup's own, not of Spark's source or of Kafka's settings."""
         return "." in self.name and not self.name.startswith(KAFKA_PREFIX)
 
 
@@ -158,13 +156,13 @@ def option_of_key(of_value: _T) -> _T:
     """Declare the option of the column `key` that is the counterpart of an option `value.…`.
 
     Args:
-        of_value: The field of the value's option, in the same class. Its type is that of its values, as with `option`.
+        of_value: The field of the option `value.…`, in the same class.
     """
     declared: Option = cast("Field[object]", of_value).metadata[_METADATA]
     made = replace(
         declared,
         name=declared.name.replace("value.", "key.", 1),
-        doc=f"What `{declared.name}` is for values, for keys.",
+        doc=f"As `{declared.name}`, for keys.",
         default_text=declared.default_text.replace("value", "key"),
     )
     return cast("_T", field(default=made.default, metadata={_METADATA: made}))

@@ -1,8 +1,7 @@
 r"""Translates `subscribePattern` from Java's syntax, in which Spark's users write it, to Python's.
 
-The two differ in a few constructs only. Those with another spelling are rewritten (`(?<name>…)`, `\Q…\E`, `\p{…}`,
-`\z`). Those with another meaning, and no spelling in Python, are refused: Python would read `[a-z&&[^b]]` as a class
-that contains `&`, without an error.
+Constructs that Python spells differently are rewritten (`(?<name>…)`, `\Q…\E`, `\p{…}`, `\z`). Constructs that Python
+reads with another meaning and cannot spell are refused: to Python `[a-z&&[^b]]` is a valid class that contains `&`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import string
 from collections.abc import Callable
 from typing import ClassVar
 
-# `org.apache.kafka.common.internals.Topic`: no other character can be in a topic's name.
+# The characters of topic names, as in `org.apache.kafka.common.internals.Topic`.
 _TOPIC_CHARACTERS = string.ascii_letters + string.digits + "._-"
 
 _LETTERS, _DIGITS = frozenset(string.ascii_letters), frozenset(string.digits)
@@ -20,7 +19,7 @@ _UPPER, _LOWER = frozenset(string.ascii_uppercase), frozenset(string.ascii_lower
 _PUNCTUATION = frozenset("._-")
 _NONE: frozenset[str] = frozenset()
 
-# Names of `java.util.regex.Pattern` in lower case, without `Is`, and the characters of topic names in them.
+# Classes of `java.util.regex.Pattern` in lower case, without `Is`, with their characters of topic names.
 _PROPERTIES = {
     **dict.fromkeys(("l", "alpha", "alphabetic", "letter", "latin", "javaletter"), _LETTERS),
     **dict.fromkeys(("lu", "upper", "uppercase", "javauppercase"), _UPPER),
@@ -36,7 +35,7 @@ _PROPERTIES = {
     **dict.fromkeys(("space", "white_space", "blank", "cntrl", "z", "zs", "s", "m", "c", "lo", "lt", "lm"), _NONE),
 }
 
-# Replaces an empty class: a character that is in no topic's name.
+# Replaces an empty class, because no topic's name has this character.
 _NOTHING = r"\x00"
 
 
@@ -45,7 +44,7 @@ def to_python(pattern: str) -> str:
 
     Raises:
         ValueError: The pattern has a construct of Java that Python does not have (an intersection or a union of
-            classes, an unknown `\p{…}`); the text names it.
+            classes, an unknown `\p{…}`).
         re.error: It is not a regular expression.
     """
     translated = _Translation(pattern).run()
@@ -97,7 +96,7 @@ class _Translation:
         elif rest.startswith("["):
             raise ValueError(r"a class inside of a class: name the characters instead, or write \[ for a bracket")
         elif rest[0] in "&|~":
-            # Python reserves these characters in a class, if there are two of them.
+            # Python reserves pairs of these characters in a class.
             self._written.append("\\" + rest[0])
             self._at += 1
         else:
@@ -124,7 +123,7 @@ class _Translation:
         for prefix in ("is", "general_category=", "gc=", "script=", "sc="):
             name = name.removeprefix(prefix)
         if name not in _PROPERTIES:
-            raise ValueError(f"the class {found[0]}, which is not known here: name the characters instead")
+            raise ValueError(f"the unknown class {found[0]}: name the characters instead")
         members = _PROPERTIES[name]
         chosen = [one for one in _TOPIC_CHARACTERS if (one in members) != (found[1] == "P")]
         characters = "".join(map(re.escape, chosen)) or _NOTHING

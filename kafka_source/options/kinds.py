@@ -33,7 +33,7 @@ TransactionalOnLost = Literal["stop", "replay"]
 StartingWord = Literal["earliest", "latest", "committed"]
 EndingWord = Literal["earliest", "latest"]
 DecodedColumn = Literal["key", "value"]
-"""A column that may be more than bytes."""
+"""A column that tasks may decode from bytes."""
 
 ValueFormat = Literal["binary", "string", "avro", "protobuf", "json"]
 ValueFraming = Literal["confluent", "confluent-header", "apicurio", "single-object", "glue", "none"]
@@ -329,10 +329,10 @@ FRAMINGS_OF: Mapping[ValueFormat, tuple[ValueFraming, ...]] = {
     "protobuf": ("confluent", "confluent-header", "none"),
     "json": ("confluent", "confluent-header", "apicurio", "glue", "none"),
 }
-"""Those of reads; Avro has all."""
+"""The framings of reads; Avro has all of them."""
 
 FRAMINGS_WITHOUT_REGISTRY: tuple[ValueFraming, ...] = ("single-object", "glue", "none")
-"""With these no value has an id of the registry: all have the schema of the column."""
+"""Framings without a schema id of the registry: all values have the schema of the column."""
 MODE: Kind[Mode] = word("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 SCHEMA_EVOLUTION: Kind[SchemaEvolution] = word("none", "restart")
 SCHEMA_ID = integer(0, _MAX_INT)

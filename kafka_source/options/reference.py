@@ -16,9 +16,9 @@ from kafka_source.options.value_rules import DECODING, ENCODING
 from kafka_source.options.values import ValueOptions
 
 _WHERE = {Where.BATCH: "batch", Where.STREAM: "stream", Where.SINK: "sink"}
-# Conditions of many options, which the page explains once.
+# Conditions of many options; the page explains these words once.
 _ONLY = {Only.MEMBERS: "members", Only.CLASSIC: "classic members"}
-# An example has these to be a query at all.
+# Options of an example that a query of its kind always needs.
 _GIVEN_BESIDE = ("kafka.group.id", "schema.registry.url", "topic")
 
 
@@ -36,7 +36,7 @@ def as_markdown() -> str:
         shown += options
         lines += [f"## {heading}", "", *_table(options, where), ""]
     lines += ["## Combinations that are refused", ""]
-    lines += ["At `load()`, in a stream unless said, beside what any query needs: brokers, topics, a group.", ""]
+    lines += ["`load()` refuses them, in a stream unless stated. Brokers, topics and the group are left out here.", ""]
     lines += _combinations()
     return "\n".join(lines) + "\n"
 
@@ -63,7 +63,7 @@ def default_words(option: Option) -> str:
 
 
 def _table(options: list[Option], where: Where) -> list[str]:
-    """Return a row for each option; that of a value is also that of a key. `where` goes without saying."""
+    """Return a row for each option, with the names of values and keys together; rows do not repeat `where`."""
     rows = ["| option | takes | default | only | what it does |", "| --- | --- | --- | --- | --- |"]
     names = {option.name for option in options}
     for option in options:
@@ -101,7 +101,7 @@ def refused_examples() -> Iterator[tuple[Example, OptionError]]:
 
 
 def _combinations() -> list[str]:
-    """Return an item for each error, with the remedy, and the examples that it needs."""
+    """Return an item for each error: the remedy, with examples unless the remedy alone is clear."""
     items: dict[tuple[str, str], list[str]] = {}
     for example, error in refused_examples():
         shown = {name: text for name, text in example.given.items() if name not in _GIVEN_BESIDE or name in str(error)}

@@ -1,4 +1,4 @@
-"""Check the options of a query: unknown or misspelt names, options that exclude each other; set up the log, warn."""
+"""Check the options of a query for wrong names, values and combinations, and set up its log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _ALSO_WITHOUT_PREFIX = ("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms")
 
-# Spark uses these itself, and passes them on all the same; some of them only for tables (`TableCatalog`).
+# Spark uses these options itself and also passes them to sources, some only for tables (`TableCatalog`).
 _SPARKS_OWN = frozenset(
     {
         "checkpointlocation",
@@ -51,11 +51,11 @@ _SPARKS_OWN = frozenset(
 # Options of Spark's file sources too: a dict for several sources may have them with other values.
 _OF_OTHER_SOURCES = ("mode", "columnnameofcorruptrecord")
 
-# At this similarity (difflib's ratio) a name counts as a misspelling of another: `startingOffset` is, and
-# `maxFilesPerTrigger`, an option of Spark's file sources, is not.
+# At this similarity (difflib's ratio) a name counts as a misspelling of another. `startingOffset` reaches it;
+# `maxFilesPerTrigger`, an option of Spark's file sources, does not.
 _NEAR = 0.88
 
-# In a short name one swap of letters makes more of a difference: `tpoic`.
+# One swap of letters lowers the ratio more in a short name: `tpoic`.
 _SHORT, _NEAR_IF_SHORT = 7, 0.8
 
 # Settings of Kafka that decide what is read, committed or written; those for TLS and logins count too.
@@ -95,7 +95,7 @@ class Checked(Generic[_OptionsT]):
 
     Attributes:
         options: Their values.
-        warnings: About options that have no effect where they are given, or that are not known.
+        warnings: Warnings about unknown options and options without an effect in this query.
     """
 
     options: _OptionsT
@@ -105,12 +105,12 @@ class Checked(Generic[_OptionsT]):
 def check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
     """Check the options of a read and parse their values.
 
-    Unknown options are ignored with a warning, as Spark ignores them, unless their names look like misspelt
-    names of options or settings, or are settings without their prefix (`strict`).
+    Unknown options are ignored with a warning, unless their names look like misspelt names of options or settings, or
+    are settings without their prefix (`strict`).
 
     Raises:
-        OptionError: An option is misspelt, refused, missing, has an invalid value, or contradicts another; names the
-            option, its value and the allowed values. The text of Spark's own source comes first, if it has one.
+        OptionError: An option is misspelt, refused, missing, has an invalid value, or contradicts another. The error
+            begins with the text of Spark's own source, if there is one.
     """
     try:
         return _check_read(given, where)
@@ -135,9 +135,9 @@ def _check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
 def _check_effects(
     checked: Checked[_OptionsT], given: Mapping[str, str], where: Where, has_effect: Callable[[Only], bool]
 ) -> Checked[_OptionsT]:
-    """Refuse our own options that have no effect beside the others, unless `strict` is false; warn about others.
+    """Refuse kafkagroup's own options that have no effect beside the others, unless `strict` is false.
 
-    Spark's options and Kafka's settings may be in a configuration that several programs share.
+    Only warn about options of Spark and Kafka, because several programs may share a configuration with them.
     """
     warnings = list(checked.warnings)
     for name in given:
@@ -177,7 +177,7 @@ def check_load(given: Mapping[str, str]) -> Checked[ReadOptions]:
     """Check the options of a read before Spark decides whether it is a batch or a stream.
 
     Raises:
-        OptionError: The options are right in neither; see `check_read`.
+        OptionError: Neither a batch nor a stream accepts the options; see `check_read`.
     """
     problems: list[OptionError] = []
     for where in (Where.BATCH, Where.STREAM):
@@ -194,7 +194,7 @@ def check_load(given: Mapping[str, str]) -> Checked[ReadOptions]:
 
 
 def _check_values_of_streams(given: Mapping[str, str]) -> None:
-    """Check the values of options that have an effect in streams only: a wrong value is refused in any query."""
+    """Check the values of options of streams: a wrong value is refused in a batch too."""
     for name, text in given.items():
         option = _BY_NAME.get(name.lower())
         if option is not None and option.where == Where.STREAM and not option.name.startswith(KAFKA_PREFIX):
@@ -260,7 +260,7 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
             continue
         if not option.where & where:
             if where is Where.STREAM and option.not_in_streams:
-                problem = f"Remove the option {option.name}: a stream has no end; it is for batch reads"
+                problem = f"Remove the option {option.name}: it is for batch reads, and a stream has no end"
                 raise OtherQueryError(option.name, text, problem=problem, spark=option.not_in_streams)
             if not key.startswith(KAFKA_PREFIX):
                 # `client_config.check` knows the clients on which a setting has an effect.
@@ -287,7 +287,7 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
         setting = option.name.lower().removeprefix(KAFKA_PREFIX)
         values[option.name.lower()] = _parse(option, known[setting], known.shown(setting))
     if registry:
-        # Variables in values are resolved there too.
+        # The registry's client resolves variables in values too.
         registry |= {name: text for name, text in settings.items() if name.startswith("config.providers")}
     return Checked(_make(make, values, settings, registry), tuple(warnings))
 
@@ -300,8 +300,8 @@ def _decodes(given: Mapping[str, str]) -> bool:
 def _make(
     make: type[_OptionsT], values: Mapping[str, object], settings: Mapping[str, str], registry: Mapping[str, str]
 ) -> _OptionsT:
-    """Fill the fields with parsed values, which are by lower-case name."""
-    # The types of the fields' values are known at run time only; `option` has tied the types of both together.
+    """Fill the fields with parsed values, given by lower-case name."""
+    # mypy cannot check the values of the fields here; `option` has tied each field's type to its kind.
     construct: Callable[..., _OptionsT] = make
     fields = {field: values[name] for field, o in declared_in(make).items() if (name := o.name.lower()) in values}
     if issubclass(make, ValueOptions):
@@ -339,7 +339,7 @@ class _Unknown:
 
 
 def _unknown(name: str, where: Where, given: Mapping[str, str]) -> _Unknown | None:
-    """Return the message about an option that is not declared; None: it is a setting, which the clients check.
+    """Return the message about an option that is not declared; None: the Kafka clients check this setting.
 
     Args:
         name: The name as the user wrote it, or as Spark passes it: in lower case.
@@ -352,7 +352,7 @@ def _unknown(name: str, where: Where, given: Mapping[str, str]) -> _Unknown | No
         if is_known(setting):
             return None
         meant = _nearest(setting, KNOWN)
-        # Most names are far from all others. Only for the few others librdkafka is asked.
+        # librdkafka is asked only about the few names that are similar to another.
         if meant is None or is_librdkafkas(setting):
             return None
         return _Unknown(f"No Kafka client has the setting {name}. Did you mean {KAFKA_PREFIX}{meant}?", is_mistake=True)
@@ -395,8 +395,8 @@ def _without_marks(name: str) -> str:
 
 # The options of a table of `CREATE TABLE … USING kafkagroup OPTIONS (…)`.
 _NO_OPTION = (
-    ". Spark has passed no option at all, as for a table of a catalog, whose options it does not hand to a Python "
-    "source: use a temporary view"
+    ". Spark has passed no option at all. It does not pass the options of a table in a catalog to a Python source: "
+    "use a temporary view"
 )
 
 
@@ -422,9 +422,7 @@ def _check_topics(options: ReadOptions, given: Mapping[str, str]) -> None:
 
 
 def load_options(given: Mapping[str, str]) -> ReadOptions:
-    """Return the options of a read that is being loaded: Spark decides later whether it is a batch or a stream.
-
-    `read_options` knows that, and logs the warnings.
+    """Return the options of a read before Spark decides whether it is a batch or a stream; `read_options` warns.
 
     Raises:
         OptionError: See `check_load`.
@@ -458,7 +456,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def _set_up_logging(given: Mapping[str, str]) -> None:
-    """Set up logging by the query's options before they are checked, because an error may be logged with its frames."""
+    """Set up logging by the query's options before their check, which may log an error with its frames."""
     names = {name.lower(): text.strip() for name, text in given.items()}
     set_up_logging(names.get("log.level"), names.get("log.format"))
 
@@ -470,5 +468,5 @@ def _warn(warnings: tuple[str, ...]) -> None:
 
 @cache
 def _warn_once(warning: str) -> None:
-    """Log a warning, in this process for the first time only: Spark makes a writer for every micro-batch."""
+    """Log a warning once in this process, because Spark makes a writer for every micro-batch."""
     log.warning("%s", warning)

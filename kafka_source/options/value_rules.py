@@ -1,7 +1,4 @@
-"""Combinations of options about decoded and encoded columns: formats, framings, schemas, registry, dead letters.
-
-Two more tables of rules; see `combinations`.
-"""
+"""Rules (`combinations`) about decoded and encoded columns: formats, framings, schemas, registry, dead letters."""
 
 from __future__ import annotations
 
@@ -77,7 +74,7 @@ def _check_registry_of_read(options: ReadOptions, _where: Where, given: Mapping[
 def _check_evolution(options: ReadOptions, _where: Where, _given: Mapping[str, str]) -> None:
     if options.avro_schema_evolution_mode == "restart" and not any(one.follows_subject for one in options.decoded):
         problem = (
-            "Remove avroSchemaEvolutionMode: no column has the newest schema of a subject, so none gets a newer one"
+            "Remove avroSchemaEvolutionMode: it needs a column with the newest schema of a subject, and there is none"
         )
         raise OptionError("avroSchemaEvolutionMode", "restart", problem=problem)
 
@@ -246,11 +243,11 @@ def _check_writer_schema(options: SinkOptions, column: ColumnOptions, names: Col
 
 
 def _check_registry(options: ValueOptions, asking: Sequence[ColumnOptions], names: Collection[str]) -> None:
-    """Check that the registry is named if and only if a column needs it.
+    """Check that the options name the registry if and only if a column needs it.
 
     Args:
         options: The options.
-        asking: The columns of the query.
+        asking: The columns that need the registry.
         names: The options that are given, in lower case.
     """
     decoded = options.decoded
@@ -274,7 +271,7 @@ def _check_registry(options: ValueOptions, asking: Sequence[ColumnOptions], name
 
 
 def subjects_of(options: ReadOptions, column: ColumnOptions) -> tuple[str, ...]:
-    """Return the subjects of a column: from its options, or that of the only topic (TopicNameStrategy)."""
+    """Return the subjects that a column's options name, or the subject of the only topic (TopicNameStrategy)."""
     if column.subject is not None:
         return tuple(dict.fromkeys(one.strip() for one in column.subject.split(",") if one.strip()))
     topics = options.subscribe or tuple(options.assign or ())

@@ -1,4 +1,4 @@
-"""The options about values and keys that reads and sinks share: format, framing, schema, and those of the registry."""
+"""The options that reads and sinks share for values and keys: format, framing, schema and registry."""
 
 # ruff: noqa: RUF009 - `option` returns a dataclasses.field, which holds no mutable default.
 
@@ -40,7 +40,7 @@ class ColumnOptions:
 
     @property
     def has_own_schema(self) -> bool:
-        """Whether the options have the schema itself."""
+        """Whether the options contain the schema itself."""
         return self.schema is not None or self.descriptor_file is not None
 
     @property
@@ -81,10 +81,10 @@ class ValueOptions(CommonOptions):
     value_schema: str | None = option(
         "value.schema",
         kinds.TEXT,
-        "The column's schema: with `avro` JSON, with `protobuf` the text of a `.proto` file, with `json` a type as "
-        "`from_json` takes it (`id bigint, tags array<string>`) or a JSON Schema. A read resolves Avro values of "
-        "other schemas to it. A sink writes with it; with `json` and a registry it is a JSON Schema. The registry "
-        "must have it, or `auto.register.schemas` registers it.",
+        "The column's schema: for `avro` JSON, for `protobuf` the text of a `.proto` file, for `json` a type in the "
+        "syntax of `from_json` (`id bigint, tags array<string>`) or a JSON Schema. A read resolves Avro values of "
+        "other schemas to it. A sink writes with it; for `json` with a registry it is a JSON Schema. The registry "
+        "must have the schema, or `auto.register.schemas` registers it.",
         default_text="the newest schema of `value.subject`",
         where=Where.ALL,
     )
@@ -98,10 +98,10 @@ class ValueOptions(CommonOptions):
     value_subject: str | None = option(
         "value.subject",
         kinds.TEXT,
-        "The subject whose newest schema, at `load()` or at the start of a sink's batch, is the column's. A read of "
-        "Avro takes several with commas: the column is then a struct with a [member for "
+        "The subject whose newest schema the column has, as of `load()` or the start of a sink's batch. A read of "
+        "Avro takes several subjects with commas; the column is then a struct with a [member for "
         "each](guides/schema-registry.md#several-types-in-one-topic). Required for several topics, and for a sink "
-        "without the option `topic`, if no other option says which schema the column has.",
+        "without the option `topic`, unless another option gives the schema.",
         default_text="the topic's name with `-value`",
         where=Where.ALL,
     )
@@ -116,15 +116,16 @@ class ValueOptions(CommonOptions):
         "value.descriptor.file",
         kinds.TEXT,
         "With `protobuf`: a file of the driver with the schema, as `protoc --include_imports --descriptor_set_out` "
-        "writes it; the first message is that of its last file. A sink takes it with `value.framing=none`.",
+        "writes it; the first message is that of its last `.proto` file. A sink takes the option only with "
+        "`value.framing=none`.",
         where=Where.ALL,
     )
     value_framing: ValueFraming | None = option(
         "value.framing",
         kinds.VALUE_FRAMING,
-        "What precedes the datum, message or JSON. `confluent`: a zero byte and the schema's id in 4 bytes, as "
-        "Confluent, Karapace and Redpanda write it; with Protobuf the message indexes too. `none`: nothing; all "
-        "values have the column's schema. Reads know [others](guides/schema-registry.md#framings).",
+        "The bytes before the datum, message or JSON. `confluent`: a zero byte and the schema's id in 4 bytes, as "
+        "Confluent, Karapace and Redpanda write them; with Protobuf the message indexes too. `none`: no bytes; all "
+        "values have the column's schema. Reads know [other framings](guides/schema-registry.md#framings).",
         default_text="`confluent`; `none` for JSON if a sink has no registry, or a read a `value.schema`",
         where=Where.ALL,
     )
@@ -138,7 +139,7 @@ class ValueOptions(CommonOptions):
     schema_registry_url: str | None = option(
         "schema.registry.url",
         kinds.TEXT,
-        "The URL of the schema registry, or several of one registry with commas. It must have Confluent's API "
+        "The URL of the schema registry, or several URLs of one registry with commas. It must have Confluent's API "
         "(Confluent, Karapace, Redpanda, Apicurio below `/apis/ccompat/v7`). Other settings have Confluent's names; "
         "`schema.registry.ssl.…` takes those of `kafka.ssl.…`.",
         where=Where.ALL,
@@ -146,8 +147,8 @@ class ValueOptions(CommonOptions):
     schema_rules: SchemaRules = option(
         "schema.rules",
         kinds.SCHEMA_RULES,
-        "A schema with rules that encrypt or transform values (Confluent's data contracts), which kafkagroup does "
-        "not apply: `refuse` it, or `ignore` the rules, and read or write values without them.",
+        "A schema may have rules that encrypt or transform values (Confluent's data contracts), which kafkagroup does "
+        "not apply: `refuse` such a schema, or `ignore` its rules, and read or write values without them.",
         default="refuse",
         where=Where.ALL,
         only=Only.FORMAT,
@@ -156,7 +157,7 @@ class ValueOptions(CommonOptions):
         "schema.registry.timeout.ms",
         kinds.COUNT,
         "How long `load()`, a task or the start of a write waits for an unreachable or overloaded registry. Known "
-        "schemas need none.",
+        "schemas need no registry.",
         default=60_000,
         units="ms",
         where=Where.ALL,

@@ -1,13 +1,13 @@
 """Keep the partitions of a query in step by their records' timestamps (`maxTimestampSkew`). No I/O of its own.
 
 T is the least timestamp of the next records of the partitions that are behind. A window ends in each partition before
-the first record later than T + skew, and serves until a plan reaches all of its ends. While limits cut plans, T stays
-that of the trigger that has looked it up, which is not later than the current one where records are in order.
+the first record later than T + skew. Plans use the window until one reaches all of its ends, and keep its T, which is
+not later than the current T where records are in order.
 
 The next record of a partition is fetched at its position, because ListOffsets may return a control record, whose
-timestamp is that of the end of its transaction. ListOffsets, one request for each leader, returns the first record from
-the log's start that is later than T + skew. If that is before the position, the end is searched by fetches of a few
-records, each at most four times as far as the previous one; records between two fetches are assumed to be in order.
+timestamp is that of the end of its transaction. ListOffsets, one request for each leader, returns the first record of
+the log that is later than T + skew. If this record is before the position, fetches of a few records search the end.
+Each is at most four times as far as the previous one, as if the records between two fetches were in order.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from kafka_source.model.partition_runs import format_partitions
 log = logging.getLogger(__name__)
 
 FUTURE_MS = 3_600_000
-"""The difference to the driver's clock from which a later timestamp does not count; the record is read at its
-offset."""
+"""A timestamp that is further ahead of the driver's clock does not count; its record is read at its offset."""
 
 # The number of offsets of a request for unknown records.
 _FEW = 16
@@ -47,7 +46,7 @@ class LogTimes(Protocol):
     """Looks up the timestamps of records."""
 
     def records(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Mapping[TopicPartition, Sequence[Record]]:
-        """Return the records that a query reads from these ranges of offsets; a partition without any is left out."""
+        """Return the records that a query reads from these ranges; a partition without records is left out."""
         ...
 
     def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> Mapping[TopicPartition, Record]:
@@ -66,7 +65,7 @@ class Stretch(NamedTuple):
     records: tuple[Record, ...] = ()
 
     def after(self, position: int) -> Stretch:
-        """Return the known facts from a position on."""
+        """Return the stretch from a position on."""
         if not self.start <= position <= self.end:
             return Stretch(position, position)
         return Stretch(position, self.end, tuple(dropwhile(lambda one: one.offset < position, self.records)))
@@ -81,7 +80,7 @@ def next_records(
     """Return stretches with the next record of each partition that has one.
 
     Args:
-        times: Looks up the rest.
+        times: Looks up unknown records.
         known: The known stretches, from each partition's position on.
         available: The end of each partition.
         counted: Returns the records that count.
@@ -106,7 +105,7 @@ class _Window:
     Attributes:
         ends: The position of each partition that is behind, and the end up to which it may be read.
         time: T; None: no partition holds the others back.
-        holder: The partition whose next record has this timestamp.
+        holder: The partition whose next record has the timestamp T.
         known: The known records at the positions.
         later: The first record at the end of a partition, if known.
     """
@@ -118,7 +117,7 @@ class _Window:
     later: Mapping[TopicPartition, Record] = field(default_factory=dict)
 
     def has(self, starts: Mapping[TopicPartition, int]) -> bool:
-        """Return whether it has the ends for partitions at these positions."""
+        """Return whether the window has the ends of partitions at these positions."""
         return all(tp in self.ends and self.ends[tp][0] <= start <= self.ends[tp][1] for tp, start in starts.items())
 
     def bounds(
@@ -141,7 +140,7 @@ class Alignment:
         self._skew, self._times, self._clock = skew_ms, times, clock
         self._window: _Window | None = None
         self._figures: TimeAlignment | None = None
-        # The timestamp of the next record as last known, for partitions that lose their leader.
+        # The last known timestamp of each next record, for partitions that lose their leader.
         self._bounds: dict[TopicPartition, int] = {}
         # The partitions that the last micro-batch has read to the end, and the time of its plan.
         self._read_to_end: Collection[TopicPartition] = ()
@@ -160,7 +159,7 @@ class Alignment:
 
     @property
     def left_out(self) -> Collection[TopicPartition]:
-        """The partitions that no longer hold others back, because they did not move while they did."""
+        """The partitions that no longer hold others back, because they did not move for several triggers."""
         return self._left_out.keys()
 
     def ends(
@@ -176,15 +175,15 @@ class Alignment:
             starts: The first offset to read of each partition.
             available: The end up to which each may be read in this run.
             without_leader: The partitions without a leader, which cannot be read.
-            admit: Returns where each ends by the limits, with bounds for some of them.
+            admit: Returns the ends by the limits, with upper bounds for some partitions.
         """
         behind = {tp: start for tp, start in starts.items() if available[tp] > start}
         ends, now = admit({}), self._clock()
         self._figures = None
-        # A record that is added later is hardly older than the time of the last lookup.
+        # Records that are written after a plan are hardly older than its time.
         self._bounds |= {tp: self._planned_at for tp in without_leader if tp in self._read_to_end}
         if behind and ends == dict(starts):
-            # It waits for more, or a limit is 0.
+            # The query waits for more records, or a limit is 0.
             return ends
         if (behind and without_leader) or any(ends[tp] < available[tp] for tp in behind):
             ends = self._aligned(behind, available, without_leader, admit, sum(ends.values()), now)
@@ -280,8 +279,8 @@ class Alignment:
             self._named.add(tp)
             first = next(one for one in records if one not in counted)
             log.warning(
-                "%s has records that maxTimestampSkew does not count: the one at offset %d has no timestamp, or one "
-                "more than 1 h after this clock (%d ms). A watermark follows it; filter such records before it",
+                "%s has records that maxTimestampSkew does not count: the timestamp at offset %d is missing, or more "
+                "than 1 h after this clock (%d ms). A watermark follows such records; filter them before the watermark",
                 f"{tp.topic}-{tp.partition}",
                 first.offset,
                 first.timestamp,

@@ -23,7 +23,7 @@ _PAUSES = RetryPolicy(0.2, 0.2)
 
 
 class Patience(Enum):
-    """The time for which a trigger begins again."""
+    """The time for which a trigger is tried again."""
 
     TOPICS = "until every broker knows a change of topics, for 30 s"
     LEADERS = "until a broker leads the partitions, for coordinator.timeout.ms"
@@ -36,8 +36,8 @@ class Again:
     """An attempt of a trigger that has to be made again.
 
     Attributes:
-        error: The reason, with which the query ends when the patience is over.
-        patience: For how long.
+        error: The reason. The query ends with it when the patience is over.
+        patience: The time for which the attempt is repeated.
     """
 
     error: RefreshRetriableError
@@ -54,7 +54,7 @@ class Again:
 def unfinished(
     *, leaderless: Collection[TopicPartition], unassigned: Collection[TopicPartition], short_logs: bool
 ) -> Again | None:
-    """Return the reason why a run that must read everything may not end yet, although its plan is empty; None: it may.
+    """Return the reason why an AvailableNow run with an empty plan may not end yet; None: it may end.
 
     Args:
         leaderless: The partitions of the query that have no leader.
@@ -80,7 +80,7 @@ def removed(message: str) -> Again:
 def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeader, topics: TopicTracker) -> _T:
     """Make attempts until one succeeds, or the patience with the failure is over.
 
-    The next attempt leaves out partitions without a leader, or, where it cannot, looks their leaders up again.
+    The next attempt leaves out partitions without a leader, or looks their leaders up again where it needs them.
 
     Args:
         attempt: One attempt.
@@ -89,10 +89,10 @@ def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeade
 
     Raises:
         BootstrapError: A lookup has reached no broker in its time.
-        RefreshRetriableError: That of the last attempt.
+        RefreshRetriableError: The error of the last attempt.
     """
-    # Counted from the first failure: a trigger may wait long for its group before it looks the partitions up. The last
-    # attempt begins afterwards: an earlier one may have seen old topics, in a process that was suspended.
+    # The time counts from the first failure, because a trigger may wait long for its group before its lookups. The last
+    # attempt begins after the deadline, because an earlier attempt of a suspended process may have seen old topics.
     deadline: Deadline | None = None
     for pause in _PAUSES.pauses():
         is_last = deadline is not None and deadline.over

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The time for which a planner that another scan's planner has fenced rejoins.
+# The time for which a planner rejoins after the planner of another scan has fenced it.
 _FENCED_SECONDS = 30.0
 _FENCED_PAUSES = RetryPolicy(0.2, 1.0)
 
@@ -62,7 +62,7 @@ class BatchReader(DataSourceReader):
     Args:
         given: The options as the user wrote them.
         schema: The columns to read.
-        readers: The schemas of decoded columns, fixed in `load()`; None: not yet, or there are none.
+        readers: The schemas of decoded columns, fixed in `load()`; None: not fixed yet, or no column is decoded.
 
     Raises:
         OptionError: An option is invalid.
@@ -114,15 +114,14 @@ class BatchReader(DataSourceReader):
     def _plan_as_members(
         self, cluster: Cluster, policy: CommitPolicy, group: GroupSettings, subscribed: list[TopicPartition]
     ) -> list[ReadTask]:
-        """Join, plan, and pass the slots of a batch that commits to their keeper; otherwise leave the group.
+        """Join and plan; then pass the slots to their keeper, or leave the group if the read commits nothing.
 
-        A read that commits nothing needs no slots once the plan is made. Slots that stay would delay every other read
-        of the group until their sessions end.
+        Slots without commits would only delay every other read of the group until their sessions end.
 
         An action may scan its DataFrame several times, for example in a self-join. Each scan is planned by a process of
-        its own, with the same instance ids, so that all scans read the same. They fence each other if they join at the
-        same time, so they join one after the other. Without a commit their joining does not disturb the tasks of an
-        earlier scan.
+        its own, with the same instance ids, so that all scans read the same records. Planners that join together would
+        fence each other, so they join one after the other. Without commits the join of a later scan does not disturb
+        the tasks of an earlier one.
         """
         options = self._query.options
 
@@ -132,7 +131,7 @@ class BatchReader(DataSourceReader):
             with _one_planner(group), closing(members), members.rebalance_paused():
                 planned = self._plan(cluster, policy, members, subscribed)
                 if policy.right is not None:
-                    # A slot without a task would stay until its session ends, and delay every other read.
+                    # A slot without a task would stay a member until its session ends, and delay every other read.
                     members.detach({task.credentials.slot for task in planned if task.credentials is not None})
                     return planned
                 members.leave()
@@ -148,7 +147,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one input partition, in an executor."""
         if not isinstance(partition, ReadTask):
-            # If the plan has no input partitions, Spark adds an empty one of its own class.
+            # Spark adds an empty input partition of its own class to an empty plan.
             return iter(())
         spark_processes.prepare_worker(self._query.options.log_level, self._query.options.log_format)
         return read_task.read(partition, self._query)
@@ -159,7 +158,7 @@ class BatchReader(DataSourceReader):
         options = self._query.options
         owned = owner.rejoin_if_due()
         # Look up the topic ids before the offsets. Spark plans a DataFrame once, and a topic may be deleted and created
-        # again before an action reads it: then the task finds a different id and fails, if it has a planned offset.
+        # again before an action reads it. Then a task with a planned offset finds a different id, and fails.
         with cluster.metadata_snapshot():
             topics = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned.slots})
             owner.offsets.note_topics(topics, cluster.cluster_id())
@@ -205,5 +204,5 @@ def _one_planner(group: GroupSettings) -> Iterator[None]:
 
 
 def _without_ids_if_unbound(task: ReadTask) -> ReadTask:
-    """Return the task without topic ids if it has no planned offset, which only the topic of the plan would have."""
+    """Return the task, without topic ids if it has no planned offset and so can read a topic that was created again."""
     return replace(task, topics={}) if is_unbound(task.ranges) else task

@@ -1,11 +1,10 @@
 """Decide where one partition continues, by the query's position, its group's offset and its log. Pure.
 
 Spark writes the end offset of a batch to its offset log, runs the batch's tasks, lets the sink commit, and records the
-batch in its commit log. Only then it requests the next end offset, and the driver commits. So the group's offset may be
-ahead of the end of the newest batch in the offset log by other members' commits, but never by the query's own: the
-driver commits when the batch is in the commit log, a task or the sink commits at most that end. And after a `kill -9`
-at any moment the group's offset may be behind that end, with `commit=batch` by the batch whose commit was in flight,
-with `task` and `sink` by the batch that Spark replays.
+batch in its commit log. Only then it requests the next end offset, and the driver commits the previous one. A task or
+the sink commits at most the end of its batch. So the query's own commits are never ahead of the newest batch in the
+offset log; other members' commits may be. After a `kill -9` the group's offset may be behind the end of that batch:
+with `commit=batch` by the batch whose commit was in flight, with `task` and `sink` by the batch that Spark replays.
 
 | known of a partition, at a start or after a rebalance | it continues at |
 | --- | --- |
@@ -19,12 +18,12 @@ only the user knows whether the output was too |
 follows by a rewind, so that the previous offset does not count |
 | a position in a log that has lost records before it, by the leader epochs | where the logs diverge, as above |
 | its topic was created again | the group's offset, if its note names the new topic, or has no id and the \
-request had the new one (from Kafka 4.1 on); else the new topic's first offset |
+request had the new id (from Kafka 4.1 on); else the new topic's first offset |
 | the group's note names another topic of this name and cluster | as without a group's offset; without any other \
 position at the topic's first offset, not at the options' start |
-| no offset | the options' start; if it was added while the query ran, its first offset |
+| no offset | the options' start; if the partition was added while the query ran, its first offset |
 
-Between two rebalances it continues at the end of the last micro-batch.
+Between two rebalances a partition continues at the end of the last micro-batch.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ class Known:
 
     Attributes:
         next: The offset that the query reads next; None: not resolved.
-        other: The lower of the query's and the group's offset, which does not count; None: none.
+        other: The lower of the query's and the group's offset; None: not both are known.
         is_replaced: Whether a restart would find another offset than `next`.
         rewind: The id of the last rewind that the query follows; None: there was none.
         epoch: The epoch of the leader whose log had everything before `next` (KIP-320); -1: unknown.
-        checked: The epoch of the last leader whose log is known to have the offset, too.
+        checked: The epoch of the last leader whose log is known to have `next` too.
     """
 
     next: int | None = None
@@ -59,7 +58,7 @@ class Known:
     checked: int = -1
 
     def at(self, offset: int | None, epoch: int) -> Known:
-        """Return the partition at an offset whose leader epoch is known as well."""
+        """Return the position at an offset with this leader epoch."""
         return replace(self, next=offset, epoch=epoch, checked=self.checked if epoch == self.epoch else epoch)
 
 
@@ -68,8 +67,8 @@ class GroupFacts:
     """The group's offset of a partition.
 
     Attributes:
-        entry: Its committed offset that counts; None: none.
-        own_ahead: The query's own commit that is ahead of the checkpoint with which it has started; None: none.
+        entry: The group's committed offset, if it counts; None: there is none.
+        own_ahead: The query's own commit that is ahead of the checkpoint at its start; None: there is none.
     """
 
     entry: CommitOffset | None = None
@@ -100,10 +99,10 @@ class Rules:
     """The rules from the query's options and its commit policy.
 
     Attributes:
-        counts: Returns the offset that counts, of the query's own and the group's.
+        counts: Returns which of the query's and the group's offset counts.
         asks_group: Whether the group's offset counts even for a partition with a known position: at a start, and after
             a rebalance.
-        replays: Whether a query with an older checkpoint reads its committed records again, or follows the group.
+        replays: Whether a query with an older checkpoint reads its committed records again, or else follows the group.
         is_output: Whether the group's offset matches the output, so that no record below it is read again.
         moves_to_first: Whether a position before the log moves to its first offset; otherwise the task detects it.
         fails_on_loss: `failOnDataLoss`.
@@ -124,10 +123,10 @@ class Facts:
     """The looked-up facts of a partition.
 
     Attributes:
-        group: What its group says; None: not asked.
+        group: The facts of its group; None: not looked up.
         start: The start of a partition that neither the query nor its group has read; None: not looked up, or unknown
             until a broker leads it.
-        log: What its log says; None: not looked up, or no broker leads it.
+        log: The facts of its log; None: not looked up, or no broker leads it.
     """
 
     group: GroupFacts | None = None
@@ -135,7 +134,7 @@ class Facts:
     log: LogFacts | None = None
 
     def with_log(self, *, epoch_end: int | None = None, bounds: tuple[int, int] | None = None) -> Facts:
-        """Return the facts with further ones of the log."""
+        """Return the facts with further facts of the log."""
         assert self.log is not None, "the latest offset is looked up first"
         epoch_end = self.log.epoch_end if epoch_end is None else epoch_end
         return replace(self, log=replace(self.log, epoch_end=epoch_end, bounds=bounds))
@@ -156,13 +155,13 @@ class Decision:
     """The decision about a partition.
 
     Attributes:
-        known: The query's new position in it.
+        known: The query's new position.
         need: The fact to look up before the decision is final; None: it is final. Without a leader the fact is unknown,
             and the partition is not read.
         rewound_from: The position before a rewind of the group that the query follows; None: no rewind is followed, or
             there was no position.
-        stepped_from: The offset from which the query rewinds to `known.next`; the group follows. None: it does not.
-        loss: The loss of records to report, which ends the query with `failOnDataLoss`; None: none.
+        stepped_from: The offset from which the query and its group rewind to `known.next`; None: they do not.
+        loss: The loss of records to report, which ends the query with `failOnDataLoss`; None: there is none.
         waits: Whether the log may become longer again, because its leader may be behind.
     """
 
@@ -175,7 +174,7 @@ class Decision:
 
     @property
     def doubts_topic(self) -> bool:
-        """Whether the log does not lead to the position, be it because the topic was created again."""
+        """Whether the log does not lead to the position, perhaps because the topic was created again."""
         return self.need is Need.BOUNDS or self.loss is not None
 
 
@@ -184,9 +183,9 @@ def decide(tp: TopicPartition, known: Known, facts: Facts, rules: Rules) -> Deci
 
     Args:
         tp: The partition.
-        known: The query's position in it.
-        facts: The known facts of it. A decision that lacks a fact names it.
-        rules: The query's.
+        known: The query's position.
+        facts: The known facts. A decision that lacks a fact names it.
+        rules: The query's rules.
     """
     if facts.group is not None:
         continued = _by_group(known, facts.group, rules)
@@ -237,7 +236,7 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
         if log.epoch_end is None:
             return replace(continued, need=Need.EPOCH_END)
         if 0 <= log.epoch_end < position:
-            # Up to there the log is the one that some member has read before the position.
+            # Up to this end the log is the same that some member has read.
             loss = DataLossError.of_diverged(
                 tp, planned=position, end=log.epoch_end, epoch=known.epoch, leader_epoch=log.leader_epoch
             )
@@ -254,10 +253,10 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
     first, end = log.bounds
     settled = replace(continued, known=replace(known, other=None))
     if first <= position <= end:
-        # It is beyond the last stable offset only.
+        # The position is beyond the last stable offset only.
         return settled
-    # If no leader is known to have had the records, the offset may never have been in this log, and more records would
-    # hide that.
+    # If no leader is known to have had the records, the offset may never have been in this log, and new records would
+    # hide this.
     if position > end and known.epoch >= 0 and log.short_seconds < rules.patience_seconds:
         return replace(settled, waits=True)
     loss = DataLossError(
@@ -267,10 +266,10 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
         available=log.bounds,
         condition="COULD_NOT_READ_OFFSET_RANGE" if position < first else "PARTITION_OFFSET_CHANGED",
     )
-    # Records are read that the query or the group has not read, even if the other one has. But where the group's offset
-    # matches the output, no record is written twice.
+    # Continue at the lower offset, so that no record is left out, even if the query or the group has read it. But where
+    # the group's offset matches the output, write no record twice.
     others = () if rules.is_output or known.other is None else (known.other,)
-    # The tasks find a position before the first offset without another request.
+    # The tasks detect a position before the first offset without another request.
     to = position if position < first else min((end, *others))
     return _move(settled, to, loss, log, rules)
 
@@ -286,7 +285,7 @@ def _move(continued: Decision, to: int, loss: DataLossError, log: LogFacts, rule
     return replace(continued, known=replace(known, next=to, is_replaced=True), stepped_from=stepped_from, loss=loss)
 
 
-# ---- where a partition begins that neither the query nor its group has read
+# ---- the start of a partition that neither the query nor its group has read
 
 
 class Start(Enum):
@@ -321,11 +320,11 @@ class Beginning:
 def begin(tp: TopicPartition, given: Beginning) -> Start:
     """Decide where a partition begins.
 
-    A partition that was added while the query runs begins at its first offset, so that no record is missed; a topic
-    that the query subscribes to for the first time may have a start of its own.
+    A partition that was added while the query runs begins at its first offset, so that no record is missed. A topic
+    that the query has not read yet may begin at its word of `startingOffsets`.
     """
     if tp in given.replaced:
-        # It is reported as such.
+        # The query reports such a topic elsewhere.
         return Start.FIRST
     if tp in given.subscribed and (not given.has_read or tp.topic in given.words):
         return Start.BY_OPTIONS

@@ -1,4 +1,4 @@
-"""The columns `value` and `key` in Spark's types: decoded values, and the requested schemas that they allow."""
+"""The decoded columns `value` and `key` in Spark's types, and the schemas that a read may request."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def requested(
 
 
 def relabelled(kind: pa.DataType, wanted: DataType) -> pa.DataType | None:
-    """Return a type with the fields and the nullability of a Spark type; None if values cannot be shown so.
+    """Return a type with the fields and the nullability of a Spark type; None if values do not fit that type.
 
     A struct may have some of the fields, in any order. A nullable part must be nullable in the Spark type; everything
     else has to be equal.
@@ -149,7 +149,7 @@ def _child(field: pa.Field, name: str, wanted: DataType, nullable: bool) -> pa.F
 
 
 def readers_of_batch(decodings: Collection[ColumnDecoding], end: StreamOffset, options: ReadOptions) -> Readers:
-    """Return the schemas to which a batch's columns are resolved: in a replay those of its first run.
+    """Return the schemas to which a batch's columns are resolved, in a replay those of the batch's first run.
 
     Args:
         decodings: The current decoding of the columns.
@@ -160,9 +160,9 @@ def readers_of_batch(decodings: Collection[ColumnDecoding], end: StreamOffset, o
 
 
 def _reader_of_batch(decoding: ColumnDecoding, then: int | None, options: ReadOptions) -> ReaderSchema:
-    # A schema that the user gives as text has no id, and counts for replays too. So does a new schema of Protobuf or
-    # JSON: a field has the same number or name in both, and the record's value. And the first run of a query that stops
-    # at a newer schema had no rows with it.
+    # A replay uses the current schema in three cases. A schema that the user gives as text has no id. A field of
+    # Protobuf or JSON has the same number or name in both schemas, and the record's value. A query that stops at a
+    # newer schema had no rows with it in the first run.
     now = decoding.reader
     if now.id is None or then is None or then == now.id or now.format != "avro" or decoding.ends_at_newer:
         return now

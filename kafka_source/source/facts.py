@@ -1,15 +1,15 @@
-"""Look up the facts that decisions need. All I/O of a trigger is here, but for the group's rebalances and commits.
+"""Look up the facts that decisions need: all I/O of a trigger except the group's rebalances and commits.
 
 | need | request | in which trigger |
 | --- | --- | --- |
 | `GROUP` | OffsetFetch | at a start, after a rebalance, for a new partition |
 | `START` | ListOffsets | where neither the query nor its group has read a partition |
-| `LATEST` | ListOffsets | in each |
+| `LATEST` | ListOffsets | in each trigger |
 | `EPOCH_END` | OffsetForLeaderEpoch | where a leader has changed (KIP-320) |
-| `BOUNDS` | ListOffsets, twice | where a log ends before what was read of it |
+| `BOUNDS` | ListOffsets, twice | where a log ends before the read position |
 
-A decision names one need at a time, in this order, so a trigger has at most one lookup for each of the five, and a
-trigger without a rebalance or a loss has one in all.
+A decision names one need at a time, in this order, so a trigger has at most one lookup for each need. A trigger without
+a rebalance or a loss has only one lookup.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Look:
     """Look up the offsets of a stream's group and the logs of its partitions.
 
     Args:
-        options: Of the stream.
+        options: The stream's options.
         cluster: Its cluster.
         offsets: The offsets of its group.
         positions: The known facts of its partitions and topics.
@@ -68,7 +68,7 @@ class Look:
 
         Raises:
             DataLossError: A partition that was added does not begin at offset 0, and `failOnDataLoss` is set.
-            InvalidConfigurationError: A partition has no record of the time at which it begins, or of a later one.
+            InvalidConfigurationError: A partition has no record with its starting timestamp or later.
             NoLeaderError: A partition begins at `latest` or at a time, and has no leader.
         """
         looked_up = start_and_end.look_up(self._cluster, self._options, bounds, matches=True)

@@ -42,12 +42,12 @@ class GroupMemberOwner(PartitionOwner):
     """The owner in a group: the slots are members, and the leader's assignment says which partitions they own.
 
     Args:
-        options: Of the query.
+        options: The query's options.
         policy: Its commit policy.
         subscription: The topics or partitions that the members subscribe to.
-        group: From `group_settings`.
+        group: The result of `group_settings`.
         positions: The query's positions; None: it has no checkpoint.
-        siblings: Where to meet the other reads of this driver and group; None: nowhere.
+        siblings: The other reads of this driver and group; None: they cannot be found.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class GroupMemberOwner(PartitionOwner):
         self.offsets: AsMembers = AsMembers(options, policy, self._positions, self._membership, self.owned)
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
-        """Return a block in which the slots rejoin only by its own calls; see `Membership.rebalance_paused`."""
+        """Return a context in which the slots rejoin only by its own calls; see `Membership.rebalance_paused`."""
         return self._membership.rebalance_paused()
 
     def batch_planned(
@@ -83,9 +83,9 @@ class GroupMemberOwner(PartitionOwner):
         ends: Mapping[TopicPartition, int],
         latest: Mapping[TopicPartition, int],
     ) -> None:
-        """Measure how fast the query reads, from this micro-batch to the next call of `commit`.
+        """Measure how fast the query reads until the next call of `commit`.
 
-        The slots claim the partitions that it reads, should they have to rejoin before it is finished.
+        If the slots have to rejoin before the micro-batch is finished, they claim its partitions.
         """
         self._pace = self._pace.planned(time.monotonic(), starts, ends, latest)
         self._positions.add_in_flight({tp: end for tp, end in ends.items() if end > starts[tp]})
@@ -101,7 +101,7 @@ class GroupMemberOwner(PartitionOwner):
         self._membership.set_batch_in_flight(BatchInFlight())
 
     def commit(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit `finished`; while a rebalance is due, for half of its timeout.
+        """Commit `finished`; if a rebalance is due, retry for half of its timeout.
 
         Raises:
             FencedError: As `rejoin_if_due`.
@@ -118,7 +118,7 @@ class GroupMemberOwner(PartitionOwner):
     def rejoin_if_due(self) -> OwnedPartitions:
         """Rejoin the group if a rebalance is due, and return the slots' current partitions.
 
-        Members rejoin in the calls of the readers between two micro-batches. If another read of this driver waits for
+        Members rejoin in the calls of the readers between two micro-batches. If another read of this driver waited for
         them, they have rejoined already, and have claimed the partitions of the micro-batch that is committed next.
 
         Raises:
@@ -135,7 +135,7 @@ class GroupMemberOwner(PartitionOwner):
         return self.owned()
 
     def _join_if_needed(self) -> None:
-        """Join, if the slots have not yet, or if the group has removed them; report the query's rate."""
+        """Join if the slots are not members yet, or if the group has removed them; report the query's rate."""
         self._pace = self._pace.finished(time.monotonic())
         self._membership.record_throughput(self._pace.speed, self._pace.growth.rates)
         self.join()
@@ -214,9 +214,9 @@ class GroupMemberOwner(PartitionOwner):
             return True
 
     def _retry_commit_before_rejoin(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Retry the commit for half of the rebalance timeout: after it other members would read the records again.
+        """Retry the commit for half of the rebalance timeout, while the coordinator accepts the old generation.
 
-        Until then the coordinator accepts commits of the old generation.
+        After the rebalance other members would read uncommitted records again.
         """
         deadline = Deadline(self._group.rebalance_timeout_ms / 2000)
         while not self._commit_finished(finished) and not deadline.over:
@@ -233,18 +233,18 @@ class GroupMemberOwner(PartitionOwner):
         return replace(super().take_events(), rebalances=self._membership.take_rebalances())
 
     def leave(self) -> None:
-        """Leave the group immediately, also with instance ids of the user's."""
+        """Leave the group immediately, even with the user's instance ids."""
         self._membership.leave()
 
     def detach(self, kept: Collection[int]) -> None:
         """Stop acting for the kept slots, which another process resumes; the other slots leave the group.
 
-        Only batches call it, whose slots are members of the classic protocol.
+        Only batches call this method: their slots are members of the classic protocol.
         """
         self._membership.detach(kept)
 
     def close(self) -> None:
-        """Leave the group. With an instance id of the user's the slots stay members and wait for a restart."""
+        """Leave the group. With the user's instance ids the slots stay members and wait for a restart."""
         self.offsets.close()
         self._membership.close()
 
@@ -295,12 +295,12 @@ def owner_of(
     """Return the owner of a stream's partitions.
 
     Args:
-        options: Of the stream.
+        options: The stream's options.
         policy: Its commit policy.
         cluster: Its cluster.
-        selection: What it selects.
-        partitions: The current number of those partitions.
-        siblings: Where to meet the other reads of this driver and group; None: nowhere.
+        selection: The topics or partitions that it selects.
+        partitions: The current number of selected partitions.
+        siblings: The other reads of this driver and group; None: they cannot be found.
         positions: Its positions.
         static: Whether its members are static, even without an instance id of the user's.
     """
@@ -308,7 +308,7 @@ def owner_of(
         return Standalone(cluster, selection)
     if not options.is_member:
         return StaticPartitions(WithoutMembers(options, policy, positions), cluster, selection)
-    # In the consumer protocol a slot that a new process takes over is refused until the old one's session ends.
+    # The consumer protocol refuses the new process of a static slot until the session of the old process ends.
     static = static and options.group_protocol == "classic"
     group = group_settings(options, partitions=partitions, stream=True, static=static)
     return GroupMemberOwner(

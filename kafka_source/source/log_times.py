@@ -20,9 +20,9 @@ from kafka_source.options import ReadOptions
 from kafka_source.source.alignment import Alignment, Record
 
 _COLUMNS = (Column("topic"), Column("partition"), Column("offset"), Column("timestamp", lenient=True))
-# Java's default of a producer's `batch.size`: brokers send whole batches.
+# Java's default of a producer's `batch.size`, because brokers send whole batches.
 _FETCH_BYTES = 16_384
-# A trigger is tried again, with other leaders.
+# A trigger that times out is tried again, with other leaders.
 _TIMEOUT_MS = 10_000
 _BATCH_ROWS = 10_000
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from kafka_source.source.decoded_columns import Readers
 
 MOST_BYTES = 16 << 20
-"""The most bytes of a pickled function: each task gets them."""
+"""The maximum size of a pickled function, which every task gets."""
 
 
-# A name, or a result of `text_of`.
+# `module:function`, or a result of `text_of`.
 _FORMS = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*|\d+\.\d+:[A-Za-z0-9+/=]+")
-# Spark before 4.2 takes UTC, and has another argument.
+# Only Spark before 4.2 has this argument, and reads in UTC.
 _AS_SPARK_READS: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 
@@ -39,7 +39,7 @@ def text_of(function: ArrowFunction) -> str:
     """Return a function as the value of `map.function`: the version of Python, and the pickled function.
 
     Raises:
-        OptionError: It cannot be pickled, or is too large.
+        OptionError: The function cannot be pickled, or is too large.
     """
     from pyspark import cloudpickle
 
@@ -48,12 +48,12 @@ def text_of(function: ArrowFunction) -> str:
     try:
         pickled: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
     except Exception as error:
-        problem = f"The function cannot be pickled: {type(error).__name__}: {error}. Create such objects inside it"
+        problem = f"The function cannot be pickled: {type(error).__name__}: {error}. Create the object inside it"
         raise OptionError("f", None, problem=problem) from None
     if len(pickled) > MOST_BYTES:
         problem = (
-            f"The function has {len(pickled):,} bytes when it is pickled, and may have {MOST_BYTES:,}: let it load "
-            "larger objects, such as a model, when it begins"
+            f"The pickled function has {len(pickled):,} bytes, more than {MOST_BYTES:,}: load large objects, such as "
+            "a model, inside the function"
         )
         raise OptionError("f", None, problem=problem)
     return f"{_version()}:{base64.b64encode(pickled).decode()}"
@@ -73,7 +73,7 @@ class _Opener:
         """Return the function.
 
         Raises:
-            PySparkRuntimeError: It is of another minor version of Python, as for a UDF.
+            PySparkRuntimeError: Another minor version of Python has pickled it, as for a UDF.
             InvalidConfigurationError: A module is missing, or a name is not that of an `arrow_function`.
         """
         _find_added_files()
@@ -95,7 +95,7 @@ class _Opener:
 
 
 def _find_added_files() -> None:
-    """Let archives that `addPyFile` has sent be imported: Spark adds only modules to a data source's path."""
+    """Make archives of `addPyFile` importable, because Spark adds only modules to a data source's path."""
     from pyspark.core.files import SparkFiles
 
     if getattr(SparkFiles, "_is_running_on_worker", False):
@@ -105,7 +105,7 @@ def _find_added_files() -> None:
 
 
 def _columns_given(options: ReadOptions, readers: Readers | None) -> StructType:
-    """Return the columns that the function is given.
+    """Return the columns that the function gets.
 
     Args:
         options: The options, with a function.
@@ -115,7 +115,7 @@ def _columns_given(options: ReadOptions, readers: Readers | None) -> StructType:
         OptionError: `map.function` has not the form of a function, or `map.columns` names columns that the read lacks.
     """
     if not _FORMS.fullmatch(options.map_function or ""):
-        # It may be a part of a pickle, which has the values of the function's closure.
+        # Hidden, because the text may be part of a pickle with values of the function's closure.
         takes = "module:function; kafkagroup.map_in_arrow sets it to a function itself"
         raise OptionError("map.function", HIDDEN, takes)
     everything = schema_of(options)
@@ -137,13 +137,13 @@ def schema_returned(options: ReadOptions, readers: Readers | None) -> StructType
         readers: The schemas of decoded columns; None: no column is decoded.
 
     Raises:
-        OptionError: `map.schema` is missing, or no schema; an option about the function is wrong.
+        OptionError: `map.schema` is missing or is no schema, or an option about the function is wrong.
     """
     _columns_given(options, readers)
     if options.map_schema is None:
         raise OptionError("map.schema", None, "the columns of the rows that map.function makes; or use .schema(…)")
     if not options.map_schema.startswith("{"):
-        # Spark parses it: that needs a session.
+        # Spark parses the text, which needs a session.
         return options.map_schema
     try:
         return StructType.fromJson(json.loads(options.map_schema))
@@ -170,7 +170,7 @@ def mapping_of(
 
         readers = readers_of(options)
     given = _columns_given(options, readers)
-    # Errors say where.
+    # Errors name the topic-partition and the offset.
     places = [field for field in source_schema(headers=False) if field.name in PLACE and field.name not in given.names]
     mapping = Mapping(
         _Opener(options.map_function or ""),

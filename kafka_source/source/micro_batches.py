@@ -1,8 +1,7 @@
 """Make the tasks of a stream's micro-batches in Spark's driver, also of a replay.
 
-Spark keeps one reader in a long-lived process of the driver. At every trigger, `MicroBatches.next` first commits the
-last batch, because Spark calls it only when that batch is durable; rejoins the group if a rebalance is due; and then
-plans the new records (`trigger`).
+Spark keeps one reader in a long-lived process of the driver. It calls `MicroBatches.next` at every trigger, when the
+last batch is durable. `next` commits this batch, rejoins the group if a rebalance is due, and plans the new records.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class MicroBatches(Trigger):
 
     Args:
         query: The query.
-        siblings: The place at which the reads of this driver and group find each other; None: nowhere.
+        siblings: The other reads of this driver and group; None: they cannot be found.
     """
 
     def __init__(self, query: Query, siblings: Siblings | None = None) -> None:
@@ -53,7 +52,7 @@ class MicroBatches(Trigger):
         return end
 
     def _mark_unwritten(self, batch: StreamOffset) -> None:
-        """Let the group stay where the first batch of a checkpoint begins, with a mark, so that it is read again."""
+        """Commit the starts of the first batch of a checkpoint, with a mark, so that the batch is read again."""
         if not self._resolver.marks_steps_back:
             return
         starts = {tp: span.start for tp, span in replay.records_of(batch).items()}
@@ -69,8 +68,8 @@ class MicroBatches(Trigger):
 
         A replay after a restart reads the same ranges in the same input partitions, with four exceptions: topics that
         were deleted or created again; with `commit=sink` records that other members have read since; with `commit=sink`
-        or `commit=task` partitions that were rewound since; with `commit=task` a query with other slots. `end` may be
-        an offset of Spark's own source, if the query was moved while a batch was planned and not finished.
+        or `commit=task` partitions that were rewound since; with `commit=task` a query with other slots. `end` is an
+        offset of Spark's own source if the query was moved before it had finished a planned batch.
 
         Raises:
             DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.

@@ -1,7 +1,7 @@
 """The options' starts and ends of partitions, before any offset is looked up. Pure.
 
-`startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and that over `startingOffsets`; so too for
-the ending options.
+`startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and both over `startingOffsets`. The ending
+options have the same order.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from kafka_source.options.kinds import PartitionValues, StartingValues, TopicWor
 
 
 class AtTime(NamedTuple):
-    """The first record of a time or later.
+    """The first record with a timestamp or later.
 
     Attributes:
-        ms: The time in ms since 1970.
+        ms: The timestamp in ms since 1970.
     """
 
     ms: int
@@ -67,7 +67,7 @@ def starting_bounds(
 def ending_bounds(
     options: ReadOptions, partitions: Iterable[TopicPartition], *, subscribed: Collection[TopicPartition]
 ) -> dict[TopicPartition, Bound]:
-    """Return the ends of a batch's partitions, by default the latest offsets; arguments and errors as above."""
+    """Return the ends of a batch's partitions, by default the latest offsets; see `starting_bounds`."""
     times = _times(
         "endingOffsetsByTimestamp", options.ending_timestamp, options.ending_offsets_by_timestamp, subscribed
     )
@@ -119,7 +119,7 @@ def _exactly(
     """Return the value of each partition of an option that must name exactly the partitions of the subscription.
 
     Raises:
-        OptionError: It names others.
+        OptionError: It names other partitions.
     """
     expected = set(subscribed)
     flat = {TopicPartition(topic, p): value for topic, parts in values.items() for p, value in parts.items()}
@@ -150,9 +150,8 @@ def _starts_of_json(
 ) -> dict[TopicPartition, int]:
     """Return the offset at which each partition starts; -2 is earliest and -1 is latest.
 
-    JSON of offsets only must name exactly the partitions of the subscription, as in Spark. With a word for a topic,
-    topics that are not named start at the default, and a topic that is named by its partitions must name all of its
-    own.
+    JSON of offsets only must name exactly the partitions of the subscription, as in Spark. If the JSON has a word for a
+    topic, it may leave out topics, which start at the default; a topic without a word must name all of its partitions.
 
     Args:
         wanted: The value of `startingOffsets`.

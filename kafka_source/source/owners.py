@@ -1,8 +1,7 @@
-"""The owners of a query's partitions and offsets: without a group, or with `assign`; in a group: `group_member_owner`.
+"""The owners of a query's partitions and offsets.
 
-The readers see `PartitionOwner` only, so their path is the same for a query without a group (`Standalone`), for
-partitions of `assign` whose offsets a group keeps (`StaticPartitions`) and for members of a group
-(`group_member_owner`).
+The readers use only `PartitionOwner`. Its classes are `Standalone` without a group, `StaticPartitions` for `assign`
+with a group, and `GroupMemberOwner` (`group_member_owner`) for members of a group.
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ class PartitionOwner:
     """Whether the query is a member of a group."""
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
-        """Return a block in which the query's members rejoin only by calls of the block."""
+        """Return a context in which the query's members rejoin only by its own calls."""
         return nullcontext()
 
     def join(self) -> None:
         """Join the group, if there is one and the query has not joined yet."""
 
     def commit(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit `finished` before a rebalance gives partitions away; a commit that fails is tried again until then.
+        """Commit `finished` before a rebalance gives partitions away; retry a failed commit until the rebalance.
 
         Args:
-            finished: The next offset to read; everything before it is durable.
+            finished: The next offsets to read; everything before them is durable.
         """
 
     def rejoin_if_due(self) -> OwnedPartitions:
@@ -104,7 +103,7 @@ class Standalone(PartitionOwner):
     """The owner without a group: the query owns all partitions that it selects.
 
     Args:
-        cluster: Where to look up which partitions exist.
+        cluster: Looks up the existing partitions.
         subscription: The selection of the query.
     """
 
@@ -118,14 +117,14 @@ class Standalone(PartitionOwner):
 
 
 class StaticPartitions(PartitionOwner):
-    """The owner with `assign` and a group: it owns partitions as without one, and commits their offsets there.
+    """The owner with `assign` and a group.
 
-    It acts as Java's `KafkaConsumer.assign` with a group id: the query starts at the group's committed offsets, commits
-    there, and does not join.
+    As with Java's `KafkaConsumer.assign` and a group id, the query starts at the group's committed offsets, commits
+    offsets to the group, and does not join it.
 
     Args:
         offsets: The group's offsets.
-        cluster: Where to look up which partitions exist.
+        cluster: Looks up the existing partitions.
         subscription: The partitions of `assign`.
     """
 
@@ -134,7 +133,7 @@ class StaticPartitions(PartitionOwner):
         self._all = Standalone(cluster, subscription)
 
     def commit(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit `finished`, and repeat old commits.
+        """Commit `finished`, and repeat commits before they expire.
 
         Raises:
             InvalidConfigurationError: The group has members when the query starts.

@@ -1,16 +1,14 @@
-"""How far a batch reads (`maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`); cut ranges for tasks.
+"""Decide how far a batch reads, by limits of options, quota and AvailableNow, and cut its ranges for tasks. No I/O.
 
-The limits: of the options, of the quota, and the end of an AvailableNow run. `Admission` has a clock and the time of
-the last plan; everything else is pure, and there is no I/O.
+`Admission` has a clock and the time of the last plan; everything else is pure.
 
 A plan depends on the batch's end offset, and on the start offset where a partition's span begins before it (see
-`plan`). Both are in Spark's checkpoint, so a batch that is replayed after a restart gets the same plan. Two causes can
-make the replay smaller, see `MicroBatches.tasks`: topics that were deleted or created again, and with `commit=sink`
-records that other members have read.
+`plan`). Both are in Spark's checkpoint, so a batch that is replayed after a restart gets the same plan, with the
+exceptions of `MicroBatches.tasks`.
 
-Spark plans a batch's DataFrame once. Like Spark's own source (`KafkaSourceRDD`), the plan of a batch without a group
-keeps the words `earliest` and `latest`, and each task looks its offsets up (`mark_late_bounds`). A DataFrame or a view
-that is used twice therefore reads the records that exist at the time of each action.
+Spark plans a batch's DataFrame once. As in Spark's own source (`KafkaSourceRDD`), the plan of a batch without a group
+keeps the words `earliest` and `latest`, and each task looks their offsets up (`mark_late_bounds`). So a DataFrame or a
+view that is used twice reads the records that exist at the time of each action.
 """
 
 from __future__ import annotations
@@ -107,7 +105,7 @@ class Admission:
         self._size = None if target is None else TriggerSize(target / 1000)
         self._quota = quota
         self._clock, self._wall_clock = clock, wall_clock
-        # The time of the plan of the current micro-batch, and the number of its offsets; None: none is measured.
+        # The time of the current micro-batch's plan, and its number of offsets; None: no micro-batch is measured.
         self._under_way: tuple[float, int] | None = None
         self._target: dict[TopicPartition, int] | None = None
         self._without_target: frozenset[TopicPartition] = frozenset()
@@ -136,7 +134,7 @@ class Admission:
         limited: bool,
         may_wait: bool = True,
     ) -> dict[TopicPartition, int]:
-        """Return the ends of the next micro-batch's partitions: their starts, while it waits for more records.
+        """Return the ends of the next micro-batch's partitions; while it waits for more records, their starts.
 
         Args:
             starts: The first offset to read of each partition.
@@ -171,7 +169,7 @@ class Admission:
 
     @property
     def max_offsets(self) -> int | None:
-        """The most offsets of the next micro-batch, by the options and the time that a trigger should take."""
+        """The maximum number of offsets of the next micro-batch, by the options and the time for a trigger."""
         if self._size is None:
             return self._max_offsets
         size = max(self._size.limit, self._min_offsets or 0)
@@ -230,10 +228,10 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
 
     Args:
         end: The batch's end offset. It has each partition's start, end and slot, and the options that cut ranges.
-        start: The batch's start offset; None: that of `end` itself. Spark before 4.2 asks for the end offset without
-            the start, so after a restart `end` may begin too early. The plan leaves out records before `start`, unless
-            the topic was created again or the group was rewound, or the stream's id shows that `end` was planned from
-            `start` (`commit=sink`): then the group was rewound.
+        start: The batch's start offset; None: the starts in `end` count. Spark before 4.2 requests the end offset
+            without the start, so after a restart `end` may begin too early. The plan leaves out records before `start`,
+            unless the topic was created again, or the group was rewound. With `commit=sink` the stream's id may show
+            that `end` was planned from `start`: then an earlier start is that of a rewind too.
     """
     if start is not None and start.by_sink and start.stream == end.stream:
         start = None
@@ -321,7 +319,7 @@ def _cut(whole: Range, count: int) -> list[Range]:
 def bundles(inputs: Sequence[PlannedInput], min_offsets: int) -> list[list[PlannedInput]]:
     """Group small inputs, so that one Spark task reads several of them.
 
-    Inputs of no slot become one input in their bundle: they need no credentials, so one read can fetch them all.
+    Inputs without a slot become one input in their bundle: they need no credentials, so one read can fetch them all.
 
     Args:
         inputs: The inputs, as `plan` returns them. A bundle keeps their order.
@@ -351,7 +349,7 @@ def _joined(bundle: list[PlannedInput]) -> list[PlannedInput]:
 
 
 def min_records_per_task(options: ReadOptions) -> int:
-    """Return `min.records.per.task`; its default shares tasks only if no option cuts them."""
+    """Return `min.records.per.task`; by default inputs share tasks only if no option cuts ranges."""
     if options.min_records_per_task is not None:
         return options.min_records_per_task
     cuts = options.min_partitions is not None or options.max_records_per_partition is not None
@@ -368,7 +366,7 @@ def mark_late_bounds(planned: Sequence[PlannedInput], bounds: BatchBounds) -> li
 
     Args:
         planned: The plan with the current offsets; each input has one range.
-        bounds: The current offsets, and which of them are late.
+        bounds: The current offsets, with the partitions whose bounds are late.
     """
     ranges = [r for one in planned for r in one.ranges]
     read = {r.topic_partition for r in ranges}

@@ -53,11 +53,11 @@ class ShortLogs:
         self._since: dict[TopicPartition, float] = {}
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Discard all but these: the logs of the others are no longer short."""
+        """Discard all other partitions, whose logs are no longer short."""
         self._since = {tp: since for tp, since in self._since.items() if tp in partitions}
 
     def seconds(self, tp: TopicPartition) -> float:
-        """Return the time for which the log of this partition has been known to be short; 0: it was not."""
+        """Return the time for which the log of this partition has been known to be short; 0: it is not."""
         now = self._clock()
         return now - self._since.get(tp, now)
 
@@ -83,7 +83,7 @@ class Scope:
     Attributes:
         start: The start offset of the micro-batch, without lost topics.
         owned: The partitions that the query owns.
-        partitions: The existing ones of them.
+        partitions: The owned partitions that exist.
         lost_topics: The topics whose committed offsets may belong to a deleted topic.
         leaderless: The partitions without a leader.
     """
@@ -100,7 +100,7 @@ class Settled:
     """The positions of a trigger's partitions.
 
     Attributes:
-        starts: The positions, without partitions whose position only their next leader has.
+        starts: The positions; a partition whose position only its next leader has is left out.
         stepped: The partitions that step back, because records were lost.
         latest: The latest offset of each partition that has a leader; with `read_committed` the last stable one.
         leaders: The epochs of their leaders; -1: unknown.
@@ -118,8 +118,8 @@ class _Case:
 
     Attributes:
         scope: The partitions that the trigger may read.
-        rules: The query's.
-        facts: What was looked up.
+        rules: The query's rules.
+        facts: The looked-up facts.
         words: The topics that start at a word of `startingOffsets`.
         decisions: The decisions.
         ignored: The partitions where the group has an offset of another topic of the same name.
@@ -141,7 +141,7 @@ class PositionTracker:
     """Settle the positions of the partitions that a stream owns.
 
     Args:
-        options: Of the query.
+        options: The query's options.
         policy: Its commit policy.
         cluster: The lookups of offsets.
         owner: Knows the group's committed offsets.
@@ -168,10 +168,9 @@ class PositionTracker:
         self._own_positions = options.redundant_emit == "all"
         # The join of the slots after which the positions were last resolved; None: this process has not resolved any.
         self._resolved_join: int | None = None
-        # Partitions that start at `latest` because of their topic's word in startingOffsets, which the checkpoint does
-        # not have.
+        # Partitions that start at `latest` by their topic's word in startingOffsets; the checkpoint has no such starts.
         self._start_at_latest: frozenset[TopicPartition] = frozenset()
-        # The query's own commits that are ahead of the checkpoint with which it has started.
+        # The query's own commits that are ahead of the checkpoint at its start.
         self._own_ahead: dict[TopicPartition, int] = {}
         self._is_compared = False
         self._rules = Rules(
@@ -192,7 +191,7 @@ class PositionTracker:
 
     @property
     def is_compared(self) -> bool:
-        """Whether the checkpoint was compared with the query's own commits; before that nothing is committed."""
+        """Whether the checkpoint was compared with the query's own commits; before, nothing is committed."""
         return self._is_compared
 
     @property
@@ -232,21 +231,21 @@ class PositionTracker:
             "The checkpoint is older than this query's own commits, so it was put back: group "
             f"{self._options.group_id} has {format_moves(moves)}. Nothing was read or committed. Put "
             "back the newest checkpoint. Or, if the output was put back together with this one, start the query once "
-            "with group.on.older.checkpoint=replay: it reads again from the checkpoint's offsets. If the output still "
+            "with group.on.older.checkpoint=replay, to read again from the checkpoint's offsets. If the output still "
             "has those records, start it once with group.on.older.checkpoint=follow."
         )
 
     def is_resolved_after(self, join: int) -> bool:
-        """Return whether the positions were resolved since the slots have joined for this time."""
+        """Return whether the positions were resolved after this join of the slots."""
         return self._resolved_join == join
 
     def settle(self, scope: Scope) -> Settled:
         """Return the positions of a trigger's partitions: look up, decide, act.
 
-        Without a rebalance and a new partition these are the ends of the last batch. After one, the group's committed
-        offsets count too, and a partition that is new to this query starts at its first offset or, when the query
-        starts, at the options' start. A position outside of the log moves to an offset within it. Tasks detect
-        positions before the first offset, without another request.
+        Without a rebalance or a new partition these are the ends of the last batch. After a rebalance the group's
+        committed offsets count too. A partition that is new to this query starts at its first offset or, when the query
+        starts, at the options' start. A position outside the log moves to an offset within it. Tasks detect positions
+        before the first offset, without another request.
 
         Raises:
             DataLossError: A position is beyond the end of its partition, or its log has diverged, and `failOnDataLoss`
@@ -264,7 +263,7 @@ class PositionTracker:
             self._look_up(Need.LATEST, self._positions.next_of(scope.partitions), case)
         self._decide(case, scope.partitions)
         for need in Need:
-            # A decision names one need at a time, a later one when it has the earlier ones.
+            # A decision names one need at a time, in the order of `Need`.
             lacking = [tp for tp, one in case.decisions.items() if one.need is need]
             if need is Need.BOUNDS:
                 self._check_topics({tp.topic for tp, one in case.decisions.items() if one.doubts_topic})
@@ -365,7 +364,7 @@ class PositionTracker:
             self._resolved_join = scope.owned.joins
 
     def _report_start(self, case: _Case) -> None:
-        """Log where partitions that are new to the query continue, and commit starting offsets of the others."""
+        """Log where partitions that are new to the query continue, and commit the starts of the other partitions."""
         facts, start, options = case.facts, case.scope.start, self._options
         entries = [one.group.entry for one in facts.values() if one.group is not None and one.group.entry is not None]
         begun = {tp: one.start for tp, one in facts.items() if one.start is not None}
@@ -377,7 +376,7 @@ class PositionTracker:
                 start_and_end.warn_of_new_checkpoint(options, entries)
             start_and_end.log_committed_start(options, continued, commits=self._policy.keeps)
         self._log_moves(start, case.decisions)
-        # Other clients do not read the note, and would continue at these offsets.
+        # Other clients do not read the note, and would continue at the ignored offsets.
         ignored = {tp: at for tp, at in continued.items() if tp in case.ignored}
         self._offsets.remember(ignored | begun)
         self._starts_later |= case.later
@@ -418,7 +417,7 @@ class PositionTracker:
             log.info("group=%s has read on: %s", self._options.group_id, format_moves(others))
 
     def _start_by_word(self, start: StreamOffset) -> dict[str, TopicWord]:
-        """Return the topics that start at a word of `startingOffsets`, when the query starts and has not read them."""
+        """Return the topics that a starting query has not read and that start at a word of `startingOffsets`."""
         if self._resolved_join is not None:
             return {}
         read = {tp.topic for tp in start.partitions}

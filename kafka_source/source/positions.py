@@ -29,8 +29,8 @@ class _Partition:
     """The known facts of one partition.
 
     Attributes:
-        known: Where it continues.
-        in_flight: The end of a planned micro-batch that this driver does not know as committed.
+        known: The query's position.
+        in_flight: The end of a planned micro-batch, until this driver knows that it is committed.
         committed: The group's offset, if this driver has committed or compared it; None: unknown.
         committed_at: The time of that comparison.
         is_ignored: Whether the group's offset, as last looked up, is of another topic of this name.
@@ -50,7 +50,7 @@ class Positions:
         clock: The time in seconds; only differences count.
 
     Attributes:
-        stream: The stream's id, which its commits carry; None: no batch of it is planned yet, or it has none.
+        stream: The stream's id, which its commits carry; None: no batch is planned yet, or the stream has no id.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -74,7 +74,7 @@ class Positions:
         return self._get(tp).known
 
     def follow(self, decisions: Mapping[TopicPartition, Decision]) -> None:
-        """Continue as it was decided. After a rewind of the group, earlier commits do not count."""
+        """Continue as decided. After a rewind of the group, earlier commits do not count."""
         for tp, one in decisions.items():
             partition = self._partitions[tp]
             if one.known.rewind != partition.known.rewind:
@@ -86,7 +86,7 @@ class Positions:
 
         Args:
             offset: The offset.
-            newest: Whether the checkpoint has no newer one. Otherwise this process has newer positions.
+            newest: Whether it is the newest offset of the checkpoint. Otherwise this process has newer positions.
         """
         self.stream = offset.stream or self.stream
         self._newest = offset
@@ -100,10 +100,7 @@ class Positions:
         self._cluster = cluster
 
     def begin(self, start: StreamOffset) -> None:
-        """Continue at the end of a micro-batch, where the next one starts, and keep its known facts.
-
-        That other query has read a partition up to there too, unless the partition was rewound.
-        """
+        """Continue at the end of a micro-batch, where the next one starts, and keep its known facts."""
         if start == self._start:
             for tp, end in self.current_ends(start).items():
                 if self.known(tp).next is None:
@@ -117,7 +114,7 @@ class Positions:
         self._start = start
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Continue in these partitions only; a partition that returns from another query is resolved then."""
+        """Continue in these partitions only; a partition that another query returns later is resolved again."""
         for tp in self._partitions.keys() - set(partitions):
             self._partitions[tp].known = replace(self.known(tp), next=None)
 
@@ -126,9 +123,8 @@ class Positions:
 
         Args:
             offsets: The offsets.
-            rewinds: Whether this begins a rewind, which the query follows. Its later commits have the mark, so that
-                neither earlier positions of its own checkpoint count, nor those of other queries of the group that get
-                the partitions.
+            rewinds: Whether this begins a rewind, which the query follows. Its later commits carry the rewind's mark,
+                so that earlier positions no longer count, neither its own nor those of other queries of the group.
         """
         mark = strategies.new_id() if rewinds else None
         for tp, offset in offsets.items():
@@ -162,7 +158,7 @@ class Positions:
 
         Args:
             starts: The start of the micro-batch, that is the positions.
-            ends: Where it ends.
+            ends: The ends of the micro-batch.
             leaders: The epoch of the leader that has returned each end; -1: unknown.
         """
         epochs = {tp: leaders.get(tp, -1) if end > starts[tp] else self.known(tp).epoch for tp, end in ends.items()}
@@ -176,23 +172,23 @@ class Positions:
         return {tp: rewind for tp, rewind in found.items() if rewind is not None}
 
     def note_rewinds(self, rewinds: Mapping[TopicPartition, str]) -> None:
-        """Note that the query starts with these rewinds done."""
+        """Note the rewinds that the query already follows when it starts."""
         for tp, rewind_id in rewinds.items():
             self._partitions[tp].known = replace(self.known(tp), rewind=rewind_id)
 
     def rewinds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """Return the rewinds that these partitions follow; without partitions that were never rewound."""
+        """Return the rewinds that these partitions follow; a partition that was never rewound is left out."""
         return {tp: rewind_id for tp in partitions if (rewind_id := self.known(tp).rewind) is not None}
 
     def current_ends(self, offset: StreamOffset) -> dict[TopicPartition, int]:
-        """Return the ends of an offset without those from before a rewind, which must not be committed over it."""
+        """Return the ends of an offset, without ends from before a rewind, whose commit would undo the rewind."""
         return {tp: end for tp, end in offset.ends.items() if offset.rewinds.get(tp) == self.known(tp).rewind}
 
     def is_own(self, entry: CommitOffset) -> bool:
         """Return whether this stream has committed an offset of the group."""
         return self.stream is not None and OffsetNote.parse(entry.metadata).stream == self.stream
 
-    # ---- which topic the group's offsets are about
+    # ---- the topics of the group's offsets
 
     def of_these_topics(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
         """Return the offsets of the group that count, and record those of another topic of the same name."""
@@ -242,7 +238,7 @@ class Positions:
         """Return the offsets of `missing` that do not set the group back.
 
         Another application may have read on before the partitions came back, or the group was rewound while this
-        micro-batch was read. These count as committed; the next micro-batch begins at the group's offset.
+        micro-batch was read. Then the group's offset counts as committed, and the next micro-batch begins there.
 
         Args:
             missing: The offsets that the group is not known to have.

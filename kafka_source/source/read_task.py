@@ -1,7 +1,4 @@
-"""The read tasks: made in the driver; in an executor they attach to slots, read, write dead letters, commit.
-
-A task acts as a slot, reads its ranges to their end, and commits them with `commit=task`.
-"""
+"""The read tasks: the driver makes them; in executors they act as slots, read, write dead letters, and commit."""
 
 from __future__ import annotations
 
@@ -77,9 +74,8 @@ class TaskBundle(InputPartition):
 
     Attributes:
         tasks: The read tasks, one for each slot.
-        handoffs: The ranges of the whole micro-batch, for the sink; set in one bundle of it with `commit=sink`.
-        readers: The schemas to which the micro-batch's decoded columns are resolved; None: there are none, or the
-            query's.
+        handoffs: With `commit=sink`, in one bundle of a micro-batch: the ranges of the whole micro-batch, for the sink.
+        readers: The schemas to which decoded columns are resolved; None: the query's, or no column is decoded.
     """
 
     tasks: tuple[ReadTask, ...]
@@ -95,9 +91,9 @@ class Query:
         options: The options, which include the Kafka client settings.
         engine: The engine of its tasks, see `engine_of_tasks`.
         columns: The columns of the rows.
-        decoding: How columns are decoded; None: none is.
-        mapping: The function that makes rows of these columns; None: they are the rows.
-        caller: What reads.
+        decoding: How columns are decoded; None: no column is decoded.
+        mapping: The function that makes rows of these columns; None: the columns are the rows.
+        caller: The kind of reader.
     """
 
     options: ReadOptions
@@ -115,7 +111,7 @@ class Query:
             given: The options as the user wrote them.
             schema: The columns to read.
             where: BATCH or STREAM.
-            readers: The schemas of decoded columns, fixed in `load()`; None: not yet.
+            readers: The schemas of decoded columns, fixed in `load()`; None: not fixed yet.
 
         Raises:
             OptionError: An option is invalid, or records have no such column.
@@ -137,7 +133,7 @@ class Query:
         return cls(options, engine, *requested(schema, options, readers), mapping, caller)
 
     def rows(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a task's records for Spark; all of them precede the end of the generator."""
+        """Yield the rows of a task's records for Spark, all of them before the generator ends."""
         return records if self.mapping is None else self.mapping.rows(records)
 
     def new_policy(self) -> CommitPolicy:
@@ -176,7 +172,7 @@ class TaskFactory:
     def task(self, planned: PlannedInput) -> ReadTask:
         """Return the task that reads `planned`, without a quota."""
         topics = ids_of_ranges(planned.ranges, self.topics)
-        # By the task's own partitions: a walk over all for each task would cost slots times partitions.
+        # Only the task's own partitions: all partitions for each task would cost slots times partitions.
         partitions = {r.topic_partition for r in planned.ranges}
         return ReadTask(
             planned.ranges,
@@ -267,7 +263,7 @@ def _commit_existing(query: Query, read: StreamOffset, commit: CommitRead) -> No
 
 
 def reports_of(bundle: TaskBundle, *, joins_slots: bool) -> int:
-    """Return the number of reports of an input partition's end: one for tasks that are read together."""
+    """Return how often an input partition reports an end: once for tasks that are read together."""
     return sum(len(part) if _is_limited(part[0]) else 1 for part in _parts(bundle, joins_slots=joins_slots))
 
 
@@ -308,7 +304,7 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer, readers: Readers | None
 def _on_bad(query: Query, pacer: Pacer, replica: int, records: pa.RecordBatch, reasons: Sequence[str]) -> None:
     """Count records whose values cannot be decoded, and write them to the topic of dead letters, if there is one.
 
-    They are acknowledged when this returns. So its offsets are committed only after that, whatever ends the task.
+    The dead letters are acknowledged when this returns, and only then the task commits the records' offsets.
     """
     topic = query.options.deadletter_topic
     # The other copies of a partition have the same records.

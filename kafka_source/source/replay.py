@@ -1,11 +1,11 @@
-"""Batches that the source does not plan: finished by Spark without reading them, or of its own Kafka source.
+"""Batches that Spark has finished without reading them, and batches that Spark's own Kafka source has planned.
 
-The commit policy decides which ranges a replay of our batches reads (`commits`).
+The commit policy decides which ranges a replay of kafkagroup's batches reads (`commits`).
 
 A batch of Spark's own Kafka source is planned again. Spark's offset has the end of a batch, and the previous offset its
-start. The start of a query's first batch is in the file `sources/0/0` of the checkpoint. Spark does not give a Python
-source where the checkpoint is, so this start is resolved from the options, or, where they cannot give the same offsets
-again, imported by a command.
+start. The start of a query's first batch is in the file `sources/0/0` of the checkpoint, whose location Spark does not
+give to a Python source. So the options resolve this start. Where they cannot resolve the same offsets again, a command
+imports it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNWRITTEN = "unwritten-"
 
 
 def new_unwritten_mark() -> str:
-    """Return the id of a rewind to where a batch begins that the sink never wrote."""
+    """Return the id of a rewind to the start of a batch that the sink never wrote."""
     return _UNWRITTEN + new_id()
 
 
@@ -43,7 +43,7 @@ class UnreadBatches:
         self._options = options
         # The last planned batch with records, while Spark has not requested its tasks.
         self._unread: StreamOffset | None = None
-        # Whether this process knows of no batch with records of this checkpoint that Spark has read.
+        # Whether this process knows of no batch of this checkpoint whose records Spark has read.
         self._is_unproven = False
         self._is_told = False
 
@@ -58,9 +58,9 @@ class UnreadBatches:
             self._unread, self._is_unproven = None, False
 
     def check(self, start: StreamOffset) -> InvalidConfigurationError | None:
-        """Return the refusal of a batch that Spark has finished without reading it, if `start` is its end; or warn.
+        """Refuse a batch that ends at `start` and that Spark has not read, because its sink has a batch of this number.
 
-        Its sink has a batch of this number already. That ends the query if the batch is the first one of a checkpoint.
+        The refusal is returned for the first batch of a checkpoint. A later batch is logged.
         """
         if start != self._unread:
             return None
@@ -76,7 +76,7 @@ class UnreadBatches:
 
 
 def records_of(batch: StreamOffset) -> dict[TopicPartition, Span]:
-    """Return the partitions of which a batch has records."""
+    """Return the spans of the partitions of which a batch has records."""
     return {tp: span for tp, span in batch.partitions.items() if span.end > span.start}
 
 
@@ -94,8 +94,9 @@ def _describe_skipped(options: ReadOptions, batch: StreamOffset, *, refused: boo
         return f"{text} That is right if no part of the query needs them, or if its sink has them already."
     group = f" Group {options.group_id} stays where the micro-batch begins." if options.in_group else ""
     return (
-        f"{text}{group} It is the first one of this checkpoint, and the sink has one of its number, of another "
-        f"checkpoint. {NEW_OUTPUT}. If no part of the query needs these records, set the option strict to false."
+        f"{text}{group} It is the first micro-batch of this checkpoint, and the sink has a micro-batch of the same "
+        f"number from another checkpoint. {NEW_OUTPUT}. If no part of the query needs these records, set the option "
+        "strict to false."
     )
 
 
@@ -154,8 +155,8 @@ def _first_starts(
     has_time = options.starting_offsets_by_timestamp_strategy == "error"
     if any(bound == LATEST or (isinstance(bound, AtTime) and not has_time) for bound in bounds.values()):
         raise InvalidConfigurationError(
-            "Spark's own Kafka source has planned the first batch of this query and not finished it. Where the batch "
-            "starts is only in the directory sources of the checkpoint, which Spark does not show to this source. Run "
+            "Spark's own Kafka source has planned the first batch of this query and not finished it. The batch's start "
+            "is only in the directory sources of the checkpoint, which Spark does not show to this source. Run "
             "`kafkagroup import-checkpoint CHECKPOINT --yes`, then start the query again."
         )
     return {tp: one.offset for tp, one in look_up(cluster, options, bounds, matches=True).items()}

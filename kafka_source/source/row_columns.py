@@ -1,7 +1,7 @@
-"""The columns that a task fetches for its rows, and those that it makes: `replica` and decoded values.
+"""The columns that a task fetches for its rows, and the columns that it makes.
 
-A task makes the column `replica` (`redundant.emit=all`), the number of the partition's copy for which a row was read,
-and the decoded columns (`value.format`, `key.format`).
+It makes decoded columns (`value.format`, `key.format`), and with `redundant.emit=all` the column `replica`: the number
+of the partition's copy for which a row was read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Fetched where `replica` is the only column: a record batch without columns has no rows.
 _CARRIER = Column("partition")
 
-# Columns that decoding needs: the record's place, for errors.
+# Columns that decoding needs for its errors.
 _FOR_ERRORS = ["topic", "partition", "offset"]
 # Columns that a dead letter needs.
 _FOR_DEAD_LETTERS = ["key", "value", "headers"]
@@ -35,7 +35,7 @@ def columns_to_fetch(
 
     Args:
         columns: The columns of the rows.
-        decoding: How columns are decoded; None: none is.
+        decoding: How columns are decoded; None: no column is decoded.
         dead_letters: Whether records that cannot be decoded are written to another topic.
     """
     fetched = tuple(column for column in columns if column.name != REPLICA and column.made is None)
@@ -65,7 +65,7 @@ def rows_of(
         batch: The columns of `columns_to_fetch`.
         columns: The columns of the result.
         replica: The number of the copy; the same in every row.
-        decoding: How columns are decoded; None: none is.
+        decoding: How columns are decoded; None: no column is decoded.
         readers: The schemas with which the batch was planned; see `decode`.
         on_bad: See `decode`.
 

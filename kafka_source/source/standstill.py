@@ -2,8 +2,8 @@
 
 `limit` and `is_at_rest` decide; `Standstill` looks the halt up at every trigger, and keeps the shown state.
 
-A boundary belongs to a partition. The query that owns the partition stops there and stays a member: it leaves when the
-group has committed every boundary, so that no partition moves while others still have to be read.
+A halt has a boundary for each partition. The query that owns the partition stops there and stays a member. It leaves
+when the group has committed every boundary, so that no partition moves while another still has to be read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafka_source.options import ReadOptions
 
 log = logging.getLogger(__name__)
 
-# Longest wait of a later trigger for the halts' coordinator; then it continues with the last known halt.
+# The longest wait for the halts' coordinator after the first trigger; then the last known halt counts.
 _LOOK_SECONDS = 5.0
 
 
@@ -32,7 +32,7 @@ def limit(
     """Return the ends up to which partitions may be read: at most their boundaries.
 
     Args:
-        halt: The halt of the group; None: nothing.
+        halt: The halt of the group; None: there is none.
         starts: The next offset to read of each partition.
         latest: The latest offset of some of them.
     """
@@ -50,9 +50,9 @@ def is_at_rest(halt: Halt, positions: Mapping[TopicPartition, int], committed: M
     """Return whether a stopped group no longer needs a query.
 
     Args:
-        halt: What stops the group.
+        halt: The halt that stops the group.
         positions: The next offset to read of each partition of the query.
-        committed: The group's offsets of these partitions and of those with boundaries.
+        committed: The group's offsets of these partitions and of the partitions with boundaries.
     """
     if not has_reached(halt, positions):
         return False
@@ -70,7 +70,7 @@ class Standstill:
     """The effect of a group's halts on the triggers of one query.
 
     Args:
-        options: Of the query; without a group there are no halts.
+        options: The query's options; without a group there are no halts.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -79,7 +79,7 @@ class Standstill:
         self._seconds = options.coordinator_timeout_ms / 1000
         self._has_looked = self._is_forbidden = False
         self._newest: Halt | None = None
-        # The shown state of the progress and the one to show: a pause immediately, a stop when the query is at rest.
+        # The halt that the progress shows, and the halt to show: a pause immediately, a stop when the query is at rest.
         self._shown: Halt | None = None
         self._due: Halt | None = None
         self._wrote_idle_at = float("-inf")
@@ -128,11 +128,11 @@ class Standstill:
         """Return whether a starting query stays out of its group, because the group is stopped.
 
         Args:
-            ends: The offsets of the query's checkpoint. Of a batch that was killed they may not be committed yet.
+            ends: The offsets of the query's checkpoint; the last batch of a killed query may not be committed yet.
         """
         if not self._is_at_rest(ends):
             return False
-        # The offset in the checkpoint may show it already.
+        # The offset in the checkpoint may show the halt already.
         self._shown = self._due = self._halt
         now = time.monotonic()
         if ends and now >= self._wrote_idle_at + IDLE_SECONDS:
@@ -161,11 +161,11 @@ class Standstill:
     def limit(
         self, starts: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return the ends up to which partitions may be read; see the function."""
+        """Return the ends up to which partitions may be read; see the function `limit`."""
         return limit(self._halt, starts, latest)
 
     def has_news(self, positions: Mapping[TopicPartition, int]) -> bool:
-        """Return whether a micro-batch is due, though it is empty, because the query's progress has to show something.
+        """Return whether an empty micro-batch is due, because the query's progress has to show a change.
 
         Args:
             positions: The next offset to read of each partition of the query.
@@ -185,7 +185,7 @@ class Standstill:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether the query is at rest and its progress shows that, so that it leaves the group."""
+        """Whether the query is at rest and its progress shows the stop, so that it leaves the group."""
         return self._stop is not None and self._stop == self._due == self._shown
 
     def ends(self, positions: Mapping[TopicPartition, int]) -> bool:
@@ -199,7 +199,7 @@ class Standstill:
         return is_at_rest(stop, positions, self._committed({*stop.boundaries, *positions}))
 
     def _write_obeyed(self, members: Mapping[TopicPartition, str]) -> bool:
-        """Report that these members obey; return False if another try may do so."""
+        """Report that these members obey; return False if another attempt may succeed."""
         if self._group is None or self._client is None or self._halt is None:
             return False
         at = round(time.time() * 1000)

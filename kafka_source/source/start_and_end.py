@@ -34,9 +34,9 @@ class BatchBounds:
     Attributes:
         starts: The first offset of each partition.
         ends: The offset after the last one.
-        late_starts: The partitions that start at `earliest`, which each action of a batch without a group looks up.
-        late_ends: The partitions that end at `latest`, in the same sense.
-        leaderless: Partitions of these without a leader, with 0 for both offsets: their tasks wait for a leader.
+        late_starts: The partitions whose start `earliest` is looked up by each action of a batch without a group.
+        late_ends: The partitions whose end `latest` is looked up by each action.
+        leaderless: The late partitions without a leader, with 0 for both offsets. Their tasks wait for a leader.
         epochs: The epoch of the leader that has returned each end, if known and the end is not late.
     """
 
@@ -65,7 +65,7 @@ def resolve_batch(
         owner: Knows the group's committed offsets.
         partitions: The partitions that the query owns.
         subscribed: All partitions of the query's subscription; JSON options must name exactly these.
-        check_all: Check all starts for data loss; if false, only committed starts, and the tasks check the others.
+        check_all: Check all starts for data loss; if false, check committed starts, and leave the others to the tasks.
 
     Raises:
         DataLossError: `failOnDataLoss` is set and a checked start lies outside the log, or the log ends before an
@@ -86,7 +86,7 @@ def resolve_batch(
     committed = {tp: entry.offset for tp, entry in entries.items()}
     log_committed_start(options, list(committed), commits=owner.offsets.keeps)
     again = cluster.earliest(owner.offsets.ignored(partitions))
-    # Other clients do not read the notes of offsets, and would continue at these.
+    # Other clients do not read the notes of offsets, and would continue at the ignored offsets.
     owner.offsets.remember(again)
     known = committed | again
     unread = {tp: first[tp] for tp in partitions if tp not in known}
@@ -98,8 +98,8 @@ def resolve_batch(
     listed = look_up(cluster, options, {tp: last[tp] for tp in partitions})
     ends = {tp: one.offset for tp, one in listed.items()}
     for tp in partitions:
-        # A committed offset may be beyond the end: the group has read on. Without a group a late end is checked by the
-        # task, as in Spark: Spark keeps the error of a plan, and the DataFrame could never be used again.
+        # A committed offset may be beyond the end, because the group has read on. Without a group the task checks late
+        # ends, as in Spark: an error of a plan would stay with the DataFrame, which could never be used again.
         is_checked = tp not in committed and (options.in_group or tp not in late_ends)
         if is_checked and starts[tp] > ends[tp]:
             raise start_after_end(tp, starts[tp], ends[tp])
@@ -116,13 +116,13 @@ def look_up(
     """Return the offsets of bounds; the latest ones have the epoch of their leader.
 
     Args:
-        cluster: Where to look them up.
+        cluster: Looks them up.
         options: The query's options.
-        bounds: The bounds. The latest offset stands for a time without a record of it or later.
-        matches: Whether such a record must exist, by `startingOffsetsByTimestampStrategy`.
+        bounds: The bounds. A time after the last record resolves to the latest offset.
+        matches: Whether each time must have a record instead, by `startingOffsetsByTimestampStrategy`.
 
     Raises:
-        InvalidConfigurationError: There is none.
+        InvalidConfigurationError: A time has no record.
     """
     found = {tp: ListedOffset(bound) for tp, bound in bounds.items() if isinstance(bound, int) and bound >= 0}
     at_times = cluster.at_times({tp: bound.ms for tp, bound in bounds.items() if isinstance(bound, AtTime)})
@@ -152,8 +152,8 @@ def _check_given_ends(
     """Check once, in the plan, whether the logs reach the options' ending offsets.
 
     Otherwise each attempt of a task would wait `data.loss.patience.ms` for records that are never written. A leader may
-    be behind for a moment, so the check is repeated for a shorter time, each time with the current leaders. Without
-    `failOnDataLoss` no task is tried again: it waits once, and reads the records that are written until then.
+    be behind for a moment, so the check is repeated for a short time, with the current leaders. Without
+    `failOnDataLoss` a task has one attempt: it waits, and reads the records that exist by then.
 
     Raises:
         DataLossError: `failOnDataLoss` is set, and a log ends before its ending offset.
@@ -163,7 +163,7 @@ def _check_given_ends(
         return
 
     def look() -> None:
-        # The log has records beyond the last stable offset, and they may become readable while a task waits.
+        # Records beyond the last stable offset may become readable while a task waits.
         latest = cluster.latest(given, read_committed=False)
         short = [tp for tp in given if latest[tp] < ends[tp]]
         if short:
@@ -271,7 +271,7 @@ def raise_or_warn(options: ReadOptions, error: DataLossError) -> None:
 
 
 class _CommitRead(Protocol):
-    """Commits the ends of the ranges that were read; `has_looked` is that of `TransactionalCommitter.commit_as`."""
+    """Commits the ends of the ranges that were read; see `TransactionalCommitter.commit_as` for `has_looked`."""
 
     def __call__(self, read: StreamOffset, /, *, has_looked: bool) -> None: ...
 
@@ -296,9 +296,9 @@ def commit_existing(options: ReadOptions, cluster: Cluster, read: StreamOffset, 
 def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffset) -> StreamOffset:
     """Return the ranges that may be committed: without topics that were deleted or created again since the plan.
 
-    The offset of a deleted topic would be that of the new one, and the next reader would leave its records out.
-    Coordinators with topic ids refuse such a commit too, but with the error of a topic that is unknown to them yet, and
-    with all other topics of the transaction. So this requests metadata; see docs/design/transactions.md.
+    The new topic would get the offset of the deleted one, and the next reader would leave records out. Coordinators
+    with topic ids refuse such a commit too, but with the error of a topic that they do not know yet, and with all other
+    topics of the transaction. So this requests metadata; see docs/design/transactions.md.
 
     Raises:
         DataLossError: There are such topics, and `failOnDataLoss` is set.
@@ -316,12 +316,12 @@ def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffs
 
 
 def log_committed_start(options: ReadOptions, committed: Collection[TopicPartition], *, commits: bool) -> None:
-    """Log that these partitions start at committed offsets; once in this process, and at WARN if it may surprise.
+    """Log, once in this process, that these partitions start at committed offsets.
 
-    No warning is logged where the user has set `group.membership=true` or `startingOffsets=committed`.
+    The level is WARN, unless the user has set `group.membership=true` or `startingOffsets=committed`.
 
     Args:
-        options: Of a query in a group that has read nothing yet.
+        options: The options of a query in a group that has read nothing yet.
         committed: The partitions for which the group has committed an offset.
         commits: Whether the query overwrites the group's offsets by its commits.
     """
@@ -345,8 +345,8 @@ def warn_of_new_checkpoint(options: ReadOptions, committed: Iterable[CommitOffse
     """Warn if a query without a checkpoint continues at offsets of a stream with another checkpoint.
 
     Args:
-        options: Of the stream.
-        committed: The group's offsets at which it starts.
+        options: The stream's options.
+        committed: The group's offsets at which the stream starts.
     """
     if any(OffsetNote.parse(entry.metadata).stream for entry in committed):
         log.warning(
@@ -361,7 +361,7 @@ def log_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, in
     """Log that a query skips records that other members have read; one line for all partitions.
 
     Args:
-        options: Of the query.
+        options: The query's options.
         moves: The query's own position and the group's offset, by partition; empty: nothing is logged.
         of_spark: Whether the checkpoint is of Spark's own Kafka source, where the group's id was only a label.
     """
@@ -372,8 +372,8 @@ def log_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, in
         "and skips the records between: %s.%s",
         options.group_id,
         format_moves(moves),
-        " The checkpoint is of Spark's own Kafka source, where kafka.group.id is only a label: if others used the same "
-        "one, stop this query, and start it with group.membership=false or with a group of its own."
+        " The checkpoint is of Spark's own Kafka source, where kafka.group.id is only a label: if other queries used "
+        "the same id, stop this query, and start it with group.membership=false or with a group of its own."
         if of_spark
         else "",
     )

@@ -1,7 +1,6 @@
 """The stream reader as Spark calls it, in each version: read limits, the calls of AvailableNow, the progress.
 
-Spark 4.2 changed the signatures: it gives the reader the last batch's end and the limits. `StreamReader`
-is the class for the installed Spark.
+From Spark 4.2 on the reader gets the last batch's end and the limits. `StreamReader` is the installed Spark's class.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class _StreamReader(DataSourceStreamReader):
     Args:
         given: The options as the user wrote them.
         schema: The columns to read.
-        readers: The schemas of decoded columns, fixed in `load()`; None: not yet, or there are none.
+        readers: The schemas of decoded columns, fixed in `load()`; None: not fixed yet, or no column is decoded.
 
     Raises:
         OptionError: An option is wrong.
@@ -92,7 +91,7 @@ class _StreamReader(DataSourceStreamReader):
         end = batches.next(before, limited=limited)
         if end is before:
             if batches.has_stopped:
-                # A source cannot end a query. The query continues asking, and begins again when its group is resumed.
+                # A source cannot end a query. Spark continues to request offsets, and a resumed group reads again.
                 self.stop()
             return start
         # Spark shows the offset in the query's progress. `StreamOffset.from_json` ignores the figures.
@@ -105,7 +104,7 @@ class _StreamReader(DataSourceStreamReader):
         return shown
 
     def _check_group(self, offset: Mapping[str, Any]) -> None:
-        """Refuse the checkpoint of a query in another group: only its positions would count, and this group's not.
+        """Refuse the checkpoint of a query in another group, whose positions would replace this group's.
 
         Raises:
             InvalidConfigurationError: The offset is of another group.
@@ -131,8 +130,8 @@ class _StreamReader(DataSourceStreamReader):
             siblings = Siblings.find(group, driver_pid()) if options.is_member and group is not None else None
             self._planner = MicroBatches(self._query, siblings)
             self._leave = leave_on_exit(self._planner.close)
-            # This process plans one stream. With many partitions a plan makes so many objects that Python collects
-            # garbage at each second trigger.
+            # This process plans one stream. With many partitions a plan makes so many objects that Python would collect
+            # garbage at every second trigger.
             spark_processes.freeze_gc()
         return self._planner
 

@@ -82,7 +82,7 @@ class TopicTracker:
         return any(topic is None or is_recreated(before.get(name), topic.id) for name, topic in now.items())
 
     def existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return the existing ones of these partitions, sorted."""
+        """Return those of these partitions that exist, sorted."""
         return self._cache.existing(partitions)
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
@@ -147,7 +147,7 @@ class PartitionsWithoutLeader:
         """Check that none of these partitions has had no leader for too long.
 
         Raises:
-            RetriableError: One has. A restart of the query waits as long again.
+            RetriableError: A partition has had none for too long. A restarted query waits as long again.
         """
         now = self._clock()
         overdue = sorted(tp for tp in partitions if now - self._since.get(tp, now) > self._seconds)

@@ -51,9 +51,9 @@ class Trigger:
     """Plan the micro-batches of one stream.
 
     Args:
-        options: Of the stream.
+        options: The stream's options.
         policy: Its commit policy.
-        siblings: The place at which the reads of this driver and group find each other; None: nowhere.
+        siblings: The other reads of this driver and group; None: they cannot be found.
         schemas: The ids of the schemas to which values are resolved, by column.
         static: Whether its members are static, even without an instance id of the user's.
     """
@@ -70,7 +70,7 @@ class Trigger:
         self._options, self._policy = options, policy
         self._schemas = dict(schemas or {})
         check_engine(options.engine, options.settings)
-        # A lookup does not wait for leaders: a trigger does, and reads the other partitions.
+        # A lookup does not wait for leaders, because the trigger waits for them, and reads the other partitions.
         self._cluster = Cluster.of(options, leader_seconds=0)
         self._leaderless = PartitionsWithoutLeader(options.coordinator_timeout_ms / 1000)
         self._selection = subscription_of(options)
@@ -94,8 +94,8 @@ class Trigger:
             positions,
             self._topics.are_replaced,
         )
-        # A limit in bytes needs the sizes that tasks measure, a limit in time when they end. Tasks report both, and the
-        # number of bad values, as with a quota.
+        # A limit in bytes needs the sizes that tasks measure, a limit in time the ends of tasks. Tasks report both, and
+        # the number of bad values, as with a quota.
         limits = (options.max_bytes_per_trigger, options.target_trigger_duration)
         measures = options.goes_on_after_bad_values or any(limit is not None for limit in limits)
         quota = QuotaSettings.measuring(options) if measures else QuotaSettings.of(options)
@@ -133,7 +133,7 @@ class Trigger:
             FencedError: Another process has this query's place in the group.
             InvalidConfigurationError: `start` is of another cluster.
         """
-        # First: the time of a rebalance in this call does not depend on the size of micro-batches.
+        # First, because the time of a rebalance in this call does not depend on the size of micro-batches.
         self._admission.trigger_started()
         self._check_cluster(start)
         self._learn(start)
@@ -147,7 +147,7 @@ class Trigger:
             return repeat(lambda: self._attempt(start, limited=limited), self._leaderless, self._topics)
 
     def _attempt(self, start: StreamOffset, *, limited: bool) -> StreamOffset | Again:
-        # Members may wait for a rebalance between two attempts.
+        # Members may wait for a rebalance, in which metadata may change.
         with nullcontext() if self._options.is_member else self._cluster.metadata_snapshot():
             self._leaderless.update(self._cluster.without_leader)
             return self._plan(start, limited=limited)
@@ -167,7 +167,7 @@ class Trigger:
         self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
         if not self._resolver.marks_steps_back:
-            # The checkpoint must have a rewind before more is read, because a plan leaves out records before its start.
+            # The checkpoint must have the rewind before more is read: a plan leaves out records before its start.
             latest = latest | {tp: starts[tp] for tp in settled.stepped}
         if is_first and not self._commits_before_first(scope):
             # The commit was refused and the slots have rejoined: other members may have read on.
@@ -191,9 +191,8 @@ class Trigger:
         is_durable = self._resolver.are_durable(known, starts) and not start.of_spark
         has_news = self._standstill.has_news(starts) or (self._policy.may_plan_empty and self._figures.has_bad_records)
         if not has_new and is_durable and not has_news:
-            # An empty batch is planned only where a restart would resolve other positions, to replace an offset of
-            # Spark's own source, which has no ids of cluster and topics, and to show the bad records of the last batch,
-            # or that the group is paused or stopped.
+            # An empty batch is planned in three cases only: if a restart would resolve other positions; to replace an
+            # offset of Spark's own source, which has no ids of cluster and topics; to show bad records or a halt.
             return start
         if not self._owner.still_owned():
             # The driver was suspended while it planned, and other members may have read these records. An empty plan
@@ -201,7 +200,7 @@ class Trigger:
             return removed("The group has removed the slots since the positions were looked up.")
         if self._policy.is_output and not start.by_sink:
             # From the sink's first batch on the group's offsets match the output, and the batch may run again without
-            # partitions of other members. The query has committed by other settings, perhaps not the last batch.
+            # partitions of other members. Before, with other settings, the query may not have committed its last batch.
             self._owner.offsets.remember(self._positions.missing(starts))
         if has_new:
             self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
@@ -304,8 +303,7 @@ class Trigger:
         """Commit everything before `end` now, whatever the commit policy is; see `Offsets.commit` for `has_looked`.
 
         Raises:
-            FencedError: The group has removed this member, or has given a partition to another one. Nothing is
-                committed.
+            FencedError: The group has removed this member, or another member has a partition. Nothing is committed.
             UnknownTopicError: A topic was deleted, or the caller has not compared the topics; nothing is committed.
             KafkaGroupError: The commit has failed. `UnknownOutcomeError`: it may be done.
         """
@@ -329,7 +327,7 @@ class Trigger:
             return GroupOffsets(member, self._positions.with_notes(self._positions.current_ends(end)))
 
     def committed_after_failure(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the group's offsets, after a commit has failed; without partitions that have none.
+        """Return the group's offsets after a failed commit; a partition without an offset is left out.
 
         Wait for open transactions, and check that this process is still a member.
         """
@@ -348,7 +346,7 @@ class Trigger:
 
     @property
     def owned(self) -> OwnedPartitions:
-        """The partitions that the last call of `next` has found this stream to own."""
+        """The partitions that this stream owned in the last call of `next`."""
         return self._owned
 
     @property

@@ -1,7 +1,7 @@
 """A transaction that commits offsets of consumer groups and nothing else: KIP-98's AddOffsetsToTxn and TxnOffsetCommit.
 
-The source commits its group's offsets in it, and the sink's driver its decision about a batch. All requests go over
-connections that are open already. In KIP-890's second protocol TxnOffsetCommit adds itself to the transaction, and
+The source commits its group's offsets in such a transaction, and the sink's driver its decision about a batch. All
+requests go over open connections. In KIP-890's second protocol TxnOffsetCommit adds itself to the transaction, and
 names topics by their ids (KIP-1319).
 """
 
@@ -48,8 +48,8 @@ from kafka_source.transactions.open_transaction import OpenTransaction, after_ma
 
 _ADD_VERSION = 3
 _COMMIT_VERSION = 3
-# From version 5 on TxnOffsetCommit is of the second protocol, and from 6 on it has ids in place of names. The protocol
-# is used where brokers have ids; topics whose ids are unknown are then committed by name.
+# From version 5 on TxnOffsetCommit is of the second protocol, which is used where brokers have topic ids. From version
+# 6 on it has ids in place of names; topics of unknown ids are committed by name.
 _SECOND_COMMIT_VERSION, _COMMIT_BY_ID_VERSION = 5, 6
 _ABORT_SECONDS = 5.0
 
@@ -90,16 +90,16 @@ async def commit_in(
     """Commit offsets of several groups, all or none; the transaction is ended in either case.
 
     Args:
-        client: Of the cluster of the groups.
+        client: The client of the groups' cluster.
         transaction: From `initialise`; one epoch is for one transaction.
         groups: The offsets, by group.
-        deadline: For all of it, except for the abort after an error.
+        deadline: The time limit, without the abort after an error.
         before_commit: Work that must succeed before the commit; it begins when the offsets are added.
         fail_on_unknown_topic: Fail immediately if the group coordinator does not know a topic; otherwise retry until
             the deadline, because a topic may have just been created.
 
     Returns:
-        The id's next transaction, as `end` does.
+        The id's next transaction; see `end`.
 
     Raises:
         FencedError: Another process has taken the transactional id, or a member is no longer in its group.
@@ -115,13 +115,13 @@ async def commit_in(
             await before_commit()
         return await end(client, transaction, commit=True, deadline=deadline)
     except UnknownOutcomeError:
-        # An abort could undo what the commit, still on its way, is about to do.
+        # The commit may still be on its way, and an abort could undo it.
         raise
     except (KafkaGroupError, asyncio.CancelledError) as error:
-        # Else readers of the groups' offsets would wait for it until its timeout.
+        # Otherwise readers of the groups' offsets would wait for the transaction until its timeout.
         with contextlib.suppress(KafkaGroupError):
             await end(client, transaction, commit=False, deadline=Deadline(_ABORT_SECONDS))
-        # A group coordinator refuses epochs that a transaction coordinator which is cut off has given.
+        # A group coordinator refuses epochs of a transaction coordinator that is cut off.
         client.forget_coordinator(transaction.transactional_id, TRANSACTION)
         if isinstance(error, RetriableError) and not isinstance(error, UnknownTopicError):
             raise AbortableError(str(error), code=error.code) from error
@@ -136,7 +136,7 @@ async def add_offsets(
     *,
     fail_on_unknown_topic: bool = False,
 ) -> None:
-    """Add offsets of one group to the transaction; they count when it is committed. Arguments as in `commit_in`.
+    """Add offsets of one group to the transaction, whose commit makes them count; arguments as in `commit_in`.
 
     Raises:
         FencedError: As in `commit_in`: the coordinator checks the member here, and not when the transaction ends.

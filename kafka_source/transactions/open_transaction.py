@@ -1,9 +1,8 @@
 """One transaction from InitProducerId to EndTxn: its producer epoch, repetitions of requests, and its loss.
 
-One epoch is for one transaction. Versions of the protocol before KIP-890 let a producer keep its epoch for the next
-transaction, and a commit or abort request that the network delivers late can then end this next transaction half
-written. `initialise` raises the epoch, so a coordinator refuses every request of an earlier transaction. In KIP-890's
-second protocol EndTxn raises it.
+One epoch is for one transaction. Before KIP-890 a producer may keep its epoch for the next transaction, and a commit or
+abort request that the network delivers late can end that transaction half written. `initialise` raises the epoch, so a
+coordinator refuses every request of an earlier transaction. In KIP-890's second protocol EndTxn raises the epoch.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from kafka_source.runtime.retry import RetryPolicy
 
 # Every broker since 2.8 has it.
 _INIT_VERSION = 4
-# A repeated request must have the version of the first one, even after a restart: 4 and 5 answer a repeated commit
-# differently. From version 5 on EndTxn raises the epoch, which is KIP-890's second protocol.
+# A repeated request must have the version of the first one, even after a restart, because 4 and 5 answer a repeated
+# commit differently. From version 5 on EndTxn raises the epoch, which is KIP-890's second protocol.
 _END_VERSION, _SECOND_END_VERSION = 3, 5
 _FEATURE, _SECOND_LEVEL = "transaction.version", 2
 
@@ -86,19 +85,19 @@ async def initialise(
 ) -> OpenTransaction:
     """Take a transactional id, and return its next transaction, which begins with the first request in it.
 
-    Earlier owners of the id are fenced. The coordinator aborts a transaction that is open, and finishes one that is
-    being committed before it answers.
+    Earlier owners of the id are fenced. Before it answers, the coordinator aborts an open transaction, and finishes a
+    transaction that is being committed.
 
     Args:
-        client: Of the cluster.
+        client: The client of the cluster.
         transactional_id: The id to take.
         timeout_ms: The coordinator aborts the transaction when it has been open for so long.
-        deadline: For all tries.
-        ended: The id's last transaction that the caller knows. If the id has another one now, the id is not taken and
-            the error `is_gone` (KIP-360). If a later one is open, the coordinator aborts it nevertheless. If it is the
-            next one and not open, the response has its epoch, as for a repeated request.
-        once: Do not repeat a request without an answer. A coordinator may handle it at any later time, and then ends
-            the transaction of a repeated one.
+        deadline: The time limit for all tries.
+        ended: The id's last transaction that the caller knows. If the id has a later transaction now, the id is not
+            taken, and the error `is_gone` (KIP-360); the coordinator aborts the later transaction if it is open. If it
+            is the next one and not open, the response has its epoch, as for a repeated request.
+        once: Do not repeat a request without an answer. The coordinator may handle that request at any later time, and
+            would then end the transaction of the repeated one.
 
     Raises:
         FencedError: `ended` is not the id's last transaction: another process uses the id.
@@ -131,9 +130,8 @@ async def initialise(
                 raise
             raise UnknownOutcomeError(f"{what}: the coordinator has not answered ({error}).") from error
         if again and ended is not None and answer.error_code in _OTHER_EPOCH:
-            # A coordinator that has restarted or moved no longer knows the previous epoch
-            # (TransactionMetadata.lastProducerEpoch is not in its log). To that coordinator a repeated request looks
-            # like another process's, so it refuses both.
+            # A coordinator that has restarted or moved no longer knows the previous epoch, because its log lacks
+            # TransactionMetadata.lastProducerEpoch. It takes a repeated request for another process's, and refuses it.
             raise UnknownOutcomeError(
                 f"{what}: the id has a newer epoch than {ended.epoch}. Either an earlier try, whose response was lost, "
                 "has begun it, or another process.",
@@ -166,7 +164,7 @@ async def after_markers(ask: Callable[[], Awaitable[_R]], is_refused: Callable[[
     Args:
         ask: Sends the request.
         is_refused: Returns whether the answer is CONCURRENT_TRANSACTIONS; the request is sent again then.
-        deadline: For all tries.
+        deadline: The time limit for all tries.
     """
     said = ""
     for pause in MARKER_PAUSES.pauses():
@@ -188,7 +186,7 @@ async def end(
     """Commit or abort a transaction; a coordinator answers a repeated request as it answered the first one.
 
     Returns:
-        The id's next transaction, if this one was of the second protocol, in which its end raises the epoch; else None.
+        The id's next transaction, if this one was of the second protocol, which raises the epoch at its end; else None.
 
     Raises:
         UnknownOutcomeError: The commit was sent, and the coordinator did not report its outcome in time.
@@ -215,7 +213,7 @@ async def end(
         check_coordinator(client, TRANSACTION, name, answer.error_code, what)
         if not transaction.second_protocol:
             return None
-        # It has another producer id if the epochs of the previous one are used up.
+        # The producer id is a new one if the epochs of the previous id are used up.
         return OpenTransaction(name, answer.producer_id, answer.producer_epoch)
 
     newest, oldest = (_SECOND_END_VERSION, _SECOND_END_VERSION) if transaction.second_protocol else (_END_VERSION, 0)

@@ -3,8 +3,7 @@
 librdkafka keeps its producer epoch over `commit_transaction(); begin_transaction()`, so a commit or abort request that
 the network delivers twice can end the next, half-written transaction (KIP-890). An epoch of its own for every
 transaction makes the late request harmless. librdkafka has no second `init_transactions` on a producer, so each
-transaction takes a new one; while the last transaction's end is being worked on by others, the next producer is made
-ready in the background, and no caller waits for it.
+transaction takes a new producer, which is made ready in the background after the previous transaction.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ log = logging.getLogger(__name__)
 # Errors of records that were dropped with their transaction, and of calls after its end.
 _CONSEQUENCES = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE})
 _TRANSACTION_LOG = "__transaction_state"
-# librdkafka opens three connections in sequence and backs off before the second and third: 20 ms in all instead of 59.
-# If a broker is down the wait still doubles with each attempt.
+# librdkafka opens three connections in sequence and backs off before the second and third. This takes 20 ms in place of
+# 59. If a broker is down, the wait still doubles with each attempt.
 _QUICK = {"reconnect.backoff.ms": 1}
-# Between checks for errors that the client has reported, such as a refused password.
+# Seconds between checks for errors that the client has reported, such as a refused password.
 _INIT_SLICE_SECONDS = 1.0
 
 
@@ -38,9 +37,9 @@ class TransactionalProducers:
     """Producers of one transactional id; one transaction is open at a time.
 
     Args:
-        config: librdkafka's, without the transactional id.
+        config: The configuration of librdkafka, without the transactional id.
         transactional_id: Another process that initialises it fences this one.
-        init_seconds: The time limit of the background to make a producer ready.
+        init_seconds: The time limit to make a producer ready in the background.
         keep_warm: Whether the next producer is made ready as soon as a transaction has ended.
     """
 
@@ -63,14 +62,14 @@ class TransactionalProducers:
     def prepare(self) -> None:
         """Begin to make the next producer ready; nothing is raised here.
 
-        Not while a transaction of this id is open: to initialise the id again would abort it.
+        No transaction of this id may be open: the initialisation would abort it.
         """
         with self._lock:
             if self._next is None and not self._closed:
                 self._next = _Preparation(self._config, self.transactional_id, self._init_seconds)
 
     def take(self, deadline: Deadline) -> Producer:
-        """A producer that is initialised, for one transaction; `ended` must be called after it.
+        """Return an initialised producer for one transaction; call `ended` after it.
 
         Raises:
             KafkaGroupError: The error of `init_transactions`, or a timeout.
@@ -83,7 +82,7 @@ class TransactionalProducers:
         try:
             return preparation.result(deadline)
         except TimeoutError:
-            # It continues in the background: when it is done, it would fence a second one.
+            # It continues in the background, and would fence a second preparation when it is done.
             with self._lock:
                 self._next = preparation
             raise preparation.timed_out(deadline.seconds) from None
@@ -94,15 +93,15 @@ class TransactionalProducers:
             self.prepare()
 
     def close(self) -> None:
-        """Drop the producer that waits. It has no open transaction, so nothing needs to be aborted."""
+        """Drop the prepared producer. It has no open transaction, so nothing needs to be aborted."""
         with self._lock:
             self._next, self._closed = None, True
 
 
 def cause_of(error: KafkaError, producer: Producer) -> KafkaError:
-    """The cause of the failed transaction if `error` only follows from it, else `error`; not for use in a callback.
+    """Return the cause of the failed transaction if `error` only follows from it, else `error`; not in a callback.
 
-    librdkafka keeps the reason until the transaction is aborted, and raises it when another one begins.
+    librdkafka keeps the cause until the transaction is aborted, and raises it when another transaction begins.
     """
     if error.code() not in _CONSEQUENCES:
         return error
@@ -130,7 +129,7 @@ class _Preparation:
         threading.Thread(target=self._run, name="kafkagroup-init", daemon=True).start()
 
     def result(self, deadline: Deadline) -> Producer:
-        """The producer; TimeoutError if it is not ready by then."""
+        """Return the producer; raise TimeoutError if it is not ready by then."""
         if not self._done.wait(deadline.left):
             raise TimeoutError
         if self._producer is None:
@@ -161,10 +160,10 @@ class _Preparation:
         return producer
 
     def _connect(self, producer: Producer) -> None:
-        """Have a connection to a broker before the coordinator is looked for.
+        """Connect to a broker before the lookup of the coordinator.
 
-        librdkafka drops its bootstrap connection with the first metadata; a lookup of the coordinator at that moment is
-        retried after 500 ms. The second request here goes over a broker's own connection.
+        librdkafka drops its bootstrap connection with the first metadata, and retries a lookup of the coordinator at
+        that moment after 500 ms. The second request here goes over a broker's own connection.
         """
         for _ in range(2):
             with contextlib.suppress(KafkaException):
@@ -183,7 +182,7 @@ class _Preparation:
         return True
 
     def _listen(self, producer: Producer) -> None:
-        """Handle the client's errors of connections; a refused password will be refused later, too."""
+        """Handle the client's connection errors; a refused password stays refused."""
         with contextlib.suppress(KafkaException):  # a fatal error, which its call has raised already
             producer.poll(0)
         if self._problem is not None:
@@ -192,7 +191,7 @@ class _Preparation:
                 raise reported
 
     def timed_out(self, seconds: float) -> KafkaGroupError:
-        """The error for a producer that was not ready in this time, with the client's errors."""
+        """Return the error for a producer that was not ready in this time, with the client's error."""
         code = ErrorCode.LOCAL_TIMED_OUT if self._problem is None else self._problem.code()
         said = "" if self._problem is None else f"; the client said: {self._problem.str()}"
         return error_for_code(code, self._context, reason=f"not ready after {seconds:.0f} s{said}")

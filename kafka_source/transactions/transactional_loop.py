@@ -1,7 +1,6 @@
 """A public helper for loops of your own over a confluent-kafka producer: a transaction from begin to commit.
 
-`run_transaction` handles each error as KIP-1050 requires for its category. Nothing in this package uses the loop: the
-source commits offsets with `offset_committer`, and the sink writes in transactions that its driver ends. See
+`run_transaction` handles each error as KIP-1050 requires for its category. Source and sink do not use the loop. See
 `examples/transactional_loop.py`.
 """
 
@@ -36,7 +35,7 @@ T = TypeVar("T")
 
 _ABORT_SECONDS = 5.0
 _PAUSES = RetryPolicy(0.05, 1.0)
-# Above librdkafka's own timeout, so that librdkafka can name the reason where it keeps its timeout.
+# Added to librdkafka's own timeout, so that librdkafka can name the reason.
 _GRACE_SECONDS = 1.0
 
 
@@ -46,7 +45,7 @@ class Transaction:
     Args:
         producer: Initialised, and used for this transaction alone.
         transactional_id: For error texts.
-        deadline: Of the whole transaction.
+        deadline: The time limit of the whole transaction.
     """
 
     def __init__(self, producer: Producer, transactional_id: str, deadline: Deadline) -> None:
@@ -103,7 +102,7 @@ class Transaction:
         )
 
     def begin(self) -> None:
-        """Open it; for `run_transaction`."""
+        """Open the transaction; for `run_transaction`."""
         self._call("Beginning", lambda seconds: self._producer.begin_transaction())
 
     def commit(self) -> None:
@@ -128,7 +127,7 @@ class Transaction:
                 raise self._failure(*self._undelivered) from error
             if error.code != ErrorCode.LOCAL_TIMED_OUT:
                 raise
-            # The request may be on its way: to abort now would be a guess.
+            # The request may be on its way, so an abort would be a guess.
             return False
         return True
 
@@ -189,15 +188,16 @@ def run_transaction(
 ) -> T:
     """Begin, do the work, commit; after an error, act by its category.
 
-    - Retriable errors are librdkafka's to retry; what it gives up on inside a transaction is abortable.
+    - Retriable: librdkafka retries. An error on which it gives up inside a transaction is abortable.
     - Abortable: the transaction is aborted, `rewind` called and the work done again, until the time is over.
-    - Application-recoverable: aborted where possible, and raised: the caller starts from the last durable position.
-    - Invalid configuration, and any error of the work itself: aborted, and raised.
+    - Application-recoverable: the transaction is aborted if possible, and the error raised. The caller starts from the
+      last durable position.
+    - Invalid configuration, and any error of the work itself: the transaction is aborted, and the error raised.
 
     Each attempt takes a new producer with an epoch of its own; see `TransactionalProducers`.
 
     Args:
-        producers: Of the transactional id.
+        producers: The producers of the transactional id.
         work: Produces and sends offsets; called once for each attempt.
         timeout: Seconds for all attempts together.
         rewind: Called after each abort, before the work is done again, e.g. to seek a consumer back.
@@ -234,7 +234,7 @@ def _one_try(producers: TransactionalProducers, work: Callable[[Transaction], T]
         result = work(transaction)
         transaction.commit()
     except UnknownOutcomeError:
-        # An abort could undo what the commit request, still on its way, is about to do.
+        # The commit request may still be on its way, and an abort could undo it.
         raise
     except BaseException:
         transaction.abort()

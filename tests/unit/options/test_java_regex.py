@@ -56,7 +56,7 @@ def test_what_java_writes_otherwise_is_translated(pattern, topics):
         ("[a-z&&[^b]]", "intersection"),
         ("[a-z&&b]", "intersection"),
         ("[a[bc]]", "class inside of a class"),
-        (r"\p{InGreekAndMore}", "not known here"),
+        (r"\p{InGreekAndMore}", "the unknown class"),
         (r"a\k", "without the name"),
         ("a[", ""),
         ("(", ""),
