@@ -1,4 +1,4 @@
-"""The brokers' own quotas of clients (KIP-546): describe and alter them, and find a client's."""
+"""The brokers' own quotas of clients (KIP-546): describe and alter quotas, and find a client's quota."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ClientQuota:
 def holding(quotas: Iterable[ClientQuota], user: str, client_id: str, name: str) -> float | None:
     """Return the value for a client, or None."""
     known = {frozenset(quota.entity.items()): quota.values[name] for quota in quotas if name in quota.values}
-    # Kafka's order of precedence (KIP-55): the name itself, the default, no entry; the user counts more.
+    # Kafka's order of precedence (KIP-55): the name itself, the default, no entry; users precede client ids.
     users: list[dict[str, str | None]] = [{USER: user}, {USER: None}, {}]
     clients: list[dict[str, str | None]] = [{CLIENT: client_id}, {CLIENT: None}, {}]
     entities = (frozenset((one | other).items()) for one, other in product(users, clients))
@@ -41,7 +41,7 @@ def holding(quotas: Iterable[ClientQuota], user: str, client_id: str, name: str)
 
 
 def value_of_client(settings: Settings, client_id: str, name: str) -> float | None:
-    """Request the value for a client id and the user of the settings from the brokers; None: there is none.
+    """Request the brokers' value for a client id and the user of the settings; None: there is none.
 
     Raises:
         KafkaGroupError: The brokers refuse.

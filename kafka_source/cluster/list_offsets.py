@@ -1,4 +1,4 @@
-"""ListOffsets: ask a leader once for first and latest offsets, or those of timestamps; `lookup` repeats it."""
+"""ListOffsets: request first and latest offsets, or offsets of timestamps, from a leader; `lookup` has the retries."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ListedOffset(NamedTuple):
 
     Attributes:
         offset: The offset; -1 if the partition has no record at or after the timestamp.
-        leader_epoch: The epoch of the leader, for LATEST; of the record, for a timestamp. -1: unknown (Kafka 2.0).
-        timestamp: The record's timestamp, in ms since 1970; -1: for a special timestamp, or without a record.
+        leader_epoch: For LATEST the leader's epoch, for a timestamp the record's epoch; -1: unknown (Kafka 2.0).
+        timestamp: The record's timestamp, in ms since 1970; -1: the requested one is special, or there is no record.
     """
 
     offset: int
@@ -92,7 +92,7 @@ log = logging.getLogger(__name__)
 async def end_offsets(
     client: KafkaClient, partitions: Iterable[TopicPartition], deadline: Deadline, *, read_committed: bool = False
 ) -> dict[TopicPartition, int]:
-    """Return the end of each partition whose leader answers; the others are left out.
+    """Return the end of each partition whose leader answers; other partitions are left out.
 
     Args:
         client: The cluster's client.

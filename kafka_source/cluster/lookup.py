@@ -56,17 +56,16 @@ class NoLeaderError(RefreshRetriableError):
 class Cluster:
     """Looks up topics and offsets, with deadlines and retries.
 
-    A cluster that has answered once may lose all of its brokers and return under new addresses. Lookups in such a
-    cluster are retried for longer than lookups in a cluster that has never answered.
+    A cluster that has answered once may return under new addresses, so its lookups are retried for longer.
 
     Args:
         settings: Kafka client settings.
         timeout_ms: The time limit of each attempt. A lookup is retried for at least this long.
         retries: The minimum number of retries (Spark's `fetchOffset.numRetries`).
         retry_ms: The first pause between attempts (`fetchOffset.retryIntervalMs`); it doubles with each retry.
-        leader_seconds: The wait for the leader of a partition that has none; None: as for any lookup.
+        leader_seconds: The wait for a leader of a partition without one; None: as for any lookup.
         client: A client to share, which `close` must not close; by default this object has its own.
-        strict: Refuse a selection of partitions of which some do not exist when it is first looked up.
+        strict: Refuse a selection of partitions if some of them do not exist in the first lookup.
     """
 
     def __init__(
@@ -108,9 +107,9 @@ class Cluster:
 
     @contextmanager
     def metadata_snapshot(self, known: Snapshot | None = None) -> Iterator[None]:
-        """Request the metadata of each topic once in this block: a plan needs its partitions, its id and its leaders.
+        """Request the metadata of each topic once in this context: a plan needs its partitions, its id and its leaders.
 
-        Do not wait for a rebalance in the block, after which topics may differ. Outdated leaders are looked up again.
+        Do not wait for a rebalance in the context, because topics may change. Outdated leaders are looked up again.
 
         Args:
             known: Metadata to begin with.
@@ -123,7 +122,7 @@ class Cluster:
 
     @contextmanager
     def without_snapshot(self) -> Iterator[None]:
-        """Request metadata again in this block, even within a `metadata_snapshot`."""
+        """Request metadata again in this context, even within a `metadata_snapshot`."""
         outer, self._known = self._known, None
         try:
             yield
@@ -131,12 +130,12 @@ class Cluster:
             self._known = outer
 
     def cluster_id(self) -> str | None:
-        """Return the cluster's id, which shows whether another cluster answers under the same name; None: unknown.
+        """Return the cluster's id, which differs if another cluster answers under the same name; None: unknown.
 
         Raises:
             InvalidConfigurationError: A different cluster answers than before.
         """
-        # Every metadata response is compared with the known id, so this requests only while no broker is connected.
+        # Every metadata response is compared with the known id, so a request is needed only without a connection.
         if self._client.cluster_id is None or not self._client.connected:
             self._ask("Fetching the cluster's id", lambda deadline: self._client.metadata((), deadline))
         return self._client.cluster_id
@@ -168,7 +167,7 @@ class Cluster:
         return sorted(existing.intersection(subscription.partitions) if subscription.partitions else existing)
 
     def unknown_topic(self, name: str) -> UnknownTopicError:
-        """Return the error for a topic that does not exist, with the question whether a similar one is meant."""
+        """Return the error for a topic that does not exist, with the name of a similar topic."""
         known: Collection[str] = ()
         with suppress(KafkaGroupError):
             known = self._describe_all_topics().topics
@@ -227,7 +226,7 @@ class Cluster:
     def bounds(
         self, earliest: Iterable[TopicPartition], latest: Iterable[TopicPartition], *, read_committed: bool
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Return the first offset of some partitions and the latest of others, asked for at the same time.
+        """Return the first offset of some partitions and the latest of others, requested at the same time.
 
         Args:
             earliest: The partitions whose first offset is returned.
@@ -331,8 +330,7 @@ class Cluster:
                 with suppress(RetriableError):
                     # A leader that no longer answers must leave time to look up the new one.
                     return await question(_leaders(seen, partitions), Deadline(self._timeout / 2))
-            # The leaders may have changed, and the response contains the cluster id, which shows whether the same
-            # cluster still answers.
+            # The leaders may have changed, and the response shows whether the same cluster still answers.
             seen = await self._client.metadata(topics, deadline)
             self._remember(seen, topics)
             return await question(_leaders(seen, partitions), deadline)
@@ -422,7 +420,7 @@ class Cluster:
 
 @dataclass(slots=True)
 class _KnownMetadata:
-    """The metadata that a block of `metadata_snapshot` has fetched.
+    """The metadata that a context of `metadata_snapshot` has fetched.
 
     Attributes:
         seen: The topics, and the brokers.

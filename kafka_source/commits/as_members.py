@@ -248,8 +248,7 @@ class AsMembers(KeptOffsets):
         has_looked: bool,
     ) -> None:
         if self._committer is not None:
-            # In a classic group the coordinator checks that a member of this generation commits, not that it owns each
-            # partition.
+            # In a classic group the coordinator checks the member's generation, not that it owns each partition.
             parts = [(slots[number], part) for number, part in sorted(by_slot.items())]
             try:
                 self._committer.commit_as(

@@ -1,7 +1,6 @@
 """Read and write the halts of groups: `pause`, `stop`, `resume`. Each is the newest entry of a group's side group.
 
-A halt never ends by itself, because its entries have a retention time of their own. A renewal by queries could restore
-a halt that was resumed.
+A halt never ends by itself: its entries have their own retention time, so that no renewal can undo a resume.
 """
 
 from __future__ import annotations
@@ -109,8 +108,7 @@ async def write_obeyed(
         client: The cluster's client.
         group: The group id.
         halt: The halt.
-        members: The ids of the members that own the query's partitions; for a query that has left, an empty id of one
-            partition.
+        members: The ids of the members that own its partitions; after the query has left, an empty id of one partition.
         now_ms: The time, in milliseconds since 1970.
         deadline: The time limit.
     """

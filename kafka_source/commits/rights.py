@@ -46,8 +46,7 @@ class Right:
     """The right to commit a batch, on the side of the members that have given their credentials away.
 
     Attributes:
-        id: The name under which new credentials are published, different after each start of the query; None: they are
-            not renewed.
+        id: The name of published credentials, different after each start of the query; None: they are not renewed.
         waits: Whether the slots rejoin for another read of the driver only when the batch is committed.
     """
 
@@ -122,8 +121,7 @@ class Renewal:
 
         Args:
             client: The cluster's client.
-            error: The refusal. After FENCED_INSTANCE_ID the slot has joined again already, or another process has its
-                instance id.
+            error: The refusal. FENCED_INSTANCE_ID: the slot has joined again, or another process has its instance id.
             refused: The generations and member ids that the coordinator has refused.
             deadline: The time limit.
 
@@ -253,8 +251,7 @@ class SlotSession:
 
         Returns:
             The future of each slot's session, or of its error. FencedError: the coordinator rejects the credentials,
-            because the group has a new generation, or the slot another owner. RetriableError: the coordinator cannot
-            be reached.
+            because of a new generation or another owner. RetriableError: the coordinator cannot be reached.
         """
         client = cached_client(config, "task")
         sessions = [cls(client, one, renewal) for one in slots]

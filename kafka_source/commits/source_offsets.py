@@ -105,8 +105,7 @@ async def renewed_offsets(
         refused: All generations and member ids that the group has refused.
 
     Raises:
-        FencedError: Another member has partitions of the batch, or has read some of it, or the source does not join
-            again.
+        FencedError: Another member has or has read partitions of the batch, or the source does not join again.
     """
     sources: dict[tuple[str, str], list[Handoff]] = {}
     published = await collect(client, group, batch, deadline)

@@ -44,7 +44,7 @@ class Membership(ABC):
     def __init__(self, config: Settings, settings: GroupSettings) -> None:
         self._settings = settings
         self._client = KafkaClient(config, client_id=settings.client_id)
-        # Another connection: heartbeats would wait behind a late description.
+        # A separate connection, because heartbeats would wait behind a late description.
         self._looks = KafkaClient(config, self._client.loop, settings.client_id)
         # A heartbeat that is not answered in time closes its connection. A commit may take longer.
         self._commits = cached_client(config, "commit")
@@ -90,7 +90,7 @@ class Membership(ABC):
 
     @abstractmethod
     def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
-        """Return whether a commit that was refused may succeed with the current credentials.
+        """Return whether a refused commit may succeed with the current credentials.
 
         Raises:
             RetriableError: The coordinator does not answer, so the slots may be members of a newer epoch.
@@ -101,8 +101,7 @@ class Membership(ABC):
         """Return the reason to rejoin before the next micro-batch, or None.
 
         Raises:
-            FencedError: Another process has joined with a slot's instance id. If this query rejoined, the two would
-                fence each other in turn.
+            FencedError: Another process has joined with a slot's instance id. A rejoin would fence it in turn.
             KafkaGroupError: The group has refused a slot.
         """
 
@@ -158,10 +157,7 @@ class Membership(ABC):
 
     @contextlib.contextmanager
     def rebalance_paused(self) -> Iterator[None]:
-        """Keep the slots' partitions inside of the block, unless the block itself rejoins.
-
-        It first waits for a join or a leave that is under way.
-        """
+        """Keep the slots' partitions in this context, unless its own calls rejoin; first wait for a join or a leave."""
         self._client.run(self._begin_call())
         try:
             yield
@@ -256,7 +252,7 @@ class Membership(ABC):
 
     @abstractmethod
     def leave(self) -> None:
-        """Leave with all slots, also with instance ids of the user's.
+        """Leave with all slots, even with the user's instance ids.
 
         If the coordinator cannot be reached, it logs a warning, and the slots stay until their sessions end.
         """
@@ -273,13 +269,11 @@ class Membership(ABC):
     def close(self) -> None:
         """Leave the group if `leave_on_close` is set, and close all connections.
 
-        It may be called twice, and after `detach`. In a forked child, and where the interpreter has stopped all
-        threads, it does nothing.
+        It may be called twice, and after `detach`. It does nothing in a forked child or without running threads.
         """
 
     def _run(self, work: Coroutine[Any, Any, _T], timeout_s: float) -> _T:
-        # The coroutines have their own deadlines, and errors that name the awaited event. This longer timeout is only
-        # for code without a deadline.
+        # The coroutines have their own deadlines and errors. This longer timeout is only for code without a deadline.
         return self._client.run(work, timeout_s + CLOSE_SECONDS)
 
 
@@ -287,8 +281,8 @@ def warn_of_overdue(settings: GroupSettings, slots: int, silent: float) -> str:
     """Log that the slots leave after `max.poll.interval.ms` (KIP-62), and return the reason.
 
     Args:
-        settings: The group's.
-        slots: How many leave.
+        settings: The group's settings.
+        slots: The number of slots that leave.
         silent: The seconds since the last micro-batch of the query and the last commit of a task.
     """
     log.warning(

@@ -1,4 +1,4 @@
-"""The number of a query's slots, their instance ids and time-outs (`group_settings`); assignments as plain values."""
+"""The settings of a query's slots (`group_settings`): number, instance ids, timeouts; assignments as plain values."""
 
 from __future__ import annotations
 
@@ -64,14 +64,13 @@ class GroupSettings:
         session_timeout_ms: The time without a heartbeat after which the coordinator removes a member.
         rebalance_timeout_ms: The time for which a rebalance waits for a member to rejoin.
         heartbeat_interval_ms: The time between heartbeats.
-        coordinator_timeout_ms: The longest wait for a coordinator that is away or loads the group.
+        coordinator_timeout_ms: The longest wait for a coordinator that is unreachable or loads the group.
         rebalance_batch_ms: The time for which the leader collects topic changes before one rebalance.
         metadata_max_age_ms: The interval at which topics are checked for changes.
-        client_id: The members' `client.id`. It differs from the fetchers', so that a broker quota on theirs does not
-            delay heartbeats.
+        client_id: The members' `client.id`, different from the fetchers', whose quota must not delay heartbeats.
         rack: `client.rack` of all slots.
-        leave_on_close: Whether to leave the group on close. If false, static members stay until their session ends and
-            continue after a restart before that.
+        leave_on_close: Whether to leave the group on close. If false, static members stay until their sessions end, and
+            a restart within that time continues as these members.
         driver: The prefix of the generated instance ids of all reads of this Spark driver; None: unknown.
         is_asked_for: Whether the user has set `group.membership=true`, so that other members are no surprise.
         rewinds: Whether the group may be rewound while the slots are members: they rejoin between micro-batches and
@@ -228,7 +227,7 @@ class BatchInFlight:
 
     @property
     def renewed(self) -> Right | None:
-        """The right for which slots that were lost join again immediately; None: they join again when Spark calls."""
+        """The right for which lost slots join again immediately; None: they join again when Spark calls."""
         return self.right if self.right is not None and self.right.is_renewed and self.ends else None
 
 
@@ -251,8 +250,7 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool, stati
         partitions: The number of partitions that the query selects; it bounds the default number of slots.
         stream: Whether the driver keeps the slots alive. In a batch each slot waits for its task, so the defaults of
             the session and rebalance timeouts are longer.
-        static: Whether slots without a `group.instance.id` of the user's get one: tasks act as the slots, and a slot
-            that is replaced must refuse them.
+        static: Whether slots without a `group.instance.id` of the user's get one, so that replaced slots refuse tasks.
     """
     if options.group_id is None:
         raise ValueError("the query is in no group")
@@ -286,9 +284,8 @@ def _instances_of(driver: int) -> str:
 
 
 def _of_batch(options: ReadOptions) -> str:
-    # An action that reads only a part of its slots (show, limit) leaves the others in the group until their session
-    # ends. The next action of the same DataFrame must use the same members: new ones would share the partitions with
-    # the remaining ones.
+    # An action that reads only a part of its slots (show, limit) leaves the others in the group until their sessions
+    # end. The next action of the same DataFrame uses these members, because new members would share partitions.
     return _checksum([repr((field.name, getattr(options, field.name))) for field in fields(options)])
 
 

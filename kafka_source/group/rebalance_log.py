@@ -35,7 +35,7 @@ class OtherMembers:
 
     Args:
         client: The cluster's client.
-        settings: How the query joins; members with its `driver` are other reads of this driver.
+        settings: The settings of the join; members with its `driver` are other reads of this driver.
 
     Attributes:
         unclear: Whether another read of the driver is in the group and the topics of both are still unknown, because
@@ -105,7 +105,7 @@ class OtherMembers:
                 first_names(sorted(shared), _MAX_NAMED_MEMBERS),
             )
         elif not shared and once(("reads of different topics", group)):
-            # The two sides of a join, for which assignors give partitions of the same number to one member.
+            # For example the two sides of a join: assignors give partitions of the same number to one member.
             log.info(
                 "Two reads of group %s in this driver read different topics, %s here and %s there, so neither takes "
                 "records from the other. The group has the committed offsets of both.",
@@ -158,7 +158,7 @@ async def log_progress(client: KafkaClient, settings: GroupSettings) -> None:
         )
 
 
-# A query without records plans no micro-batch, whose offset would take the rebalances.
+# The maximum number of rebalances that wait for the next micro-batch, whose offset shows them.
 _MAX_KEPT = 32
 _MAX_NAMED = 10
 _DESCRIBE_SECONDS = 10.0
@@ -198,7 +198,7 @@ class _Ended:
 class RebalanceLog:
     """Logs and keeps the rebalances of one query's slots. All but `take` runs on the membership's event loop.
 
-    Members that came and went follow from the names of all. The leader knows the members; another member asks the
+    Members that came and went follow from the names of all members, which the leader knows. Another member asks the
     coordinator in the background, and logs the line when the response arrives.
     """
 

@@ -1,7 +1,4 @@
-"""A query's requests about its group: describe it, fetch offsets, commit without a transaction, leave; their retries.
-
-Both of Kafka's group protocols are described. Offsets are committed as a member, without a transaction.
-"""
+"""A query's requests about its group, with retries: describe, fetch offsets, commit without a transaction, leave."""
 
 from __future__ import annotations
 
@@ -100,7 +97,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group.
+    """The coordinator's description of a group.
 
     Attributes:
         state: Kafka's name of its state, for example "Stable".
@@ -255,8 +252,8 @@ def _partitions(
     return tuple(TopicPartition(t.topic_name, n) for t in assignment.topic_partitions for n in t.partitions)
 
 
-# The last version of OffsetFetch and of OffsetCommit that names topics by name. The next one names them by id (KIP-516,
-# Kafka 4.1): a coordinator refuses the offset of a topic that was created again since.
+# The last version of OffsetFetch and of OffsetCommit with topic names. The next version has topic ids (KIP-516, Kafka
+# 4.1), with which a coordinator refuses the offset of a topic that was created again since.
 _BY_NAME = 9
 # The last version of OffsetCommit with a retention time; brokers still accept it.
 _WITH_RETENTION = 4
@@ -285,7 +282,7 @@ async def fetch_committed(
         deadline: The time limit for all attempts.
         stable: Whether to wait for open transactions that will commit an offset of these partitions (KIP-447). If
             false, the result contains the offsets from before those transactions. With all partitions, the call does
-            not wait for one whose first offset is pending: brokers do not return it.
+            not wait for a partition whose first offset is pending, because brokers do not return it.
 
     Raises:
         AuthenticationError: This user is not authorized to read the group.
@@ -321,7 +318,7 @@ async def fetch_entries(
         partitions: The partitions to fetch.
         deadline: The time limit for all attempts.
         stable: As in `fetch_committed`.
-        learns_ids: Whether the client requests metadata of topics that are unknown to it, or have been since it
+        learns_ids: Whether the client requests metadata of topics that it does not know, for example after it
             rebootstrapped. Otherwise their offsets have no topic id, and may belong to a deleted topic.
     """
     wanted = sorted(set(partitions))
@@ -377,8 +374,7 @@ async def _fetch(
         ids = {name: topic.topic_id for name, topic in client.known.topics.items() if topic.topic_id is not None}
         found = await _ask(client, group, numbers, ids, deadline, stable=stable)
         if found.unknown:
-            # Deleted, created again, or so new that the coordinator does not know it yet. The next attempt has the
-            # current ids.
+            # The topics were deleted, created again, or are too new. The next attempt has the current ids.
             await client.metadata(found.unknown, deadline)
             raise _unknown_ids(group, found.unknown)
         return found.offsets
@@ -471,8 +467,7 @@ async def commit_offsets(
 ) -> None:
     """Commit the next offsets to read, as the member with these credentials.
 
-    The offsets of thousands of partitions take several requests, one after the other. If a later one fails, the offsets
-    of the earlier ones are committed.
+    The offsets of thousands of partitions take several requests in turn. After a failure those before are committed.
 
     Args:
         client: The cluster's client.
@@ -483,8 +478,7 @@ async def commit_offsets(
             commit is retried until the deadline, because a topic may have just been created.
         has_looked: Whether the caller has compared the topics' ids with those of the offsets. Otherwise
             UnknownTopicError is raised immediately if the coordinator does not compare ids, or reports another id.
-        keep_ms: The broker's retention of the offsets of a group without members, in milliseconds; None: for its
-            `offsets.retention.minutes`.
+        keep_ms: The retention of the offsets of a group without members, in ms; None: `offsets.retention.minutes`.
 
     Raises:
         FencedError: The coordinator rejects the credentials; only the previous requests' offsets are committed.
@@ -608,11 +602,11 @@ async def leave_group(
     """Leave a group with several members in one request, so that it rebalances once.
 
     Args:
-        client: Of the cluster.
+        client: The client of the cluster.
         group: The group id.
         members: The member id and the instance id of each; a static member is found by its instance id.
         reason: The reason for the brokers' log (KIP-800).
-        deadline: For all tries. A request whose response was lost is sent again: members that have left are ignored.
+        deadline: The time limit for all tries. A repeated request ignores members that have left.
 
     Raises:
         RetriableError: The coordinator could not be reached in time. The members stay until their sessions end.

@@ -29,7 +29,7 @@ _numbers = itertools.count(1)
 
 
 class Siblings:
-    """The directory in which reads of one driver and group meet. All methods but `find` run on one event loop.
+    """The sockets by which reads of one driver and group find each other; all methods but `find` run on an event loop.
 
     Args:
         directory: The directory of the sockets.
@@ -45,10 +45,9 @@ class Siblings:
 
     @classmethod
     def find(cls, group: str, driver: int) -> Siblings | None:
-        """Return this process's place among the reads of a group in its driver; None without a directory for sockets.
+        """Return the reads of a group in this process's driver; None without a directory for sockets.
 
-        A group of the same name in another cluster costs its reads a heartbeat: they rejoin only if their own group
-        waits for them.
+        Reads of another cluster's group of this name are siblings too: they rejoin only if their group waits for them.
         """
         # Containers may share a directory, but not ids of processes, hence the name of the host.
         identity = (socket.gethostname(), group)

@@ -1,7 +1,6 @@
-"""The topics of the slots' subscription, and the changes for which they rejoin: new topics, added partitions.
+"""The topics of the slots' subscription, and the changes for which slots rejoin.
 
-New, deleted and recreated topics, and new partitions. The comparison of topics is pure; `SubscribedTopics` asks the
-cluster.
+These are new, deleted and recreated topics, and new partitions. The comparison is pure; `SubscribedTopics` has the I/O.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ class SubscribedTopics:
         self._watched = states_of(snapshot, self._group_topics)
 
     async def watch(self) -> None:
-        """Wait for the next lookup, look once, and set `changed` if a rebalance is needed."""
+        """Wait for the next lookup, look topics up once, and set `changed` if a rebalance is needed."""
         await asyncio.sleep(self._settings.metadata_max_age_ms / 1000)
         if self.changed is not None or not await self._changes():
             return
@@ -133,7 +132,7 @@ class SubscribedTopics:
             log.info("topics group=%s changed=%r", self._settings.group, self.changed)
 
     async def _subscribed(self, snapshot: Snapshot) -> tuple[str, ...]:
-        # In a thread: a pattern may take long, and the event loop has to send heartbeats.
+        # In a thread, because a pattern may take long, and the event loop has to send heartbeats.
         return await asyncio.get_running_loop().run_in_executor(None, topics_of, self._subscription, snapshot)
 
     async def _changes(self) -> list[str]:

@@ -30,7 +30,7 @@ _LARGE_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A stable group.
+    """The description of a stable group.
 
     Attributes:
         epoch: The generation, or the group epoch.
@@ -65,7 +65,7 @@ class Found:
 
 
 def decide(found: Found, look: Look) -> Found:
-    """Return the result of one more description. A partition counts from its second one on, because new ones move."""
+    """Return the result of one more description; a partition counts from its second one on, because new ones move."""
     unread = (look.existing & found.last.existing) - look.read
     again = unread & found.unread if look.epoch == found.last.epoch else _NONE
     asked, warned = found.asked & unread, found.warned & unread
@@ -139,7 +139,7 @@ class UnreadWatch:
             self._heal(f"{named} is read by no member")
         if self._found.warn:
             log.warning(
-                "group=%s: no member reads %s, although the group is stable and its assignment was asked for again. "
+                "group=%s: no member reads %s, although the group is stable and its assignment was requested again. "
                 "Check whether the group's strategy leaves partitions out, else restart the group's leader.",
                 self._settings.group,
                 format_partitions(sorted(self._found.warn)),

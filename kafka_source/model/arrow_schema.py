@@ -1,7 +1,6 @@
-"""The Arrow type of each column of a Kafka record, and arrays of another type; `schema` has Spark's.
+"""The Arrow type of each column of a Kafka record, and arrays of another type; `schema` has Spark's types.
 
-It is apart from `record_columns`, because pyarrow takes 150 ms to import, and Spark starts processes for a query that
-need only the names and types of its columns.
+`record_columns` has no types of Arrow: pyarrow takes 150 ms to import, and some of Spark's processes need names only.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 class Retyped:
-    """An Arrow array with another type of the same layout, for `pa.array`: with other nullability.
+    """An Arrow array with another type of the same layout, for example with other nullability; for `pa.array`.
 
     Args:
         array: An array, or an object that exports one.

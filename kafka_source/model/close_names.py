@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-# At this similarity (difflib's ratio) a name is rather a misspelling than another name.
+# At this similarity (difflib's ratio) a name counts as a misspelling.
 _CUTOFF = 0.75
 
 

@@ -16,9 +16,9 @@ class CommitOffset:
     Attributes:
         offset: The next offset to read.
         leader_epoch: The epoch of a leader whose log had everything before the offset; -1 if unknown (KIP-320).
-        metadata: A text of the application's own.
-        topic_id: The id of the topic, which coordinators from 4.1 on compare. In a response the requested id; only the
-            note has the id of the topic of the commit. None: unknown.
+        metadata: The application's text.
+        topic_id: The id of the topic, which coordinators from 4.1 on compare; None: unknown. In a response it is the
+            requested id; only the note has the topic id of the commit.
     """
 
     offset: int
@@ -31,7 +31,7 @@ def check_one_topic(offsets: Iterable[TopicPartition]) -> None:
     """Check before a commit without a transaction that it is refused as a whole if a topic was created again.
 
     Raises:
-        UnknownTopicError: It has several topics, and the others would be committed.
+        UnknownTopicError: The commit has several topics, and would be accepted for the other topics.
     """
     if len({tp.topic for tp in offsets}) > 1:
         raise UnknownTopicError.of_names_only()
@@ -40,8 +40,7 @@ def check_one_topic(offsets: Iterable[TopicPartition]) -> None:
 RENEW_SECONDS = 3600.0
 """The time after which an unchanged offset is committed again.
 
-Brokers keep the offsets of a group without members for `offsets.retention.minutes` after each commit: seven days by
-default, one day before Kafka 2.0.
+Brokers keep a memberless group's offsets for `offsets.retention.minutes`: seven days, one day before Kafka 2.0.
 """
 
 _OURS = "kafkagroup:"
@@ -53,7 +52,7 @@ class OffsetNote:
     """The note of one committed offset.
 
     Attributes:
-        stream: The id of the stream that has committed it, from its checkpoint; None: it has none.
+        stream: The id of the committing stream, from its checkpoint; None: the stream has none.
         rewound: The id of the last rewind of the partition (see `group.strategies`); None: there was none.
         topic: The id of the topic whose offset it is; None: unknown, as in commits of other clients.
         cluster: The id of the topic's cluster; None where `topic` is.
@@ -89,7 +88,7 @@ class OffsetNote:
 def is_of_other_topic(entry: CommitOffset, topic_id: str | None, cluster: str | None) -> bool:
     """Return whether a committed offset is of another topic of this name: its note names this cluster and another id.
 
-    An offset without an id, or of another cluster whose groups are mirrored to this one, counts.
+    It is not if the note has no id, or names another cluster, whose groups are mirrored to this cluster.
     """
     note = OffsetNote.parse(entry.metadata)
     return topic_id is not None and note.topic is not None and note.cluster == cluster and note.topic != topic_id
@@ -102,10 +101,10 @@ def without_topic(entry: CommitOffset) -> CommitOffset:
 
 
 def rewinds_in(committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, str]:
-    """Return the ids of the rewinds that committed offsets have marks of.
+    """Return the ids of the rewinds whose marks committed offsets have.
 
-    A read without a checkpoint begins at the group's offsets, so it follows all of them. Its commits repeat them, for
-    stopped queries with a checkpoint.
+    A read without a checkpoint begins at the group's offsets, so it follows all rewinds. Its commits repeat the marks
+    for stopped queries with a checkpoint.
     """
     return {tp: rewind_id for tp, entry in committed.items() if (rewind_id := OffsetNote.parse(entry.metadata).rewound)}
 

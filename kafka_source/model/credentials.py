@@ -19,11 +19,11 @@ class SlotCredentials:
         instance_id: `group.instance.id`; None for a dynamic member.
         slot: The number of the slot in its query.
         partitions: The partitions that the slot was assigned in this generation, without standby copies (replicas).
-        per_member_epoch: Whether the credentials vouch for this member only. In a classic group all members of a
+        per_member_epoch: Whether the credentials are valid for this member only. In a classic group all members of a
             generation are valid together, so one of them may commit for all slots of its query. In the consumer
             protocol each member has an epoch of its own, and another slot may have lost its partitions already.
-        right: The id of the right to commit the batch: new credentials are published under it when the slot has
-            rejoined during the batch. None: they are not renewed. See `commits.rights`.
+        right: The id of the right to commit the batch, under which new credentials are published when the slot has
+            rejoined; None: they are not renewed. See `commits.rights`.
     """
 
     group: str
@@ -42,12 +42,11 @@ class SlotCredentials:
 
 
 def representative_slots(slots: Iterable[SlotCredentials]) -> list[SlotCredentials]:
-    """Return the slots whose membership implies that of all of them.
+    """Return the slots whose membership implies the membership of all.
 
-    If the coordinator accepts one slot of a classic group, its generation continues, with the assignment that all slots
-    were given, see `per_member_epoch`. A second process with the same instance ids takes slots 0, 1, 2 and so on: if it
-    takes any of these slots, it takes the one with the lowest number too, so that one is checked. The check may precede
-    the join of that process; then the driver's heartbeats detect the loss.
+    If the coordinator accepts one slot of a classic group, the generation and the assignment of all slots continue, see
+    `per_member_epoch`. A second process with the same instance ids takes slots 0, 1, 2 and so on, so the slot with the
+    lowest number is checked. If that process joins after the check, the driver's heartbeats detect the loss.
     """
     found: dict[tuple[str, int, int], SlotCredentials] = {}
     for one in sorted(slots, key=lambda one: one.slot):

@@ -1,7 +1,7 @@
 """A driver's figures in its query's progress: commits, rebalances and their causes, latest offsets, bad records.
 
-Spark gives a Python source no way to report metrics. But it shows the end offset of each micro-batch in the progress of
-the query, even to a client of Spark Connect. So the driver process writes these figures beside the offset, under
+Spark gives a Python source no way to report metrics, but shows the end offset of each micro-batch in the query's
+progress, even to a client of Spark Connect. So the driver process writes these figures beside the offset, under
 `metrics`, and `kafkagroup.metrics` reads them in the user's program. `StreamOffset.from_json` ignores them.
 
     {"at": 1700000000123, "group": "billing", "commits": [[1700000000120, 12]], "failedCommits": 1,
@@ -24,7 +24,7 @@ KEY = "metrics"
 
 
 def group_of(offset: Mapping[str, Any]) -> str | None:
-    """Return the group of the query that wrote an offset; None: in no group, or unknown.
+    """Return the group of the query that wrote an offset; None: no group, or unknown.
 
     Args:
         offset: The JSON of an end offset, as it is in the checkpoint.
@@ -71,10 +71,10 @@ class Rebalance:
         took_ms: Milliseconds from the first request to the last slot's assignment; in the consumer protocol from the
             answer with other partitions until all are taken and released, with the batch in flight.
         members: The number of members of the group; None: unknown.
-        came: Members that the generation before did not have: instance ids, or member ids of dynamic members.
-        went: Members that the generation before had.
-        gained: Partitions that this query has newly.
-        lost: Partitions that this query had and has no more.
+        came: Members that the previous generation did not have: instance ids, or member ids of dynamic members.
+        went: Members that only the previous generation had.
+        gained: Partitions that are new to this query.
+        lost: Partitions that this query has lost.
     """
 
     at_ms: int
@@ -139,7 +139,7 @@ class TimeAlignment:
     Attributes:
         time_ms: The least timestamp of the next records of the partitions that are behind, in milliseconds since 1970.
         held_by: The partition whose next record has this timestamp.
-        skew_before_ms: The greatest such timestamp minus the least one; None: a previous plan serves.
+        skew_before_ms: The greatest timestamp of a next record minus `time_ms`; None: a previous window is used.
         skew_after_ms: The same after the micro-batch, of the partitions that a limit has not cut; None: there are none.
     """
 
@@ -160,13 +160,13 @@ class DriverFigures:
         failed_commits: The number of commits that failed in that time.
         rebalances: The rebalances of that time.
         latest: The latest offsets, where Spark does not show them (before 4.2); else empty.
-        max_offsets: The most offsets that the micro-batch might have; None: without `targetTriggerDuration`.
-        bad_records: The number of records whose values could not be decoded, as tasks have reported them in that time;
-            None: unknown, because tasks of the previous batch have not reported, or there is no previous batch. Or
-            values are not decoded, or the first bad one ends the query.
-        cores_needed: The seconds in which the tasks of the batch before were busy over `targetTriggerDuration`; None:
-            not set, or unknown as above.
-        alignment: How the partitions were kept in step; None: without `maxTimestampSkew`, or all were read to the end.
+        max_offsets: The maximum number of offsets of the micro-batch; None: without `targetTriggerDuration`.
+        bad_records: The number of records with values that could not be decoded, as tasks have reported in that time.
+            None: unknown, because tasks of the previous batch have not reported, or there is no previous batch; or
+            values are not decoded, or the first bad value ends the query.
+        cores_needed: The busy seconds of the previous batch's tasks, divided by `targetTriggerDuration`; None: not set,
+            or unknown because tasks of the previous batch have not reported.
+        alignment: How the partitions were kept in step; None: no `maxTimestampSkew`, or all were read to the end.
         halt: The halt of the query's group; None: the query reads.
     """
 

@@ -1,8 +1,8 @@
 """Halts: the requests of `pause`, `stop` and `resume` to all queries of a group, as entries of a side group. Pure.
 
-The halt with the highest number is the current one of its group; `resume` is a halt without an effect. An entry is a
-committed offset. Its metadata is the same in all entries of a halt; its offset is the partition's boundary, before
-which a stopped query ends. A partition without a boundary is read no further from the next trigger on.
+The halt with the highest number is the group's current halt; `resume` is a halt without an effect. An entry is a
+committed offset, with the same metadata in all entries of a halt. The offset is the partition's boundary, before which
+a stopped query ends. A partition without a boundary is read no further from the next trigger on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class HaltKind(str, Enum):
 
     @property
     def done(self) -> str:
-        """The state of the group, as messages have it."""
+        """The state of the group in messages."""
         return {"pause": "paused", "stop": "stopped", "resume": "resumed"}[self.value]
 
 
@@ -40,11 +40,11 @@ class Halt:
     """A request to all queries of a group.
 
     Attributes:
-        kind: What it asks for.
+        kind: The kind of the request.
         author: The author's user and host.
         at_ms: The time of the halt, in milliseconds since 1970.
         number: The number of the halt in its group.
-        boundaries: The boundaries of partitions; a partition without one stops where it is.
+        boundaries: The boundaries of partitions; a partition without a boundary stops at its position.
     """
 
     kind: HaltKind
@@ -83,7 +83,7 @@ class Halt:
 
 
 def while_it_holds(newest: Halt | None) -> Halt | None:
-    """Return the halt of a group; None: its newest halt is that it was resumed, or it has none."""
+    """Return the halt of a group; None: its newest halt is a resume, or it has none."""
     return None if newest is None or newest.kind is HaltKind.RESUME else newest
 
 
@@ -94,5 +94,5 @@ def halt_of(entries: Mapping[TopicPartition, tuple[int, str]]) -> Halt | None:
         return None
     # Two programs that halt a group at the same moment may take the same number.
     newest = max(halts, key=lambda text: (halts[text].number, halts[text].at_ms, text))
-    # The boundary 0 is that of an entry without one.
+    # An entry with the offset 0 has no boundary.
     return replace(halts[newest], boundaries={tp: to for tp, (to, text) in entries.items() if text == newest and to})

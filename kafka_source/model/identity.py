@@ -13,7 +13,7 @@ from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.model.topic_selection import Topic
 
 MOVED_FROM = "cluster.moved.from"
-"""The option that allows a move to another cluster: the id of the cluster the topics were migrated from."""
+"""The option that allows a move to another cluster: the id of the previous cluster of the topics."""
 
 
 def check_same_cluster(known: str | None, found: str | None, *, servers: str, moved_from: str | None) -> None:

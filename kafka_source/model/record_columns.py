@@ -39,8 +39,8 @@ class Column:
         name: One of the source's columns.
         text: Whether its bytes are decoded as UTF-8.
         nullable: The nullability in the requested schema, which Spark compares with the Arrow schema.
-        made: The type of a column that is decoded, or has the bytes of bad values; None: it is fetched as it is.
-        lenient: Whether a timestamp that is too large for microseconds is `TOO_LARGE`, and no error.
+        made: The type of a column that is decoded, or has the bytes of bad values; None: the column is fetched.
+        lenient: Whether a timestamp that is too large for microseconds is `TOO_LARGE`, not an error.
     """
 
     name: str

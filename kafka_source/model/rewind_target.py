@@ -75,8 +75,7 @@ class Known:
         earliest: The first offset of each partition's log.
         latest: The offset after the last record of each partition.
         committed: The committed offsets of the group.
-        at_time: The offset of the first record at or after the timestamps of `timestamps`; None: there is no such
-            record.
+        at_time: The offset of the first record at or after the timestamps of `timestamps`; None: there is none.
         other: The committed offsets of `other_group`.
     """
 
@@ -94,10 +93,9 @@ class Move:
     Attributes:
         topic: The topic.
         partition: The partition number.
-        committed: The previously committed offset; None: none.
-        offset: The offset to commit.
-        asked: The target's offset; it differs from `offset` if the log does not have it, which is then the nearest
-            offset of the log, as in Kafka's tool.
+        committed: The previously committed offset; None: there is none.
+        offset: The offset to commit: the nearest offset to `asked` that the log has, as in Kafka's tool.
+        asked: The target's offset.
     """
 
     topic: str
@@ -180,7 +178,7 @@ def parse_position(text: str) -> Word | AtTime | AtOffset:
     """Return the target of `earliest`, `latest`, `current`, `@OFFSET` or a time.
 
     Raises:
-        OptionError: The text is neither.
+        OptionError: The text is none of them.
     """
     for word in _WORDS:
         if text == word:
@@ -191,9 +189,9 @@ def parse_position(text: str) -> Word | AtTime | AtOffset:
 
 
 def parse_time(text: str) -> int:
-    """Return a time in ms since 1970: digits mean that number; else ISO 8601, in UTC if it has no zone.
+    """Return a time in ms since 1970, from such a number or from ISO 8601, in UTC if it has no zone.
 
-    An earlier time than 1970 is 0: no record is older, and Kafka has other meanings for negative numbers.
+    A time before 1970 is 0: no record is older, and Kafka has other meanings for negative numbers.
 
     Raises:
         OptionError: The text is no time.

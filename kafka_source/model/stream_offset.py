@@ -1,22 +1,20 @@
-"""The offset of a stream as JSON, ours or that of Spark's Kafka source: its fields and versions. It reads no file.
+"""The offset of a stream as JSON of kafkagroup or of Spark's Kafka source: its fields and versions. It reads no file.
 
 The end offset of a micro-batch has each partition's first offset, end and slot, and the options that cut ranges into
-input partitions. The plan of a batch depends on the end offset and, where a span begins before it, on the start offset
-(see `source.plan`). Spark's checkpoint has both, so a replay reads the same rows in the same input partitions; the
-exceptions are in `MicroBatches.tasks`. An offset never contains a secret: checkpoints are plain files.
+input partitions, for `source.plan`. An offset never contains a secret, because checkpoints are plain files.
 
     {"version": 1, "cluster": "…", "generation": 7, "slots": 4, "split": [null, null, 1000],
      "topics": {"orders": "aVJo0ssOTxOMQ4bkUl_1Sw"},
      "partitions": {"orders": {"0": [100, 250, 0], "1": [90, 180, 1]}}}
 
 "split" is [minPartitions, maxRecordsPerPartition, min.records.per.task]. Where all copies of a partition emit rows
-(`redundant.emit=all`), a fourth element of a partition lists its readers: [[slot, replica], …]. Where the sink commits
-(`commit=sink`), "stream" is the stream's id; where the driver or tasks commit, "committer" is. Where the group was
-rewound, "rewinds" has the id of the last rewind by topic and partition. "epochs" has the leader epochs with which a
-truncated log is noticed, too. Where values are decoded by a registry's schema, "schemas" has its id: {"value": 7}.
+(`redundant.emit=all`), a fourth element of a partition lists its readers: [[slot, replica], …]. The stream's id is
+"stream" with `commit=sink`, and "committer" where the driver or tasks commit. Where the group was rewound, "rewinds"
+has the id of the last rewind by topic and partition. "epochs" has the leader epochs that show a truncated log. Where
+values are decoded by a registry's schema, "schemas" has its id: {"value": 7}.
 
-A query that was started with Spark's own Kafka source has offsets in its form, which has only the end of each
-partition: {"orders": {"0": 250, "1": 180}}. These are read too, so that the query can continue.
+A query that was started with Spark's own Kafka source continues from offsets of that source, which have only the end of
+each partition: {"orders": {"0": 250, "1": 180}}.
 """
 
 from __future__ import annotations
@@ -40,8 +38,7 @@ Copies = tuple[tuple[int, int], ...]
 class Range(NamedTuple):
     """A range of one partition, `[start, end)` in offsets.
 
-    It is a tuple because a micro-batch of 2,000 partitions makes, pickles and unpickles as many: a frozen dataclass
-    takes three times as long.
+    It is a tuple, because a frozen dataclass takes three times as long in micro-batches of thousands of partitions.
 
     Attributes:
         topic: The topic.
@@ -49,12 +46,9 @@ class Range(NamedTuple):
         start: The first offset.
         end: The offset after the last one.
         replica: The number of the copy that reads the range.
-        from_earliest: A batch read that starts at `earliest` begins with this range: the task starts at the first
-            offset that the log has when it runs.
-        skip_deleted: A batch read that starts at `earliest` has this range: records before the first offset that the
-            log has when the task runs are left out, and are no data loss.
-        to_latest: A batch read that ends at `latest` ends with this range: the task reads to the latest offset of the
-            time when it runs.
+        from_earliest: Whether a batch from `earliest` begins with this range, which starts at the current first offset.
+        skip_deleted: Whether the range of a batch from `earliest` may lack its first records, without data loss.
+        to_latest: Whether a batch to `latest` ends with this range: the task reads to the latest offset when it runs.
         epoch: The epoch of a leader whose log had the whole range (KIP-320); -1: unknown.
     """
 
@@ -89,8 +83,7 @@ class Span(NamedTuple):
         start: The first offset.
         end: The offset after the last one.
         slot: The slot that reads the range; -1 without a group.
-        copies: Set only where all copies emit rows: the slot and replica of each copy of this query, that of `slot`
-            first.
+        copies: Where all copies emit rows, the slot and replica of each copy of this query, beginning with `slot`.
     """
 
     start: int
@@ -134,7 +127,7 @@ class PlannedInput(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """The offset of a stream: where a micro-batch ends, and how its input partitions are planned.
+    """The offset of a stream: the end of a micro-batch, and the plan of its input partitions.
 
     Attributes:
         partitions: The partitions that the query owned when it planned the batch.
@@ -145,14 +138,13 @@ class StreamOffset:
         min_partitions: `minPartitions` when the batch was planned; None: not set.
         max_records: `maxRecordsPerPartition` when the batch was planned; None: not set.
         task_records: `min.records.per.task` when the batch was planned, or its default.
-        stream: The stream's id, the same in all batches of a checkpoint; None if it does not commit in a group.
+        stream: The stream's id, the same in all batches of a checkpoint; None: it commits in no group.
         by_sink: Whether the batch was planned with `commit=sink`: the sink commits with the batch's decision.
         schemas: The ids of the schemas to which values were resolved when the batch was planned, by column.
         epochs: The epoch of the leader whose log had everything before the partition's end (KIP-320); without
             partitions for which it is unknown.
         rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.strategies`.
-        of_spark: Whether this is an offset of Spark's own Kafka source. Its spans are empty: the previous offset has
-            the start of the batch.
+        of_spark: Whether this is an offset of Spark's own Kafka source. Its previous offset has the batch's start.
     """
 
     partitions: Mapping[TopicPartition, Span] = field(default_factory=dict)
@@ -196,7 +188,7 @@ class StreamOffset:
         return -1 if span is None or span.end != offset else self.epochs.get(tp, -1)
 
     def same_topic(self, other: StreamOffset, name: str) -> bool:
-        """Return whether both have the same topic under this name. An unknown id counts as the same."""
+        """Return whether both offsets have the same topic under this name; an unknown id counts as the same."""
         return self.topics.get(name) in (None, other.topics.get(name, self.topics.get(name)))
 
     def to_json(self) -> dict[str, Any]:
@@ -292,8 +284,8 @@ def _by_partition(values: Mapping[str, Mapping[str, Any]]) -> dict[TopicPartitio
 class RecentOffsets:
     """The last offsets of a stream, parsed.
 
-    Spark gives an offset back three times: as the end of a batch that is planned, as the end of one that is finished,
-    and as the start of the next one. With 2,000 partitions each parse takes 6 ms.
+    Spark gives an offset back three times: as the end of a planned batch, as the end of a finished batch, and as the
+    start of the next batch. With 2,000 partitions each parse takes 6 ms.
     """
 
     def __init__(self) -> None:
@@ -304,7 +296,7 @@ class RecentOffsets:
         self._recent.append((value, offset))
 
     def parse(self, value: Mapping[str, Any]) -> StreamOffset:
-        """Do the same as `StreamOffset.from_json`."""
+        """Return the result of `StreamOffset.from_json`."""
         for known, offset in self._recent:
             if known == value:
                 return offset

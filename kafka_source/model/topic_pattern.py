@@ -1,8 +1,8 @@
 """The topics that match `subscribePattern`, for a query and for a group's leader; the time limit of the search.
 
-Python's `re` backtracks: an expression and a text of a few dozen characters can take years, and neither another thread
-of the process nor a signal's handler runs. So a process of its own searches, and the kernel ends it when it has used
-its processor time, even if its parent has ended.
+Python's `re` backtracks: an expression and a text of a few dozen characters can take years, in which neither another
+thread of the process nor a signal's handler runs. So a separate process searches, and the kernel ends it when it has
+used its processor time, even if its parent has ended.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def search(pattern: str, texts: Sequence[str], seconds: int) -> list[bool]:
         seconds: The processor time for all texts, with the start of the process (some hundredths).
 
     Raises:
-        SearchTooLong: It takes longer; names the text.
+        SearchTooLong: The search takes longer; the error names the text.
         OSError: No process can be started.
     """
     done = subprocess.run(

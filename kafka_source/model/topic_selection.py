@@ -9,7 +9,7 @@ from assignors.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """The partitions that a query reads; exactly one of the three is set.
+    """The partitions that a query reads; exactly one attribute is set.
 
     Attributes:
         topics: All partitions of these topics (`subscribe`).

@@ -1,4 +1,4 @@
-"""The options of the format with their defaults, and the settings of Kafka that are refused.
+"""The options of the format, with their defaults, and the settings of Kafka that are refused.
 
 A field has the option's name in snake case, without the prefix `kafka.`. None means that the option was not given.
 Options of Spark and Kafka keep their names; kafkagroup's own names are lower case with dots.
@@ -52,8 +52,7 @@ class ReadOptions(ValueOptions):
         "subscribePattern",
         kinds.TOPIC_PATTERN,
         "Subscribe to every topic whose name contains a match, as in Spark: `orders` also matches `my-orders`, "
-        "`^orders$` does not. Internal topics never match. The query fails if the match of one name takes longer than "
-        "5 s.",
+        "`^orders$` does not. Internal topics never match. The query fails if matching a name takes longer than 5 s.",
     )
     assign: dict[str, tuple[int, ...]] | None = option(
         "assign",
@@ -103,8 +102,8 @@ class ReadOptions(ValueOptions):
     recursive_field_max_depth: int | None = option(
         "recursiveFieldMaxDepth",
         kinds.RECURSION,
-        "How often an Avro record or a Protobuf message may contain itself, as in Spark's `from_avro`; with 1 it has "
-        "no inner record.",
+        "How often an Avro record or Protobuf message may contain itself, as in Spark's `from_avro`: 1 leaves the "
+        "inner record out, 2 has it once.",
         default_text="the inner record is a string with its JSON",
     )
     mode: Mode = option(

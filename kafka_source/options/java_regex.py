@@ -43,8 +43,7 @@ def to_python(pattern: str) -> str:
     r"""Return the Python pattern that finds the same topic names.
 
     Raises:
-        ValueError: The pattern has a construct of Java that Python does not have (an intersection or a union of
-            classes, an unknown `\p{…}`).
+        ValueError: Python lacks a construct of the pattern (an intersection or a union of classes, a `\p{…}`).
         re.error: It is not a regular expression.
     """
     translated = _Translation(pattern).run()

@@ -1,4 +1,4 @@
-"""Check the options of a query for wrong names, values and combinations, and set up its log."""
+"""Check the options of a query, and set up its log."""
 
 from __future__ import annotations
 

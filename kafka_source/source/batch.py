@@ -120,8 +120,7 @@ class BatchReader(DataSourceReader):
 
         An action may scan its DataFrame several times, for example in a self-join. Each scan is planned by a process of
         its own, with the same instance ids, so that all scans read the same records. Planners that join together would
-        fence each other, so they join one after the other. Without commits the join of a later scan does not disturb
-        the tasks of an earlier one.
+        fence each other, so they join one after the other. Without commits a later join does not disturb earlier tasks.
         """
         options = self._query.options
 

@@ -100,8 +100,7 @@ class Rules:
 
     Attributes:
         counts: Returns which of the query's and the group's offset counts.
-        asks_group: Whether the group's offset counts even for a partition with a known position: at a start, and after
-            a rebalance.
+        asks_group: Whether the group's offset counts even with a known position: at a start, and after a rebalance.
         replays: Whether a query with an older checkpoint reads its committed records again, or else follows the group.
         is_output: Whether the group's offset matches the output, so that no record below it is read again.
         moves_to_first: Whether a position before the log moves to its first offset; otherwise the task detects it.
@@ -124,8 +123,7 @@ class Facts:
 
     Attributes:
         group: The facts of its group; None: not looked up.
-        start: The start of a partition that neither the query nor its group has read; None: not looked up, or unknown
-            until a broker leads it.
+        start: The start of a partition that neither query nor group has read; None: not looked up, or without a leader.
         log: The facts of its log; None: not looked up, or no broker leads it.
     """
 
@@ -156,10 +154,8 @@ class Decision:
 
     Attributes:
         known: The query's new position.
-        need: The fact to look up before the decision is final; None: it is final. Without a leader the fact is unknown,
-            and the partition is not read.
-        rewound_from: The position before a rewind of the group that the query follows; None: no rewind is followed, or
-            there was no position.
+        need: The fact to look up before the decision is final; None: it is final. Partitions without a leader wait.
+        rewound_from: The position before a rewind of the group that the query follows; None: no rewind, or no position.
         stepped_from: The offset from which the query and its group rewind to `known.next`; None: they do not.
         loss: The loss of records to report, which ends the query with `failOnDataLoss`; None: there is none.
         waits: Whether the log may become longer again, because its leader may be behind.
@@ -255,8 +251,7 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
     if first <= position <= end:
         # The position is beyond the last stable offset only.
         return settled
-    # If no leader is known to have had the records, the offset may never have been in this log, and new records would
-    # hide this.
+    # If no leader is known to have had the records, the offset may be wrong, and new records would hide the error.
     if position > end and known.epoch >= 0 and log.short_seconds < rules.patience_seconds:
         return replace(settled, waits=True)
     loss = DataLossError(

@@ -84,8 +84,7 @@ class Admission:
     Args:
         options: `maxOffsetsPerTrigger`, `maxBytesPerTrigger`, `targetTriggerDuration`, `minOffsetsPerTrigger` and
             `maxTriggerDelay` are the limits.
-        quota: The stream's quota, which also knows the size of records and when tasks end; None: no quota, and neither
-            size nor times are known.
+        quota: The stream's quota, with the size of records and the ends of tasks; None: none of these is known.
         clock: The time in seconds; only differences count.
         wall_clock: The time in seconds since 1970.
     """
@@ -138,8 +137,7 @@ class Admission:
 
         Args:
             starts: The first offset to read of each partition.
-            latest: The latest offset of each partition; a partition without a leader is left out, and ends at its
-                start.
+            latest: The latest offset of each partition with a leader; other partitions end at their start.
             bounds: The largest ends of partitions, see `Alignment`; `minOffsetsPerTrigger` does not wait at them.
             limited: Apply the options' limits and the quota.
             may_wait: Whether more records may be written, for which `minOffsetsPerTrigger` waits.
@@ -291,8 +289,7 @@ def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int 
 def _split_in_proportion(ranges: Sequence[Range], min_partitions: int) -> list[Range]:
     """Cut the ranges that are large enough, in proportion to their sizes (SPARK-36576).
 
-    Ranges that stay whole do not count in the proportion; otherwise a small range would reduce the number of pieces of
-    a large one.
+    Ranges that stay whole do not count: a small range would reduce the number of pieces of a large one.
     """
 
     def count(size: int, total: int, pieces: int) -> int:

@@ -239,8 +239,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
 def _read(tasks: Sequence[ReadTask], query: Query, readers: Readers | None) -> Iterator[pa.RecordBatch]:
     """Yield the records of tasks whose slots attach at the same time.
 
-    Their ranges are read together: a bundle takes about as long as one task. With a quota the tasks read one after
-    another, each with its own share.
+    Their ranges are read together, so a bundle takes as long as one task; with a quota they are read in turn.
     """
     with query.new_policy().in_task(tasks) as attached:
         yield from query.rows(_records(tasks, query, readers, attached))

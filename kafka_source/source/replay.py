@@ -1,11 +1,10 @@
-"""Batches that Spark has finished without reading them, and batches that Spark's own Kafka source has planned.
+"""Batches that Spark has finished unread, and batches that Spark's own Kafka source has planned.
 
 The commit policy decides which ranges a replay of kafkagroup's batches reads (`commits`).
 
 A batch of Spark's own Kafka source is planned again. Spark's offset has the end of a batch, and the previous offset its
 start. The start of a query's first batch is in the file `sources/0/0` of the checkpoint, whose location Spark does not
-give to a Python source. So the options resolve this start. Where they cannot resolve the same offsets again, a command
-imports it.
+give to a Python source. So the options resolve this start, or a command imports it.
 """
 
 from __future__ import annotations

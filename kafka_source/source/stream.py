@@ -130,8 +130,7 @@ class _StreamReader(DataSourceStreamReader):
             siblings = Siblings.find(group, driver_pid()) if options.is_member and group is not None else None
             self._planner = MicroBatches(self._query, siblings)
             self._leave = leave_on_exit(self._planner.close)
-            # This process plans one stream. With many partitions a plan makes so many objects that Python would collect
-            # garbage at every second trigger.
+            # With many partitions a plan makes so many objects that Python would collect garbage in every second one.
             spark_processes.freeze_gc()
         return self._planner
 
@@ -161,8 +160,7 @@ class StreamReaderSpark40(_StreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the input partitions of the batch, and keep `end` as the start of the next one.
 
-        After a restart Spark requests an empty batch, which ends where the query stopped, before it requests the latest
-        offset.
+        After a restart Spark first requests an empty batch, which ends where the query stopped.
         """
         self._last_end = end
         return super().partitions(start, end)

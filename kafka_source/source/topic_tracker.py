@@ -38,8 +38,7 @@ class CheckedStart:
 class TopicTracker:
     """Compare the topics of a stream's offsets with the topics of the cluster.
 
-    A topic is lost if it was deleted, or deleted and created again. It counts as lost until a micro-batch starts with
-    the id of the new topic.
+    A topic that was deleted, and perhaps created again, is lost until a micro-batch starts with the new topic's id.
 
     Args:
         cache: The topics of the cluster.

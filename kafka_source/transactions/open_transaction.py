@@ -63,8 +63,7 @@ class OpenTransaction:
         producer_id: The producer id from the coordinator.
         epoch: The producer epoch; no other transaction of this id has it.
         records: The number of its records, if known.
-        second_protocol: Whether its requests are of KIP-890's second protocol, from the first one to its end. Requests
-            of both protocols cannot be mixed.
+        second_protocol: Whether all of its requests are of KIP-890's second protocol; protocols cannot be mixed.
     """
 
     transactional_id: str

@@ -1,7 +1,6 @@
 """A public helper for loops of your own over a confluent-kafka producer: a transaction from begin to commit.
 
-`run_transaction` handles each error as KIP-1050 requires for its category. Source and sink do not use the loop. See
-`examples/transactional_loop.py`.
+`run_transaction` handles each error as KIP-1050 requires for its category; see `examples/transactional_loop.py`.
 """
 
 from __future__ import annotations
@@ -190,8 +189,7 @@ def run_transaction(
 
     - Retriable: librdkafka retries. An error on which it gives up inside a transaction is abortable.
     - Abortable: the transaction is aborted, `rewind` called and the work done again, until the time is over.
-    - Application-recoverable: the transaction is aborted if possible, and the error raised. The caller starts from the
-      last durable position.
+    - Application-recoverable: aborted if possible, and raised; the caller starts from the last durable position.
     - Invalid configuration, and any error of the work itself: the transaction is aborted, and the error raised.
 
     Each attempt takes a new producer with an epoch of its own; see `TransactionalProducers`.

@@ -1,11 +1,9 @@
 """Work of slots between Spark's calls: heartbeats, rejoins for other reads of the driver, leaving when overdue.
 
-Slots rejoin in Spark's calls, between micro-batches. There are three exceptions. A read of the same driver and group
-that waits in a join keeps Spark from calling this one, so the slots rejoin for it immediately. Slots removed from
-the group in a micro-batch rejoin immediately if its tasks or its sink need new credentials for their commits (see
-`commits.rights`). And if Spark has not called for `max.poll.interval.ms`, the slots leave, so that other members get
-their partitions (KIP-62).
-
+Slots rejoin in Spark's calls, between micro-batches, with three exceptions. A read of the same driver and group that
+waits in a join keeps Spark from calling this read, so the slots rejoin for it immediately. Slots that the group has
+removed in a micro-batch rejoin immediately if its tasks or its sink need new credentials (`commits.rights`). If Spark
+has not called for `max.poll.interval.ms`, the slots leave, so that other members get their partitions (KIP-62).
 """
 
 from __future__ import annotations
@@ -126,11 +124,11 @@ _REJOIN_MARGIN_SECONDS = 30.0
 
 
 class BackgroundRejoiner:
-    """It runs on the membership's event loop. Before the first call (`begin_call`) has ended, the slots never leave.
+    """Rejoins and leaves on the membership's event loop. The slots never leave before the end of the first call.
 
     Args:
         client: The cluster's client.
-        settings: The group's.
+        settings: The group's settings.
         slots: The slots of the query.
         ask: Sends a heartbeat for each slot.
         enter: Rejoins with all slots, for a reason, within a deadline.
@@ -192,7 +190,7 @@ class BackgroundRejoiner:
     # ---- siblings
 
     async def rejoin_for(self, siblings: Siblings) -> None:
-        """Wait for a sibling that waits in a join, and rejoin if the group waits for these slots."""
+        """Wait until a sibling waits in a join, and rejoin if the group waits for these slots."""
         await siblings.wait_for_join()
         if not self._calls and not self._is_rebalancing:
             # The sibling has just sent JoinGroup. Do not wait for the next regular heartbeat.
@@ -227,7 +225,7 @@ class BackgroundRejoiner:
         await self._publish(batch, owners)
 
     async def _publish(self, batch: BatchInFlight, owners: Mapping[TopicPartition, SlotCredentials]) -> None:
-        """Publish which slots own the partitions of the batch; none: it is lost."""
+        """Publish the slots that own the partitions of the batch; without owners the batch is lost."""
         if batch.renewed is None:
             return
         self.lost_batch = None if owners else batch
@@ -301,8 +299,8 @@ class BackgroundRejoiner:
     async def leave_if_overdue(self) -> None:
         """Leave if Spark has not called for longer than `max.poll.interval.ms` and the group rebalances.
 
-        A query that is alone in its group stays: no member gets anything by a rebalance, and its triggers may be
-        further apart. Spark never calls a keeper of slots, which has a limit of its own.
+        A query that is alone in its group stays, because no other member waits for partitions, and its triggers may be
+        further apart. A keeper of slots, which Spark never calls, has a limit of its own.
         """
         if self._called_at is None or self._calls or self._busy is not None:
             return

@@ -1,8 +1,8 @@
 """The work that strategies balance: lookups of lag, speed and growth, and the leader's requests for another rebalance.
 
-How fast a query reads, and how fast its partitions grow, is measured from trigger to trigger. A speed is measured only
-while the query is behind: a query that keeps up reads at the rate of its topics, whatever its speed. If it reported
-that rate as its speed, it would get less work, would read even less, and so on.
+The speed of a query and the growth of its partitions are measured from trigger to trigger. The speed is measured only
+while the query is behind, because a query that keeps up reads at the rate of its topics. If it reported this rate as
+its speed, it would get less and less work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafka_source.group.requests import fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 
 AVERAGED_SECONDS = 900.0
-"""The time over which rates and speeds are averaged: what is older counts for less than 1/e.
+"""The time over which rates and speeds are averaged: an older count has a weight of less than 1/e.
 
 With one micro-batch a minute, the average has the weight of 30 of them (`assignors.lag_balanced.AVERAGED_BATCHES`).
 """
@@ -41,7 +41,7 @@ class Average:
 
     Attributes:
         amount: Weighted sums of counts, recent ones with more weight.
-        seconds: The time in which it was counted, with the same weights.
+        seconds: The time of the counts, with the same weights.
     """
 
     amount: float = 0.0
@@ -237,7 +237,7 @@ def work_of(
 
 
 LOOKS = 5
-"""How often the leader looks at the balance in the interval between two rebalances that it may ask for."""
+"""The number of checks of the balance in the interval between two rebalances that the leader may request."""
 
 _IN_A_ROW = 2
 _MAX_FACTOR = 16
@@ -249,13 +249,13 @@ _IDLE_SECONDS = 5.0
 class RebalanceBackoff:
     """Decides when the leader requests a rebalance because the balance has drifted. Pure.
 
-    It requests one if two consecutive checks justify it, and the last rebalance is at least the interval ago. If a
-    requested rebalance moves no partition, the interval doubles, up to 16 times, until one moves partitions.
+    The leader requests a rebalance if two consecutive checks justify it, and the last rebalance is at least the
+    interval ago. While requested rebalances move no partition, the interval doubles, up to 16 times its length.
 
     Attributes:
         interval: The least number of seconds after a rebalance.
         since: The time of the last rebalance, in seconds.
-        asked: Whether it has requested the next rebalance.
+        asked: Whether the leader has requested the next rebalance.
         seen: The number of consecutive checks that justify a rebalance.
         factor: The factor of the interval.
     """
@@ -303,7 +303,7 @@ class BalanceWatch:
 
     Attributes:
         lookup: Looks up lags and rates; None: they are unknown.
-        reason: The reason for a rebalance of the group; None: it should not.
+        reason: The reason for a rebalance of the group; None: there is none.
     """
 
     def __init__(self, client: KafkaClient, group: str, slots: Sequence[Slot], end_offsets: EndOffsets | None) -> None:
@@ -352,7 +352,7 @@ class BalanceWatch:
         led = assigned.led
         cluster = led.snapshot.for_assignor(led.topics)
         cluster = replace(cluster, work=await self.lookup.look_up(partitions_of(cluster)))
-        # In a thread, as the assignment itself: the event loop has to send heartbeats.
+        # In a thread, as the assignment itself, because the event loop has to send heartbeats.
         reason = await asyncio.get_running_loop().run_in_executor(
             None, assigned.strategy.should_rebalance, cluster, led.group, led.plan
         )

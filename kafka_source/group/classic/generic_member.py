@@ -59,8 +59,7 @@ class GenericMember:
         config: Kafka client settings.
         settings: Group id, protocol type, instance id and timeouts.
         protocols: The supported protocols in order of preference, each with this member's metadata for it.
-        lead: Called in a thread if this member is the leader. If it raises, the error is logged and every member gets
-            an empty state.
+        lead: Called in a thread if this member leads. After an error, which is logged, every member has an empty state.
         heartbeat_interval_ms: The time between heartbeats.
     """
 
@@ -96,8 +95,7 @@ class GenericMember:
     def state(self) -> MemberState | None:
         """The state in the current generation; None while the group rebalances.
 
-        Also None when the coordinator has not answered for the session timeout: other members may then have been given
-        this member's part.
+        Also None when the coordinator has not answered for the session timeout: other members may have this part.
         """
         with self._changed:
             silent = time.monotonic() - self._heard_at

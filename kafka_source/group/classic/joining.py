@@ -1,8 +1,7 @@
 """Bring all slots into one generation: the rounds of a join, refusals, an assignment that no longer matches.
 
 One join takes several rounds if a strategy moves partitions in two steps (KIP-429), if a program rewinds the group, if
-its leader refuses a member, or if static members get an outdated assignment after a restart. The functions at the end
-are the rules, without requests.
+its leader refuses a member, or if static members get an outdated assignment after a restart.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from kafka_source.model.partition_runs import format_partitions
 
 log = logging.getLogger(__name__)
 
-# The maximum number of rounds of JoinGroup and SyncGroup in one join, without those in which no member reads.
+# The maximum number of rounds of JoinGroup and SyncGroup in one join, without the rounds of a rewind.
 _MAX_ROUNDS = 10
 _CLOSE_SECONDS = 5.0
 # Seconds between the JoinGroup of a slot that leads and those of the other slots.
@@ -115,7 +114,7 @@ class JoinRounds:
 
     @property
     def watches_as_leader(self) -> bool:
-        """Whether this query watches the topics of the group: one of its slots leads, or the leader does not know."""
+        """Whether this query watches the topics of the group: a slot leads, or the leader does not know its role."""
         return self._leader_unaware or any(slot.leading for slot in self._slots)
 
     async def open_siblings(self) -> None:
@@ -173,8 +172,8 @@ class JoinRounds:
                 reason = cause = again
                 if not any(slot.leading or slot.hands_over for slot in self._slots):
                     # If a follower rejoins with unchanged metadata, the coordinator does not start a rebalance. So
-                    # leave first, which starts a rebalance. With cooperative assignors the metadata contains the
-                    # generation, so it has changed, and a partition without an owner may just be moving to this query.
+                    # leave first, which starts one. With cooperative assignors the metadata have changed, because they
+                    # contain the generation, and a partition without an owner may be on its way to this query.
                     await self._leave(again.text, deadline)
             if self._others.unclear:
                 await self._others.look_up(topics, member_ids(self._slots))
@@ -196,7 +195,7 @@ class JoinRounds:
     # ---- one round
 
     async def _try_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
-        """Join in one round as `_join_round`; if the group refuses the slots, find out why."""
+        """Join in one round as `_join_round`; if the group refuses the slots, find out the reason."""
         # A rewind, which accepts only the strategy in use, may end between its refusal and the description.
         may_have_ended = True
         while True:
@@ -233,8 +232,7 @@ class JoinRounds:
             for index, slot in enumerate(lead_first):
                 tasks.append(asyncio.ensure_future(self._join_slot(slot, topics, settled, reason, deadline)))
                 if index == 0 and slot.leading:
-                    # A leader that rejoins starts a rebalance. Followers that rejoin before it would get the response
-                    # of the old generation.
+                    # A leader that rejoins starts a rebalance; followers that rejoin before it get the old generation.
                     await asyncio.sleep(_LEADERS_HEAD_START)
             return any(await asyncio.gather(*tasks))
         finally:
@@ -259,8 +257,8 @@ class JoinRounds:
                 settled.set()
             pause = _FIRST_POLL
             while not settled.is_set():
-                # Other slots of this query may have started another rebalance, which waits for this slot to rejoin: its
-                # heartbeat shows that. Send heartbeats less often with time.
+                # Other slots of this query may have started another rebalance, which waits for this slot to rejoin. The
+                # slot's heartbeat shows it. Send heartbeats less often with time.
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(settled.wait(), pause)
                     break
@@ -307,7 +305,7 @@ class JoinRounds:
         return strategies.refusal_of_converted_group(self._settings.group, names)
 
     def _log_rewind(self) -> Reason:
-        """Log that the group is rewound, and return that as the reason of the next generation."""
+        """Log that the group is rewound, and return the reason of the next generation."""
         log.warning(
             "rewind group=%s generation=%d: the group's offsets are being set, no member reads until then",
             self._settings.group,
@@ -364,7 +362,7 @@ class JoinRounds:
         if not unowned:
             return None
         # A member that releases partitions rejoins in a second phase. If it has died since and returns within its
-        # session, it gets its assignment without them, so the second phase has to be requested.
+        # session, it gets its assignment without these partitions, so this query requests the second phase.
         await self._wait_for_rebalance(Deadline(_HANDOVER_SECONDS))
         return Reason(RebalanceCause.START, f"{format_partitions(unowned)} is assigned to no member")
 
@@ -377,10 +375,9 @@ class JoinRounds:
         snapshot: Snapshot,
     ) -> str | None:
         """Return why the assignment that the slots got back after a restart does not match, or None if it matches."""
-        # Before Kafka 3.2 (JoinGroup 9) a returning static leader gets its former id as the leader's. The coordinator
-        # knows that id as the leader's, but the member does not. So members whose leader id is no member's watch the
-        # topics: one of them is the leader, whose rejoin starts a rebalance. Slots that return after the leader get its
-        # new id, so every slot's response counts.
+        # Before Kafka 3.2 (JoinGroup 9) a returning static leader gets its former id as the leader's id, and does not
+        # know that it leads. So a member watches the topics if no member has the leader's id: one such member is the
+        # leader, whose rejoin starts a rebalance. All slots' responses count, because later ones have the new id.
         named = {slot.member.last_join.leader for slot in self._slots}
         self._leader_unaware = not named <= {d.member.member_id for d in members}
         if self.watches_as_leader:
@@ -461,6 +458,6 @@ def unowned_partitions(cluster: ClusterMetadata, assignments: Collection[Assignm
 
 
 def _with_held(assignment: Assignment) -> Assignment:
-    """Return an assignment with the partitions that are held for the member: no other member may have them."""
+    """Return an assignment with the partitions that are held for the member, which no other member may have."""
     own, held = without_held(assignment)
     return Assignment((*own.partitions, *held), own.user_data)

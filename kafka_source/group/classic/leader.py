@@ -2,12 +2,11 @@
 
 **Claims** are partitions that a member keeps through a rebalance, because its micro-batch still reads them. A
 cooperative strategy (KIP-429) revokes a partition in one rebalance and assigns it to its next owner in a later one. An
-eager strategy assigns it immediately. Our leader moves partitions of our members in the same two steps under an eager
-strategy: a member lists the partitions of its micro-batch as owned, and the leader leaves them out of the assignment if
-the strategy gives them to another member. The member's own assignment names them as held: no other member has them, so
-the member may still commit them. When they are committed the member rejoins without the claim, and that rebalance
-assigns them to their new owner. Consumers of other clients own nothing while they join under an eager strategy, so they
-claim nothing.
+eager strategy assigns it immediately. Under an eager strategy kafkagroup's leader moves partitions of kafkagroup's
+members in the same two steps. A member lists the partitions of its micro-batch as owned, and the leader leaves them out
+of the assignment if the strategy gives them to another member. The member's own assignment names them as held: no other
+member has them, so the member may still commit them. Then the member rejoins without the claim, and that rebalance
+assigns them to their new owner. Other clients own and claim nothing while they join under an eager strategy.
 
 All functions except `lead` are pure.
 """
@@ -47,7 +46,7 @@ from kafka_source.runtime.logs import once
 log = logging.getLogger(__name__)
 
 WorkOf = Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, PartitionWork]]]
-"""Looks up what there is to read in partitions."""
+"""Looks up the work in partitions."""
 
 _FAILED = b"kafkagroup:assignment-failed:"
 _HELD = b"kafkagroup:held:"
@@ -61,11 +60,11 @@ def hold(
 
     Args:
         assignor: The strategy that made the plan. The plan of a cooperative strategy needs no change; under a redundant
-            one a partition has several owners.
+            strategy a partition has several owners.
         group: The members' subscriptions.
         plan: The strategy's assignments, by member id.
-        generations: The generations whose claims count: from the last one with assignments up to the previous one. Of
-            an older one, another member may have read the partition since.
+        generations: The generations whose claims count: from the last one with assignments up to the previous one.
+            Since an older claim another member may have read the partition.
 
     Returns:
         The assignments, and the partitions held for each claiming member, by member id.
@@ -201,7 +200,7 @@ def stale(cluster: ClusterMetadata, group: Mapping[str, Subscription], held: Map
     """Return the reason why the current assignment no longer matches subscriptions and topics, or None.
 
     Static members that return within their session keep the assignment without a rebalance, even if their subscription
-    or the topics have changed in the meantime. Brokers do not detect that, so the members have to check it.
+    or the topics have changed. Brokers do not detect such a change, so the members have to check it.
     """
     for member_id, assignment in held.items():
         topics = frozenset(group[member_id].topics) if member_id in group else frozenset()
@@ -258,14 +257,14 @@ def failure(reason: str, members: Iterable[GroupMember]) -> dict[str, bytes]:
     """Return an empty assignment for every member, with the reason why the assignment failed.
 
     SyncGroup has no field for an error of the leader, so the reason is the user data of an empty assignment. Members of
-    other clients ignore the reason and stay in the group without partitions; our members stop with it.
+    other clients ignore the reason and stay in the group without partitions; kafkagroup's members stop with it.
     """
     state = encode_assignment(failed(Assignment(()), reason))
     return {member.member_id: state for member in members}
 
 
 def failed(assignment: Assignment, reason: str) -> Assignment:
-    """Return an assignment with which our members stop and members of other clients read."""
+    """Return an assignment with which kafkagroup's members stop and members of other clients read."""
     return Assignment(assignment.partitions, _FAILED + reason.encode())
 
 
@@ -324,12 +323,12 @@ async def lead(
         topics = frozenset(topics_of(group))
         snapshot = await client.metadata(topics, deadline)
         cluster = snapshot.for_assignor(topics)
-        # Java's leader fails as a whole (TopicAuthorizationException). The other topics can be assigned, though.
+        # Java's leader fails as a whole (TopicAuthorizationException), although the other topics can be assigned.
         starved = undescribed(group, snapshot.refused)
         group |= {member: without(group[member], snapshot.refused) for member in starved}
         if work is not None and assignor.rebalance_interval() is not None:
             cluster = replace(cluster, work=await work(partitions_of(cluster)))
-        # In a thread: the assignor may take long for a large group, and the event loop has to send heartbeats.
+        # In a thread, because the assignor may take long for a large group, and the event loop has to send heartbeats.
         plan = await asyncio.get_running_loop().run_in_executor(None, assign, assignor, cluster, group)
         plan, held = hold(assignor, group, plan, range(since, joined.generation))
         for member_id, topics_refused in starved.items():

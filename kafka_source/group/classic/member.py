@@ -41,7 +41,7 @@ def refusal(
     request = f"{what} group {group}" + (f" as {instance_id}" if instance_id else "") + " failed"
     reasons: dict[int, str] = {
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
-            f"its members do not all support one of {', '.join(protocols)}; those of a killed run stay until their "
+            f"its members do not all support one of {', '.join(protocols)}; members of a killed run stay until their "
             "kafka.session.timeout.ms is over"
         ),
         ErrorCode.INVALID_SESSION_TIMEOUT: (
@@ -52,7 +52,7 @@ def refusal(
         # The answer of Kafka 4.3 when a group's one record is too large; its log has a RecordTooLargeException.
         ErrorCode.UNKNOWN_SERVER_ERROR: (
             "the coordinator's log says why. If the group has thousands of members, its record in __consumer_offsets "
-            "may be larger than the brokers' message.max.bytes: lower group.members, or raise that"
+            "may be larger than the brokers' message.max.bytes: lower group.members, or raise message.max.bytes"
         ),
     }
     return error_for_code(code, request, reason=reasons.get(code, ""))
@@ -67,7 +67,7 @@ _MAX_SHOWN = 100
 
 
 class RebalanceTimeout(RetriableError):  # noqa: N818 - what happened, not a kind of error
-    """Another member delays this one: it has not rejoined, or has the instance id."""
+    """Another member delays this member, because it has not rejoined, or has the same instance id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class Member:
                     next_step = await self._send_join(protocols, deadline, reason)
                 else:
                     if states is None:
-                        # Assigned in one step: if `lead` fails, the next try must not send an empty assignment.
+                        # Assigned in one step: after a failed `lead` the next try must not send an empty assignment.
                         leads = self.last_join.leading and not self.last_join.skip_assignment
                         states = await lead(self.last_join) if leads else {}
                     next_step = await self._send_sync(states, deadline)
@@ -231,8 +231,7 @@ class Member:
         )
         asked = self.status
         answer = await to_coordinator(self._client, GROUP, self.settings.group, request, deadline)
-        # The member may have rejoined while the heartbeat was in flight. The response then belongs to the previous
-        # generation and is ignored.
+        # If the member has rejoined since, the response belongs to the previous generation and is ignored.
         if (asked.member_id, asked.generation) == (self.status.member_id, self.status.generation):
             return self.handle_error(answer.error_code)
         return Step(self.status, Action.WORK)
@@ -366,11 +365,11 @@ class Member:
         While a group rebalances, its coordinator stores the new member id of a static member not with the response to
         JoinGroup, but with the leader's assignment. If it fails before that, the next coordinator loads the group with
         a previous member id, and refuses the new one with FENCED_INSTANCE_ID, as if another process had joined. The
-        next coordinator may be the same broker, over the same connection. The group's description distinguishes them:
-        ids are unique, so a coordinator that has `id_before` again has loaded it.
+        next coordinator may be the same broker, over the same connection. The group's description distinguishes both
+        cases: ids are unique, so a coordinator that has `id_before` again has loaded it.
         """
         if code != ErrorCode.FENCED_INSTANCE_ID:
-            # No other member has the instance id; or the holder's session begins again at another coordinator.
+            # No other member has the instance id, or the holder's session begins again at another coordinator.
             self._holder_may_end = None
             return code
         if await self._client.is_replaced(self.settings.group, GROUP, connection.endpoint, deadline):
@@ -388,8 +387,8 @@ class Member:
             # than the state by which it refuses, so the same request is sent again.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if holder != self.id_before:
-            # Either a previous process, whose session had ended at the previous coordinator and ends here too; or
-            # another process, which is still a member after a session timeout.
+            # The holder is a previous process, whose session had ended at the previous coordinator and ends here too,
+            # or another process, which is still a member after a session timeout.
             self._holder_may_end = self._holder_may_end or Deadline(self.settings.session_timeout_ms / 1000)
             return code if self._holder_may_end.over else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         log.warning(
@@ -402,8 +401,7 @@ class Member:
     async def _connection(self, deadline: Deadline) -> Connection:
         """Return the member's own connection to the coordinator.
 
-        It is not shared, because the coordinator answers the requests of a connection in order: requests after a
-        delayed JoinGroup would wait too.
+        It is not shared, because requests on the same connection would wait behind a delayed JoinGroup.
         """
         coordinator = await self._client.coordinator(self.settings.group, deadline)
         if self._own is None or not self._own.usable or self._own.endpoint != coordinator.endpoint:
@@ -421,7 +419,7 @@ class Member:
         await asyncio.sleep(pause)
 
     def _late(self, deadline: Deadline, problem: RetriableError) -> RetriableError:
-        """Return the error of a join whose time is over, in whichever request."""
+        """Return the error of a join whose time is over, in any request."""
         if self._holder_may_end is not None:
             return RebalanceTimeout(
                 f"Joining group {self.settings.group} failed within {deadline.seconds:.0f} s: another member has its "

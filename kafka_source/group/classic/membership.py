@@ -55,16 +55,16 @@ class ClassicMembership(Membership):
 
     All slots share one connection for heartbeats. Each slot has its own connection for JoinGroup and SyncGroup, because
     the coordinator delays these requests, and every later one on the same connection, until the rebalance completes.
-    Slots rejoin when `rejoin` is called, between micro-batches. The exception is a sibling that waits in a join: then
-    they rejoin immediately, outside of `rebalance_paused`, and claim the partitions of the batch in flight.
+    Slots rejoin in calls of `rejoin`, between micro-batches. While a sibling waits in a join, they rejoin immediately,
+    outside of `rebalance_paused`, and claim the partitions of the batch in flight.
 
     Args:
         config: Kafka client settings.
         settings: The group id, the slots and the timeouts.
         subscription: The topics to which all slots subscribe.
         assignors: The supported assignors in order of preference.
-        siblings: The place at which the reads of this driver and group find each other; None: nowhere.
-        end_offsets: Looks up the ends of partitions, for strategies that weigh lags; None: their lags are unknown.
+        siblings: The other reads of this driver and group; None: they cannot be found.
+        end_offsets: Looks up the ends of partitions, for strategies that weigh lags; None: lags are unknown.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class ClassicMembership(Membership):
         return tuple(slot.credentials for slot in self.assignment.slots)
 
     def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
-        """Return False: in a generation credentials stay as they are, and a commit that was refused is lost."""
+        """Return False: in a generation credentials stay as they are, and a refused commit is lost."""
         return False
 
     def rebalance_needed(self) -> str | None:

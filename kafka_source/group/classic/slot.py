@@ -1,4 +1,4 @@
-"""One slot: its subscription, its assignment, its credentials. A task acts as it by `commits.rights`."""
+"""One slot: its subscription, its assignment, its credentials. A task acts as a slot by `commits.rights`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ class Slot:
         number: The slot's number, from 0.
         client: The cluster's client.
         settings: The settings of all slots.
-        assignors: The supported assignors in order of preference. The slot copies them, because an assignor object may
-            keep state of one member.
+        assignors: The supported assignors in order of preference, to copy: an assignor may keep state of one member.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Slot:
         self._assignors = {assignor.name: copy.deepcopy(assignor) for assignor in assignors}
         self._cooperative = is_cooperative(assignors)
         self._claimed: frozenset[TopicPartition] = frozenset()
-        # The generation in which this slot was a member when it joined last; None: it was none.
+        # The generation in which this slot was a member when it joined last; None: it was no member.
         self.assigned_in: int | None = None
         # Sent as metadata: if it has changed, the rejoin of a follower starts a rebalance, too.
         self.told_generation = NO_GENERATION
@@ -94,7 +93,7 @@ class Slot:
         return self._assignors[name]
 
     def record_throughput(self, measures: Measures) -> None:
-        """Let the assignors send this to the leader of the next rebalance."""
+        """Let the assignors send the measures to the leader of the next rebalance."""
         for assignor in self._assignors.values():
             assignor.on_measures(measures)
 
@@ -105,8 +104,7 @@ class Slot:
 
         Args:
             topics: The topics to subscribe to.
-            in_flight: The partitions of the batch in flight. The slot claims its partitions under every strategy; see
-                `leader`.
+            in_flight: The partitions of the batch in flight, of which the slot claims its own; see `leader`.
         """
         # Claim partitions only while this slot is a member: after its removal other members may own them.
         known = self.member.status.is_member
@@ -126,7 +124,7 @@ class Slot:
         return self.protocols
 
     def resume(self, credentials: SlotCredentials) -> None:
-        """Continue as the member that another process has joined as."""
+        """Continue as the member with which another process has joined."""
         self.member.status = MemberStatus(State.STABLE, credentials.member_id, credentials.generation)
         self.member.id_before = credentials.member_id
         self.assignment = Assignment(credentials.partitions)

@@ -1,21 +1,20 @@
 """Rewinds of a running group, and groups that a classic query cannot join.
 
-**The rewind of a running group.** Members of ours offer each of their strategies twice: `range`, and behind all
+**The rewind of a running group.** Members of kafkagroup offer each of their strategies twice: `range`, and behind all
 strategies `kafkagroup-rewind:range` with an empty subscription. The program that rewinds a group offers only the second
 name of the strategy in use. So the coordinator accepts the program only if every member offers that name, which other
-clients do not; members that join later need it, too. The second names make no strategies common that are not. The
-coordinator then starts one generation under that name: the members have finished and committed their micro-batches, own
-no partitions in it, and wait until it ends. In it the program commits the offsets, each with a mark in its metadata
-(`model.commits`), and leaves. A query that finds a mark which it has not followed continues at the group's offset, even
-if its checkpoint has another one.
+clients do not; members that join later need it too. The coordinator then starts one generation under that name. Its
+members have finished and committed their micro-batches, own no partitions, and wait until the generation ends. The
+program commits the offsets, each with a mark in its metadata (`model.commits`), and leaves. A query that finds a mark
+that it has not followed continues at the group's offset, even if its checkpoint has another offset.
 
 **Groups whose partitions the brokers assign (KIP-848).** A live group of classic members becomes such a group when a
 consumer of the new protocol joins it ("converted"), and a classic group again when the last one leaves. A broker
 accepts classic members in it and answers their JoinGroup without a leader and with the member's own first strategy.
 No leader runs that strategy, so a classic query leaves such a group between two micro-batches, and ends with an error.
 
-**Groups of other kinds** (share, streams, connect and others). A coordinator refuses to let a consumer join such a
-group with the same error as a consumer without a common assignor.
+**Groups of other kinds** (share, streams, connect and others). A coordinator refuses a consumer that joins such a group
+with the same error as a consumer without a common assignor.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ def kind_of(group_type: str, protocol_type: str, protocol: str) -> str | None:
 
 
 async def refusal_of_other_kind(client: KafkaClient, group: str, code: int | None) -> InvalidConfigurationError | None:
-    """Return the error to raise for a member that a group of another kind has refused; None if it is none.
+    """Return the error of a member that the group has refused because of its kind; None: it is a consumer group.
 
     Args:
         client: The cluster's client.
@@ -115,7 +114,7 @@ async def refusal_of_other_kind(client: KafkaClient, group: str, code: int | Non
     try:
         kind = await _look(client, group, Deadline(_LOOK_SECONDS))
     except KafkaGroupError:
-        # Without the right to describe the group, the error of JoinGroup has to do.
+        # Without the right to describe the group only the error of JoinGroup is known.
         return None
     if kind is None:
         return None

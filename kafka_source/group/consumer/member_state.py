@@ -8,24 +8,24 @@
     JOINING, MEMBER  the group refuses the member       -> FAILED
     any state        leave                              -> LEFT
 
-One request does everything: ConsumerGroupHeartbeat. Its answer has the partitions that the member may have now
-(`target`). Its own partitions (`owned`) follow when the owner is ready: it takes new ones, and releases those that the
-target no longer has when its micro-batch is committed. A heartbeat lists the member's partitions; the coordinator then
-gives the released ones to their next owner, and the member its next epoch.
+The only request is ConsumerGroupHeartbeat. Its answer has the partitions that the member may have now (`target`). The
+member's own partitions (`owned`) follow when its owner is ready: the owner takes new partitions, and releases those
+that the target lacks when its micro-batch is committed. A heartbeat lists the member's partitions; the coordinator then
+gives released partitions to their next owner, and the member its next epoch.
 
 The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:
 
 - The member id is the client's own (KIP-1082), and stays the same for the life of the member, even after a fence.
 - Brokers before 4.2 fence epoch 0 of a member whose epoch they have raised twice (responses were lost), until its
   session ends. So the member leaves first; it has no partitions yet.
-- Epoch 0 joins, with all fields and no partitions. All fields are sent again after a heartbeat that failed or was not
-  answered, with the current partitions, because the coordinator may have handled it; and until the epoch has changed
-  twice. The coordinator may handle the heartbeat without a response after the next one, and assign partitions in its
-  response. It accepts a heartbeat in its own epoch and the one before, and repeats an assignment only for all fields.
+- Epoch 0 joins, with all fields and no partitions. After a heartbeat that failed or was not answered, all fields and
+  the current partitions are sent until the epoch has changed twice. The coordinator may handle that heartbeat after the
+  next one, and assign partitions in a response that is lost. It accepts heartbeats in the current and the previous
+  epoch, and repeats an assignment only for all fields.
 - A member without partitions lists none in every heartbeat while it has no target.
 - Between a response that changes the target and the owner's reaction, heartbeats do not list partitions: the
   coordinator could count a late empty list as a release of partitions that the member is about to take.
-- While the owner releases partitions, heartbeats omit the owned ones, so that none counts as released too early.
+- While the owner releases partitions, heartbeats omit owned partitions, so that none counts as released too early.
 - An interval that is not positive is ignored.
 """
 
@@ -117,8 +117,8 @@ class Member:
         state: The member's state.
         epoch: The member's epoch; 0 before the first answer and after a fence.
         target: The assigned partitions, by the last answer.
-        owned: What it has.
-        reported: The partitions in the last answered heartbeat; None: not since the target has changed.
+        owned: The partitions that it has.
+        reported: The partitions in the last answered heartbeat; None: none was answered since the target has changed.
         reconciled: Whether the owner has acted on the current target; earlier heartbeats list no partitions.
         subscribed: The subscription of the last heartbeat that was answered; None: it has to be sent.
         interval_ms: The time between heartbeats, as the coordinator wants it.
@@ -159,7 +159,7 @@ class Member:
 
     @property
     def has_news(self) -> bool:
-        """Whether a heartbeat is due immediately: the member's partitions are not reported yet."""
+        """Whether a heartbeat is due immediately, because the member's partitions are not reported yet."""
         return self.in_group and self.reconciled and self.owned != self.reported and not self.revoking
 
 
@@ -197,8 +197,8 @@ def answered(member: Member, sent: Heartbeat, answer: Answer) -> Member:
         state=State.MEMBER,
         epoch=answer.epoch,
         target=target,
-        # The coordinator may have offered more and withdrawn it before the member has taken it. Then the member's
-        # partitions are unchanged, and the coordinator waits for a heartbeat that lists them.
+        # The coordinator may have offered partitions and withdrawn them before the member has taken them. Then the
+        # member's partitions are unchanged, and the coordinator waits for a heartbeat that lists them.
         reported=reported if target == member.target else None,
         reconciled=member.reconciled and target == member.target,
         subscribed=sent.subscription or member.subscribed,
@@ -223,8 +223,8 @@ def reconcile(member: Member, topics: Collection[uuid.UUID]) -> Member:
     """Return the member with exactly its target partitions.
 
     Args:
-        member: Its revoked partitions are no longer needed: their offsets are committed.
-        topics: The ids of the topics with known names. Partitions that others still have are taken later.
+        member: The member. The offsets of its revoked partitions are committed.
+        topics: The ids of the topics with known names. Partitions of other topics are taken later.
     """
     if not member.in_group:
         return member

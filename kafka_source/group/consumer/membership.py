@@ -1,12 +1,13 @@
 """All slots of a query as members of the consumer protocol (KIP-848): join, send heartbeats, newer epochs, leave.
 
-The methods are those of `group.membership`, so that a query does not know which protocol its group has. What differs:
+The methods are those of `group.membership`, so that a query does not know which protocol its group has. The differences
+to the classic protocol:
 
 - The brokers assign. There is no leader, and no rebalance for which members wait.
 - Partitions move one by one. A revoked partition is released immediately if no batch in flight reads it, otherwise when
-  that batch is finished; only its next owner waits. An assigned one is taken immediately.
-- Each slot has an epoch of its own, which a heartbeat may raise at any time, also in the middle of a batch. A commit
-  with the previous epoch is refused, and made again with the new one.
+  that batch is finished; only its next owner waits. An assigned partition is taken immediately.
+- Each slot has an epoch of its own, which a heartbeat may raise at any time, even in the middle of a batch. A commit
+  with the previous epoch is refused, and repeated with the new epoch.
 """
 
 from __future__ import annotations
@@ -133,9 +134,9 @@ class ConsumerMembership(Membership):
         return tuple(slot.credentials(self._names) for slot in self._slots)
 
     def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
-        """Return whether a commit that was refused may succeed with the current credentials.
+        """Return whether a refused commit may succeed with the current credentials.
 
-        A heartbeat may have raised an epoch, or its answer was lost: then the next one shows it.
+        A heartbeat may have raised an epoch. If its answer was lost, the next heartbeat shows the new epoch.
 
         Raises:
             RetriableError: The coordinator does not answer, so the slots may be members of a newer epoch.
@@ -166,7 +167,7 @@ class ConsumerMembership(Membership):
     def take_rebalances(self) -> tuple[Rebalance, ...]:
         """Return the changes of the slots' partitions since the last call, the newest 32 at most."""
         taken = []
-        # The event loop may add one.
+        # The event loop may add a rebalance now.
         with contextlib.suppress(IndexError):
             while True:
                 taken.append(self._rebalances.popleft())
@@ -262,7 +263,7 @@ class ConsumerMembership(Membership):
             await self._look_up_topics(deadline)
             await OtherMembers(self._client, self._settings).look_up(self._told.topics, timeout_s=deadline.left)
         if reason.cause is RebalanceCause.MEMBERS and self._has_lost():
-            # A heartbeat has just shown it. Other members may have read since, whatever the slots get.
+            # A heartbeat has just shown the loss. Other members may have read since, whatever the slots get.
             reason = Reason(RebalanceCause.LOST, "the group has removed slots")
         for slot in self._slots:
             slot.rejoin()
@@ -292,8 +293,8 @@ class ConsumerMembership(Membership):
         """Take and release partitions until the target is unchanged.
 
         Args:
-            patience: The time for which a first join waits for the brokers' assignment. They assign with some delay
-                (KIP-1263), and answer an earlier join with an empty assignment.
+            patience: The time for which a first join waits for the brokers' assignment. They assign with a delay
+                (KIP-1263), and first answer with an empty assignment.
         """
         while True:
             await self._record_topic_names(self._slots)
@@ -325,8 +326,8 @@ class ConsumerMembership(Membership):
             return False
         others = [member for member in found.members if member.member_id not in ours]
         if any(member.member_epoch < found.assignment_epoch for member in others):
-            # It may have partitions of these slots' targets, and release them after its batch. Brokers before 4.3 do
-            # not return the partitions that it has to release (KAFKA-20431).
+            # Another member may release partitions of these slots' targets after its batch. Brokers before 4.3 do not
+            # return the partitions that it has to release (KAFKA-20431).
             return True
         taken = {
             (topic.topic_id, number)
@@ -373,8 +374,8 @@ class ConsumerMembership(Membership):
         """Send one heartbeat of a slot, act on its answer, and wait until the next one is due."""
         interval = slot.member.interval_ms / 1000
         was_answered = await self._beat(slot, Deadline(interval))
-        # Most heartbeats change nothing. Only this slot: with hundreds of them, a check of all after each heartbeat
-        # costs more than the heartbeats.
+        # Most heartbeats change nothing. Only this slot is checked: with hundreds of slots a check of all after each
+        # heartbeat costs more than the heartbeats.
         if not slot.settled:
             await self._record_topic_names([slot])
             self._reconcile([slot])
@@ -424,7 +425,7 @@ class ConsumerMembership(Membership):
         names = None if pattern is not None else list(self._subscription.topics)
         snapshot = await self._client.retrying(lambda: self._client.metadata(names, deadline), deadline)
         self._learn(snapshot)
-        # In a thread: a pattern may take long, and the event loop has to send heartbeats.
+        # In a thread, because a pattern may take long, and the event loop has to send heartbeats.
         topics = await asyncio.get_running_loop().run_in_executor(None, topics_of, self._subscription, snapshot)
         self._told = replace(self._told, topics=topics)
 
@@ -531,7 +532,7 @@ class ConsumerMembership(Membership):
         group = self._settings.group
         found = describe(self._client, group, Deadline(REQUEST_SECONDS))
         if (described := await if_allowed(found, group)) is None:
-            # They may have partitions, and no member is known to wait for one.
+            # Other members may have partitions, and no member is known to wait for a partition.
             return partitions is not None
         ours = {slot.member.member_id for slot in self._slots}
         others = [d for d in described.members if d.member.member_id not in ours]

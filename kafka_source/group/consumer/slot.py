@@ -68,7 +68,7 @@ class ConsumerSlot:
         return self.member.reconciled and self.member.owned == self.member.target
 
     async def beat(self, subscription: Subscription, deadline: Deadline) -> None:
-        """Send one heartbeat, unless the member is not in the group and does not join.
+        """Send one heartbeat, if the member is in the group or joins it.
 
         Raises:
             AuthenticationError: The brokers refuse the login.
@@ -116,17 +116,17 @@ class ConsumerSlot:
     def reconcile(self, names: Mapping[uuid.UUID, str], in_flight: Iterable[TopicPartition]) -> bool:
         """Take assigned partitions and release revoked ones; return whether there were any.
 
-        Args:
-            names: The topics' names by id. Partitions that others still have are taken later.
-            in_flight: The partitions of the batch in flight: while the slot has to release some of them, it keeps all
-                its partitions. The coordinator waits until all are released.
-
         Nothing changes while a heartbeat is under way. It may list the slot's earlier partitions: the coordinator would
-        count newly taken ones as released, while their commits would stay valid.
+        count newly taken partitions as released, while their commits would stay valid.
+
+        Args:
+            names: The topics' names by id. Partitions of other topics are taken later.
+            in_flight: The partitions of the batch in flight. While the slot has to release some of them, it keeps all
+                its partitions, and the coordinator waits until all are released.
         """
         member = self.member
         if self.settled:
-            # Without a new wake: where the coordinator is away, the next heartbeat would follow without a pause.
+            # Without a new wake: if the coordinator is unreachable, the next heartbeat would follow without a pause.
             return False
         if self._turn.locked() or set(_named(member.revoking, names)).intersection(in_flight):
             return False
@@ -178,7 +178,7 @@ class ConsumerSlot:
             RetriableError: The coordinator could not be reached in time; the member stays until its session ends.
         """
         was_known = self.member.state in (State.JOINING, State.MEMBER)
-        # Before the request: a later join has to know it, and the response to a heartbeat must not change it.
+        # Before the request, because a later join has to know this state, and a heartbeat's answer must not change it.
         self.member = member_state.left(self.member)
         if not was_known:
             return
