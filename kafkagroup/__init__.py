@@ -3,8 +3,8 @@
     spark.readStream.format("kafkagroup").option("kafka.bootstrap.servers", "…").option("subscribe", "orders") \
         .option("kafka.group.id", "billing").load()
 
-`__all__` here and in the modules that docs/public-api.md lists is the public API. That page has the provisional names,
-too. Everything else is internal, as is the whole of `kafka_source`, the connector that Spark runs.
+The public API is `__all__` here and in the modules that docs/public-api.md lists. That page lists the provisional names
+too. Everything else is internal, also all of `kafka_source`, the connector that Spark runs.
 """
 
 # Provisional names are re-exported by `name as name`, in the same statements as the public ones.
@@ -89,8 +89,8 @@ __all__ = [
     "register",
 ]
 
-# Importing Spark takes most of a second. The embedded broker and the command line do not need it, so that each name
-# loads its module at first use. Each other name is one of the errors.
+# Each name loads its module at first use: importing Spark takes most of a second, and the embedded broker and the
+# command line do not need Spark. A name that is not in this table is an error's.
 _MODULES = {
     "FORMAT": "kafka_source.datasource",
     "GenericMember": "kafka_source.group",
@@ -112,7 +112,7 @@ _MODULES = {
 }
 
 
-# Errors that the list of provisional names in docs/public-api.md has.
+# The errors among the provisional names of docs/public-api.md.
 _PROVISIONAL_ERRORS = (
     "AssignmentFailed",
     "BootstrapError",
@@ -135,8 +135,8 @@ def __getattr__(name: str) -> object:
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "pyspark":
             raise
-        # Spark is not a dependency, because another pyspark would replace a vendor's own. So this is the usual error of
-        # an incomplete installation, with the remedy in one line.
+        # Spark is not a dependency, because pip would replace a vendor's pyspark. So this is the usual error of an
+        # incomplete installation.
         raise ImportError(_spark_is_missing(error), name="pyspark") from None
     return module if name == "progress" else getattr(module, name)
 

@@ -1,4 +1,4 @@
-"""The partition of a key as Java's producer chooses it, for programs; the sink's own: `native/src/murmur2.rs`."""
+"""The partition that Java's producer chooses for a key, for programs; the sink uses `native/src/murmur2.rs`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Listeners to a query's progress: the lag of its sources (`LagListener`), the stop of its group (`StopListener`).
 
-Spark has no way for a Python source to report metrics, and leaves `sources[].metrics` empty. The progress of a query
-has its offsets, and from these a listener makes the same figures:
+Spark leaves `sources[].metrics` of a Python source empty. A listener makes the same figures from the offsets in the
+query's progress:
 
     from kafkagroup.progress import LagListener
 
@@ -49,14 +49,14 @@ class SourceLag:
 
     Attributes:
         query: The query's name, or its id if it has none.
-        batch: The number of the micro-batch after which this is so.
+        batch: The number of the micro-batch after which the lag was measured.
         source: The number of the source in the query, from 0.
-        behind: By partition, the number of offsets between what was read and the latest offset at that time.
+        behind: The number of offsets between the query's offset and the latest offset, by partition.
         bytes_per_offset: The approximate size of an offset in a fetch response, in bytes; None: unknown.
-        bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
-            the query, or values are not decoded.
+        bad_records: The records of the previous micro-batch whose values could not be decoded; None: unknown, values
+            are not decoded, or a bad value ends the query.
         cores_needed: Cores that the target duration needed in the previous micro-batch; None: no target, or unknown.
-        alignment: How `maxTimestampSkew` has kept partitions in step; None: it had not to, or is not set.
+        alignment: How `maxTimestampSkew` has held partitions back; None: it has held none back, or is not set.
     """
 
     query: str
@@ -70,16 +70,16 @@ class SourceLag:
 
     @property
     def total(self) -> int:
-        """Return the number of offsets that are left in all partitions."""
+        """Return the number of offsets behind the latest ones, in all partitions."""
         return sum(self.behind.values())
 
     @property
     def metrics(self) -> dict[str, str]:
         """Return the figures under Spark's names: `minOffsetsBehindLatest`, `max…`, `avg…`; empty without partitions.
 
-        `estimatedTotalBytesBehindLatest` is among them if the size of an offset is known. The others are not Spark's:
-        `badRecords` if the query continues after bad values, `coresNeeded` with `targetTriggerDuration`, and with
-        `maxTimestampSkew` `leastTimestamp`, `heldBackBy`, `timestampSkewBeforeMs` and `timestampSkewAfterMs`.
+        If the size of an offset is known, `estimatedTotalBytesBehindLatest` is added. Not Spark's are `badRecords` if
+        the query continues after bad values, `coresNeeded` with `targetTriggerDuration`, and with `maxTimestampSkew`
+        `leastTimestamp`, `heldBackBy`, `timestampSkewBeforeMs` and `timestampSkewAfterMs`.
         """
         if not self.behind:
             return {}
@@ -107,14 +107,14 @@ class SourceLag:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsets:
-    """The offsets of one Kafka source in the progress of a query: of kafkagroup, or Spark's own source.
+    """The offsets of one Kafka source, kafkagroup's or Spark's own, in the progress of a query.
 
     Attributes:
         number: The number of the source in the query, from 0.
         end: The offset at which the micro-batch ended.
-        latest: The latest offsets when it was planned.
-        has_read: Whether this micro-batch moved the source's offset. If not, `end` and `driver` are those of an earlier
-            one: a stateful query also runs micro-batches without new records.
+        latest: The latest offsets when the micro-batch was planned.
+        has_read: Whether this micro-batch moved the source's offset. If not, `end` and `driver` are of an earlier
+            micro-batch: stateful queries also run micro-batches without new records.
         driver: The figures of the driver's process; None: Spark's own source.
         quota: The figures of the query's quota, as `Account.figures` makes them; None: no quota.
     """
@@ -128,7 +128,7 @@ class SourceOffsets:
 
     @property
     def behind(self) -> dict[TopicPartition, int]:
-        """Return the number of offsets between what was read and the latest offset, by partition."""
+        """Return the number of offsets between the micro-batch's end and the latest offset, by partition."""
         read = self.end.ends
         return {tp: max(0, offset - read[tp]) for tp, offset in self.latest.items() if tp in read}
 
@@ -152,12 +152,12 @@ def sources_of(progress: StreamingQueryProgress) -> list[SourceOffsets]:
 
 
 def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None = None) -> list[SourceLag]:
-    """Return the lag of each Kafka source of a query, of kafkagroup and of Spark's own source.
+    """Return the lag of each Kafka source of a query, kafkagroup's or Spark's own.
 
     Args:
         progress: The progress of a query, from a listener or `query.lastProgress`.
         bytes_per_offset: The approximate size of an offset in bytes, for sources that do not report it. A query with a
-            quota measures it.
+            quota does.
     """
     found = []
     for source in sources_of(progress):
@@ -171,7 +171,7 @@ def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None =
 
 
 def name_of(progress: StreamingQueryProgress) -> str:
-    """Return the name of a progress' query, or its id if it has none."""
+    """Return the name of the query, or its id if it has no name."""
     return progress.name or str(progress.id)
 
 
@@ -211,9 +211,9 @@ class LagListener(ProgressListener):
 class StopListener(ProgressListener):
     """Ends the queries whose groups are stopped from outside: `spark.streams.addListener(StopListener(spark))`.
 
-    A source cannot end its query. Without the listener a query whose group is stopped stays alive and idle. A query
-    that reads as a member of several groups ends when all of them have stopped; one that starts in a stopped group
-    stays idle until the group is resumed.
+    A source cannot end its query, so without the listener a query whose group is stopped stays alive and idle. A query
+    that is a member of several groups ends when all of them are stopped. A query that starts in a stopped group stays
+    idle until the group is resumed.
 
     Args:
         spark: The session of the queries, classic or of Spark Connect.
@@ -231,7 +231,7 @@ class StopListener(ProgressListener):
         ):
             return
         log.warning("query=%s ends: its group was %s", name_of(event.progress), halts[0])
-        # Spark waits for the query's end in the call, and the query may wait for its listeners.
+        # In a thread: `stop` waits for the query's end, and the query may wait for its listeners.
         threading.Thread(target=self._stop, args=(str(event.progress.id),), daemon=True).start()
 
     def _stop(self, query_id: str) -> None:
@@ -265,7 +265,7 @@ def _figures(end: Mapping[str, Any]) -> DriverFigures | None:
     try:
         return DriverFigures.from_json(end[driver_figures.KEY])
     except (KeyError, TypeError, ValueError):
-        # An offset of Spark's own source, or of a version of kafkagroup with no or other figures.
+        # An offset of Spark's own source, or of a version of kafkagroup with other figures or none.
         return None
 
 

@@ -1,7 +1,7 @@
 """A dry run of an assignment: the partitions that each member would get from an assignor. Pure.
 
-It runs the assignor that a leader would run, on the subscriptions that the members would send, and checks the result as
-our leader does.
+It runs the assignor on the subscriptions that the members would send, and checks the result as kafkagroup's leader
+does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafka_source.errors import AssignmentFailed, OptionError
 from kafka_source.group.classic.leader import assign
 from kafkagroup.admin.rows import Group, Rows
 
-# The generation of the members' partitions. Assignors only compare it with that of other members.
+# The generation of the members' partitions. Assignors only compare the generations of members.
 _GENERATION = 1
 # A cooperative strategy moves a partition in two rebalances. A third rebalance moves nothing.
 _MAX_ROUNDS = 3
@@ -34,11 +34,11 @@ class PlanMember:
     """A member of the dry run.
 
     Attributes:
-        name: Its name, which is used as member id and as instance id: both decide its place among the members.
+        name: Its name. It is the member id and the instance id, which both decide the member's place in the order.
         topics: The topics that it subscribes to.
         rack: `client.rack`.
         options: The options of its assignor, such as {"weight": 2}.
-        owned: The partitions that it has now.
+        owned: The partitions that the member has now.
     """
 
     name: str
@@ -59,7 +59,7 @@ class PlannedMember:
         standby: The partitions for which it would be a standby (`redundant`).
         gained: The partitions that it does not have now.
         lost: The partitions that it has now and would lose.
-        outside_rack: The number of its partitions without a replica in its rack; None: it has no rack.
+        outside_rack: The number of its partitions without a replica in its rack; None: the member has no rack.
     """
 
     member: str
@@ -77,7 +77,7 @@ def plan(assignor: str, cluster: ClusterMetadata, members: Iterable[PlanMember])
     Args:
         assignor: A name that `assignors.load` accepts.
         cluster: The topics' partitions and the racks of their replicas.
-        members: The members; the first one's options are the leader's.
+        members: The members; the options of the first member are the leader's.
 
     Raises:
         OptionError: The assignor does not exist, or refuses the options of a member.
@@ -108,8 +108,8 @@ def members_of(group: Group, assignor: str, options: Mapping[str, object]) -> li
     Args:
         group: The group.
         assignor: The assignor of the dry run.
-        options: The options of their assignors. If it is the assignor that the group has, the weight that a member
-            reports is added to them; another one may take no weight.
+        options: The options of the members' assignors. If `assignor` is the group's own, the weight that a member
+            reports is added; another assignor may take no weight.
     """
     found = []
     for member in group.members:
@@ -136,7 +136,7 @@ def _keeps(assignor: Assignor) -> bool:
 
 
 def _subscription(assignor: Assignor, member: PlanMember) -> Subscription:
-    # A member of an eager strategy has given its partitions up when it joins, and reports them in its user data only.
+    # A member of an eager strategy gives its partitions up before it joins, and reports them in its user data only.
     return Subscription(
         member.topics,
         assignor.subscription_user_data(member.topics),

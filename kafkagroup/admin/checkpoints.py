@@ -1,9 +1,9 @@
 """Read and write the files of checkpoints (`offsets`, `commits`, `sources`): a query's positions, and its import.
 
 A checkpoint has a file for each micro-batch in `offsets` (Spark's OffsetSeqLog): a version, a line about the batch, and
-a line for each source. In version 1 the lines are those of source 0, 1 and so on; in version 2, of queries with named
-sources, each begins with the source's name and a colon. A file of the same name in `commits` marks the batch as
-finished. Spark's Kafka source writes where a query's first batch starts to `sources/{source}/0`
+a line for each source. In version 1 the lines are those of source 0, 1 and so on. In version 2, of queries with named
+sources, each line begins with the source's name and a colon. A file of the same name in `commits` marks the batch as
+finished. Spark's Kafka source writes the start of a query's first batch to `sources/{source}/0`
 (KafkaSourceInitialOffsetWriter).
 """
 
@@ -26,8 +26,8 @@ from kafka_source.model.stream_offset import Span, StreamOffset, is_of_spark
 _NUMBERED, _NAMED = "v1", "v2"
 _NO_OFFSET = "-"
 
-# Settings that Spark stores for a new query. A batch without them gets the values of its first versions; all other
-# settings come from the session (OffsetSeqMetadata.relevantSQLConfDefaultValues).
+# Settings that Spark stores for a new query. A batch without these settings gets the values of Spark's first versions.
+# All other settings come from the session (OffsetSeqMetadata.relevantSQLConfDefaultValues).
 _CONF_OF_NEW_QUERY = {
     "spark.sql.streaming.aggregation.stateFormatVersion": "2",
     "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion": "2",
@@ -46,9 +46,9 @@ class Position:
     """The position at which a source of a query continues.
 
     Attributes:
-        source: The name of the source in the query; its number from 0 where sources have no names.
+        source: The name of the source in the query; its number from 0 if it has no name.
         offsets: The next offset to read of each partition; everything before it is in finished batches.
-        pending: Where the batch ends that is planned and not finished; None: there is none.
+        pending: The end of a batch that is planned and not finished; None: no such batch.
     """
 
     source: str
@@ -64,7 +64,7 @@ class Position:
 
 
 def min_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
-    """Return the lowest offset of each partition over some sources: a group in their place skips no record."""
+    """Return the lowest offset of each partition over some sources, so that a group in their place skips no record."""
     found: dict[TopicPartition, int] = {}
     for position in positions:
         for tp, offset in position.offsets.items():
@@ -107,7 +107,7 @@ class _Batch:
         return "\n".join((self.version, self.about, *(begins[name] + line for name, line in self.sources.items())))
 
     def offset(self, source: str) -> StreamOffset | None:
-        """Return the offset of a source; None if it is not a Kafka source, or has none in this batch."""
+        """Return the offset of a source; None if it is not a Kafka source, or has no offset in this batch."""
         return _offset(self.sources.get(source, _NO_OFFSET))
 
 
@@ -135,12 +135,12 @@ class Checkpoint:
     def rewrite(self, conf: Mapping[str, str] | None = None) -> Rewrite | None:
         """Return the file that has to change so that kafkagroup continues this checkpoint of Spark's Kafka source.
 
-        That is so while the query's first batch is not finished: only Spark's source reads `sources`. A checkpoint with
-        a finished batch continues as it is; then, and for a checkpoint of kafkagroup, return None.
+        Return None for a checkpoint of kafkagroup, and if a batch is finished: only Spark's source reads `sources`, and
+        only for the first batch.
 
         Args:
-            conf: Settings of Spark for a query without a batch, such as `spark.sql.streaming.multipleWatermarkPolicy`;
-                the defaults for others that a query cannot change later.
+            conf: Settings of Spark for a query without a batch, such as `spark.sql.streaming.multipleWatermarkPolicy`.
+                Other settings that a query cannot change later have their defaults.
 
         Raises:
             InvalidConfigurationError: The checkpoint cannot be read.
@@ -154,7 +154,7 @@ class Checkpoint:
         return None if lines == batch.sources else Rewrite(0, replace(batch, sources=lines).text())
 
     def _first_batch(self, conf: Mapping[str, str]) -> Rewrite | None:
-        """Return an empty first batch at the start that Spark's Kafka source has noted; None without one."""
+        """Return an empty first batch at the start that Spark's Kafka source has written; None without such a start."""
         initial = {source: self._initial(source) for source in self._sources}
         if not any(initial.values()):
             return None
@@ -166,7 +166,7 @@ class Checkpoint:
             version, kept = _NAMED, {**kept, **_CONF_OF_NAMED_SOURCES}
         about = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": {**kept, **conf}}
         if version == _NUMBERED:
-            # A line for each number, even for a source without a note.
+            # A line for each number, also for a source without a start.
             lines = {str(n): lines.get(str(n), _NO_OFFSET) for n in range(max(map(int, lines)) + 1)}
         else:
             lines = {name: line for name, line in lines.items() if line != _NO_OFFSET}
@@ -224,7 +224,7 @@ class Checkpoint:
         return StreamOffset(spans)
 
     def _with_start(self, source: str, text: str) -> str:
-        """Return a source's line of the first batch with the batch's start, if it is one of Spark's Kafka source."""
+        """Return a source's line of the first batch; a line of Spark's Kafka source gets the batch's start."""
         end, initial = _offset(text), self._initial(source)
         if end is None or not end.of_spark:
             return text
@@ -279,7 +279,7 @@ class Checkpoint:
 
     @cached_property
     def _batches(self) -> dict[int, _Batch]:
-        """The first batch and those that may be unfinished, by their numbers."""
+        """The first batch and the batches that may be unfinished, by number."""
         numbers = self._numbers("offsets")
         wanted = {number for number in numbers if self._finished is None or number >= self._finished}
         return {number: self._batch(number) for number in sorted(wanted)}
@@ -306,7 +306,7 @@ class Checkpoint:
         text = self._read(f"sources/{source}/0")
         if text is None:
             return None
-        # A byte 0 comes first, which Spark 2.1 needed; then the version, which Spark 2.1 did not write.
+        # The first byte is 0, which Spark 2.1 needed. The version follows, which Spark 2.1 did not write.
         version, _, rest = text.removeprefix("\0").strip().rpartition("\n")
         found = _offset(rest)
         if found is not None and version:
@@ -322,7 +322,7 @@ class Checkpoint:
 
 
 def _offset(text: str) -> StreamOffset | None:
-    """Parse the offset of a Kafka source, Spark's or ours; None for no offset or one of another source."""
+    """Parse the offset of a Kafka source, Spark's or kafkagroup's; None for no offset or another source's."""
     try:
         value: Any = json.loads(text)
     except ValueError:

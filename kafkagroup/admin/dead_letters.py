@@ -1,7 +1,7 @@
 """Put dead letters back, each once by its record's place, in transactions that commit the progress too.
 
-The progress is the committed offsets of a group, `{topic}-redrive`. Dead letters are written at least once, so those of
-one record differ in the topic, partition and offset in their headers. The places of redriven letters are kept in
+The progress is the committed offsets of the group `{topic}-redrive`. Dead letters are written at least once; letters of
+one record have the same topic, partition and offset in their headers. The places of redriven letters are kept in
 memory, about 100 bytes a letter; a later run reads the places of earlier runs from the topic.
 """
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 ATTEMPT = "kafkagroup.redrive.attempt"
 """The header that counts how often a record was put back, as text."""
 
-# After so long without a further letter the topic has ended, although markers of transactions may follow.
+# Without a letter for so long, the rest of the topic has only markers of transactions.
 _QUIET_SECONDS = 2.0
 _COLUMNS = ("key", "value", "headers", "topic", "partition", "offset")
 _PLACE_COLUMNS = ("headers", "partition", "offset")
@@ -83,8 +83,8 @@ def redrive(
 ) -> Redriven:
     """Write dead letters again, each once, from the end of the previous run to the current end of their topic.
 
-    A record is written with its key, its value, its headers without those of the dead letter, and the header
-    `kafkagroup.redrive.attempt`. A later run for the same topic fences a run that is still active.
+    A record is written with its key, value and own headers, and the header `kafkagroup.redrive.attempt`. A later run
+    for the same topic fences a run that is still active.
 
     Args:
         settings: Settings of Kafka's clients, such as `bootstrap.servers`.
@@ -97,7 +97,7 @@ def redrive(
         OptionError: A setting or an argument is wrong, or `to` is the topic of the dead letters.
         UnknownTopicError: A topic does not exist.
         FencedError: A later run has begun.
-        UnknownOutcomeError: A coordinator has not reported whether a transaction is committed. Run it again: it
+        UnknownOutcomeError: A coordinator has not reported whether a transaction is committed. Run again, which
             continues after the committed letters.
         KafkaGroupError: The brokers do not answer, or refuse.
     """

@@ -43,7 +43,7 @@ async def list_groups(client: KafkaClient, deadline: Deadline) -> list[GroupSumm
     """Return all groups that this user may describe, of every type, sorted by group id.
 
     Raises:
-        KafkaGroupError: A broker does not answer. A list without the groups that it coordinates is not returned.
+        KafkaGroupError: A broker does not answer. A list without its groups is not returned.
     """
 
     async def list_on_broker(node: int) -> list[GroupSummary]:
@@ -71,7 +71,7 @@ async def list_groups(client: KafkaClient, deadline: Deadline) -> list[GroupSumm
 
 def is_consumer_group(group: GroupSummary) -> bool:
     """Return whether consumers form the group: classic or new protocol, or offsets without members."""
-    # A group without members, which only has committed offsets, has an empty protocol type.
+    # The protocol type of a group that only has committed offsets is empty.
     return group.type in (CLASSIC, CONSUMER, _UNKNOWN) and group.protocol in (CONSUMER, "")
 
 
@@ -86,7 +86,7 @@ async def describe_group(client: KafkaClient, group: str, deadline: Deadline) ->
     if found is None:
         other = next((one for one in await list_groups(client, deadline) if one.group == group), None)
         if other is not None and is_consumer_group(other):
-            # It has formed since the first request.
+            # The group has formed since the first request.
             found = await _of_either_protocol(client, group, deadline)
         elif other is not None and other.state != DEAD:
             raise InvalidConfigurationError(f"Group {group} is a {other.type} group, which no consumers form.")
@@ -99,7 +99,7 @@ async def _of_either_protocol(client: KafkaClient, group: str, deadline: Deadlin
     found = await describe_classic(client, group, deadline)
     coordinator = str((await client.coordinator(group, deadline)).endpoint)
     if found.state == DEAD:
-        # A request of the classic protocol gets "Dead" for a group of the consumer protocol too.
+        # Brokers answer a classic request with "Dead" for a group of the consumer protocol too.
         return await _of_consumer_protocol(client, group, coordinator, deadline)
     is_consumers = found.protocol_type == CONSUMER
     members = (_member(each, found.protocol if is_consumers else None) for each in found.members)
@@ -122,7 +122,7 @@ async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> N
     def read(answer: DeleteGroupsResponse) -> None:
         (result,) = answer.results
         if unanswered and result.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            # The attempt whose response was lost has deleted it.
+            # An attempt whose response was lost has deleted the group.
             return
         check_coordinator(client, GROUP, group, result.error_code, f"Deleting group {group} failed")
 
@@ -171,7 +171,7 @@ def _member(described: DescribedMember, assignor: str | None) -> MemberDescripti
     """
     said, given = Subscription(()), Assignment(())
     if assignor is not None:
-        # Both are empty while the group rebalances. Another client's bytes may be malformed.
+        # Subscription and assignment are empty while the group rebalances. Another client's bytes may be malformed.
         try:
             said = wire.decode_subscription(described.member.metadata) if described.member.metadata else said
             given = wire.decode_assignment(described.state)
@@ -191,7 +191,7 @@ def _member(described: DescribedMember, assignor: str | None) -> MemberDescripti
 
 
 async def _of_consumer_protocol(client: KafkaClient, group: str, coordinator: str, deadline: Deadline) -> Group | None:
-    """Describe a group of the consumer protocol (KIP-848); None if there is none, or brokers do not support it."""
+    """Describe a group of the consumer protocol (KIP-848); None without such a group or such brokers."""
 
     found = await describe_consumer_protocol(client, group, deadline)
     if found is None:
@@ -244,9 +244,9 @@ _MAX_TEXT = 500
 
 
 def decode_user_data(assignor: str, data: bytes | None) -> UserData | None:
-    """Return the user data of a member's subscription; None if there are none.
+    """Return the user data of a member's subscription; None without user data.
 
-    Data of other assignors, and data that are not in their assignor's format, have only a size, or are a text.
+    Of other assignors' data, and of data in a wrong format, only the size is known, or the text.
     """
     if not data:
         return None

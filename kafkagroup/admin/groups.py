@@ -68,12 +68,12 @@ class Groups:
         Args:
             lag: Also return the number of members and the lag of consumer groups, which takes more requests.
             types: Only groups of these types: classic, consumer, share, streams.
-            states: Only groups in these states, such as Stable; upper and lower case are the same.
+            states: Only groups in these states, such as Stable, in upper or lower case.
             pattern: Only groups whose id contains a match of this regular expression.
             private: Whether to return side groups too; see `commits.side_groups`.
 
         Raises:
-            KafkaGroupError: A broker does not answer. A list without the groups that it coordinates is not returned.
+            KafkaGroupError: A broker does not answer. A list without its groups is not returned.
         """
         kinds, wanted = {one.lower() for one in types}, {one.lower() for one in states}
         with self._client() as client:
@@ -99,7 +99,7 @@ class Groups:
         """Return the state of each consumer group that this user may describe, by group id.
 
         Raises:
-            KafkaGroupError: A broker does not answer. A list without the groups that it coordinates is not returned.
+            KafkaGroupError: A broker does not answer. A list without its groups is not returned.
         """
         found = self._call(list_groups)
         return {one.group: one.state for one in found if is_consumer_group(one)}
@@ -166,7 +166,7 @@ class Groups:
             must_exist: Whether a group that does not exist is an error, if neither partitions nor topics are given.
 
         Returns:
-            Each group and its lag, by group id. The group is None if it does not exist and that is no error.
+            Each group and its lag, by group id. The group is None if it does not exist and `must_exist` is false.
 
         Raises:
             UnknownGroupError: A group does not exist, see `must_exist`.
@@ -198,12 +198,12 @@ class Groups:
             group: The group id; it need not exist.
             target: Where the group continues, see `kafka_source.model.rewind_target`.
             partitions: The partitions to move.
-            topics: Topics of which to move all partitions. Without both, the partitions that the target names, or else
-                those with a committed offset.
+            topics: Topics of which to move all partitions. Without partitions and topics, the partitions that the
+                target names, or else all with a committed offset.
 
         Raises:
             OptionError: A partition has no committed offset that could be shifted.
-            UnknownGroupError: The target is the place of a group that does not exist.
+            UnknownGroupError: The target names a group that does not exist.
             UnknownTopicError: A topic or partition does not exist.
             KafkaGroupError: The brokers do not answer, or refuse a request.
         """
@@ -240,7 +240,7 @@ class Groups:
         self._commit(group, self._with_topics(offsets, rewinds))
 
     def create(self, group: str, offsets: Mapping[TopicPartition, int], *, dry_run: bool = False) -> None:
-        """Create a group by committing where it starts. Members that join later begin there.
+        """Create a group by committing the offsets at which members that join later begin.
 
         Args:
             group: The group id.
@@ -275,7 +275,7 @@ class Groups:
     def export_offsets(self, group: str, *, topics: Collection[str] = ()) -> OffsetsDocument:
         """Return the committed offsets of a group as a document for `import_offsets`.
 
-        Offsets in transactions that are still open are waited for (KIP-447).
+        The call waits until open transactions of the group have ended (KIP-447).
 
         Args:
             group: The group id; it may have members.
@@ -289,7 +289,7 @@ class Groups:
             cluster = self._cluster(client)
             found = client.run(fetch_all_committed(client, group, Deadline(_CALL_SECONDS)))
             known = cluster.topics({tp.topic for tp in found})
-            # The offsets of a deleted topic stay with the group for a moment.
+            # A group keeps the offsets of a deleted topic for a moment.
             offsets = {
                 tp: one
                 for tp, one in found.items()
@@ -405,8 +405,8 @@ class Groups:
                 return one
             rows = lags[one.group]
             if not rows:
-                # It has no committed offset, and its members own no partition, for example in a rebalance. Its
-                # partitions are unknown, so its lag is unknown and not 0.
+                # Without committed offsets and owned partitions, for example in a rebalance, the group's lag is unknown
+                # and not 0.
                 return replace(one, members=len(group.members))
             uncommitted = sum(row.committed is None for row in rows)
             return replace(
@@ -461,7 +461,7 @@ class Groups:
             yield client
 
     def _cluster(self, client: KafkaClient) -> Cluster:
-        """Return a cluster that uses the connections of the client, which closes them."""
+        """Return a cluster that uses the connections of the client. The client closes them."""
         return Cluster(self._settings, client=client)
 
     def _call(self, work: Callable[[KafkaClient, Deadline], Coroutine[Any, Any, _T]]) -> _T:
@@ -478,7 +478,7 @@ def _halt(client: KafkaClient, group: str) -> str | None:
 
 
 def _no_offsets(group: str, topics: Collection[str], committed: Iterable[TopicPartition]) -> UnknownGroupError:
-    """Return the error for a group that has no committed offsets of these topics; empty: of any."""
+    """Return the error for a group without committed offsets of these topics; empty: of any topic."""
     of = f" of {', '.join(sorted(topics))}" if topics else ""
     meant = did_you_mean(min(topics), (tp.topic for tp in committed)) if topics else ""
     return UnknownGroupError(f"Group {group} has no committed offsets{of}.{meant}", code=ErrorCode.GROUP_ID_NOT_FOUND)

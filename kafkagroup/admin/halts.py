@@ -36,13 +36,14 @@ log = logging.getLogger(__name__)
 _CALL_SECONDS = 15.0
 _LOOK_AGAIN_SECONDS = 0.5
 _MAX_NAMED = 5
-# The suffixes of our members' client ids; see `GroupSettings.client_id`.
+# The suffixes of the client ids of kafkagroup's members; see `GroupSettings.client_id`.
 _OUR_CLIENT_ID = "-member"
 
 At: TypeAlias = Literal["now", "end"] | AtTime | FromGroup | Mapping[TopicPartition, int]
 """Where a group halts.
 
-Where it is, at the present end of the logs, before the first record of a time, where another group is, or at offsets.
+At its offsets, at the current end of the logs, before the first record of a time, at another group's offsets, or at
+given ones.
 """
 
 
@@ -53,11 +54,11 @@ class Stand:
     Attributes:
         topic: The topic.
         partition: The partition number.
-        boundary: Where it stops; None: where it is.
-        committed: The group's committed offset; None: it has none.
-        member: The name of the member that owns it; None: there is none.
-        obeys: Whether the member reads no further, and has committed all that it has read. Where there is none, or it
-            is of another client, it does.
+        boundary: The offset at which it stops; None: its current offset.
+        committed: The group's committed offset; None: no committed offset.
+        member: The name of the member that owns the partition; None: no member.
+        obeys: Whether the member has committed all that it has read and reads no further. True without a member, and
+            for a member of another client.
     """
 
     topic: str
@@ -80,7 +81,7 @@ class Halted:
     Attributes:
         group: The group id.
         halt: The request to its queries.
-        partitions: Where each partition stands.
+        partitions: The state of each partition.
         members: The members of kafkagroup that the group still has.
     """
 
@@ -91,11 +92,11 @@ class Halted:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the group has committed each boundary, and moves no more; all queries leave a stopped one."""
+        """Return whether the group has committed each boundary and moves no more, and, if stopped, has no queries."""
         if self.halt.kind is HaltKind.RESUME or not self.members:
             is_still = True
         else:
-            # A group that has committed nothing shows no partition during a rebalance.
+            # During a rebalance, a group without committed offsets has no known partition.
             is_still = self.halt.kind is HaltKind.PAUSE and bool(self.partitions)
         return is_still and all(
             one.obeys and (one.boundary is None or (one.committed is not None and one.committed >= one.boundary))
@@ -109,7 +110,7 @@ def halt_of_group(settings: Settings, group: str) -> Halt | None:
         try:
             return client.run(fetch_halt(client, group, Deadline(_CALL_SECONDS)))
         except AuthenticationError:
-            # A user with rights on the group alone sees the group.
+            # A user that has rights on the group alone may still describe the group.
             return None
 
 
@@ -124,19 +125,19 @@ def pause(
 ) -> Halted:
     """Let the queries of a group read up to boundaries, stay members, and read nothing more until `resume`.
 
-    It survives restarts of queries, and ends with `resume` only.
+    The pause outlasts restarts of queries, and ends with `resume` only.
 
     Args:
         settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group
             `GROUP-kafkagroup-halt` and on the group's topics.
         group: The group id.
-        at: Where each partition ends. Partitions that a mapping does not name end where they are.
-        others_go_on: Whether the group may have members of other clients, which read on.
+        at: The boundary of each partition. Partitions that a mapping does not name end at their current offset.
+        others_go_on: Whether members of other clients are allowed in the group; they read on.
         dry_run: Only check, and return the boundaries.
 
     Raises:
         UnknownGroupError: The group has neither members nor committed offsets.
-        InvalidConfigurationError: It has members of other clients, or has passed a boundary.
+        InvalidConfigurationError: The group has members of other clients, or has passed a boundary.
         OptionError: The time is in the future.
         KafkaGroupError: The user lacks the permission, or the brokers do not answer.
     """
@@ -144,28 +145,27 @@ def pause(
 
 
 def resume(settings: Settings, group: str, *, dry_run: bool = False) -> Halted:
-    """Let the queries of a group that is paused or stopped continue; arguments and errors as of `pause`."""
+    """Let the queries of a paused or stopped group continue. Arguments and errors are those of `pause`."""
     return _halt(settings, group, HaltKind.RESUME, "now", others_go_on=True, dry_run=dry_run)
 
 
 def stop(
     settings: Settings, group: str, at: At = "now", *, others_go_on: bool = False, dry_run: bool = False
 ) -> Halted:
-    """Let the queries of a group read up to boundaries, and leave it when all of its partitions are there.
+    """Let the queries of a group read up to boundaries, and leave the group when all its partitions are there.
 
-    A query that is started in a stopped group stays idle, until `resume`. Arguments and errors as of `pause`.
+    A query that starts in a stopped group stays idle until `resume`. Arguments and errors are those of `pause`.
     """
     return _halt(settings, group, HaltKind.STOP, at, others_go_on=others_go_on, dry_run=dry_run)
 
 
 def wait_until_halted(settings: Settings, group: str, halt: Halt, *, timeout: float = 330.0) -> Halted:
-    """Wait until a group is at its boundaries, and if it is stopped until its queries have left it; return its state.
+    """Wait until a group is at its boundaries, and a stopped group has no queries; return the group's state.
 
-    Each query checks at its next trigger, so with triggers of an hour this may take two hours: one trigger to read the
-    rest, and one to commit it.
+    With triggers of an hour this may take two hours: one trigger to read the rest, and one to commit it.
 
     Args:
-        settings: As of `pause`.
+        settings: As for `pause`.
         group: The group id.
         halt: The result of `pause` or `stop`.
         timeout: Seconds after which to return, halted or not.
@@ -173,7 +173,7 @@ def wait_until_halted(settings: Settings, group: str, halt: Halt, *, timeout: fl
     deadline = Deadline(timeout)
     with closing(KafkaClient(settings)) as client:
         while True:
-            # First of all: what a member commits comes before its word, and what is here is not older.
+            # Fetched first: a member commits before it confirms, so the offsets that are fetched next have its commits.
             obeyed = client.run(fetch_obeyed(client, group, Deadline(_CALL_SECONDS)))
             positions = client.run(positions_of(client, (group,), Deadline(_CALL_SECONDS)))[group]
             partitions = {*positions.committed, *halt.boundaries, *positions.owners()}
@@ -188,7 +188,7 @@ def _halt(settings: Settings, group: str, kind: HaltKind, at: At, *, others_go_o
         cluster = Cluster(settings, client=client)
         positions = client.run(positions_of(client, (group,), Deadline(_CALL_SECONDS)))[group]
         partitions = _partitions(cluster, positions)
-        # Brokers may have forgotten the offsets of a group that is stopped.
+        # Brokers may have deleted the offsets of a stopped group.
         has_halt = client.run(fetch_newest_halt(client, group, Deadline(_CALL_SECONDS))) is not None
         if positions.group is None and not (kind is HaltKind.RESUME and has_halt):
             known = client.run(list_groups(client, Deadline(_CALL_SECONDS)))
@@ -213,7 +213,7 @@ def _halt(settings: Settings, group: str, kind: HaltKind, at: At, *, others_go_o
 
 
 def _partitions(cluster: Cluster, positions: GroupPositions) -> set[TopicPartition]:
-    """Return the existing partitions of a group: committed ones, and those of its members' subscriptions."""
+    """Return the existing partitions of a group: with committed offsets, or of its members' subscriptions."""
     members = () if positions.group is None else positions.group.members
     found = {*positions.committed, *(tp for one in members for tp in one.partitions)}
     topics = cluster.topics({*(tp.topic for tp in found), *(topic for one in members for topic in one.topics)})
@@ -284,7 +284,7 @@ def _standing(
 ) -> Halted:
     owners = positions.owners()
     members = () if positions.group is None else tuple(one for one in positions.group.members if _is_ours(one))
-    # In a rebalance no member has said that it obeys with what it gets.
+    # In a rebalance no member has confirmed the halt for the partitions that it will get.
     owned = {(tp, one.member_id) for one in members for tp in one.partitions}
     is_settled = not members or positions.group is None or positions.group.state == "Stable"
     confirmed = {(tp, one.member) for tp, one in obeyed.items() if one.number == halt.number}

@@ -19,9 +19,9 @@ class PartitionSeen:
 
     Attributes:
         committed: The committed offset in the last sample; None: the group has committed none.
-        lag: The lag in the last sample, in offsets; without a committed offset all offsets of the log.
-        since: The time, in seconds, of the sample since which the offset has not moved and the lag was not 0. Of a
-            partition that moved, or had no lag, the last sample.
+        lag: The lag in the last sample, in offsets; without a committed offset, the number of offsets in the log.
+        since: The time, in seconds, of the sample since which the offset has not moved and the lag was not 0. If the
+            partition has moved or had no lag, the time of the last sample.
     """
 
     committed: int | None
@@ -37,9 +37,9 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
 
     Args:
         before: The previous samples; empty for the first sample, at which each partition counts as just moved.
-        now: The group's lag. A partition without a leader has none, and is forgotten: it cannot be read.
-        at: The time of the sample, in seconds of a clock shared by all samples. If it went back, the partition has just
-            moved.
+        now: The group's lag. A partition without a leader has no lag, and is left out because it cannot be read.
+        at: The time of the sample, in seconds of a clock shared by all samples. If the clock went back, the partition
+            counts as just moved.
     """
     seen = {}
     for row in now:
@@ -48,7 +48,7 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
         if row.behind is None:
             continue
         since = at
-        # A lag that the previous sample did not have may be new, however old that sample is.
+        # A lag that the previous sample did not have may be new, even if that sample is old.
         if known is not None and known.lag > 0 and row.behind > 0 and row.committed == known.committed:
             since = min(at, known.since)
         seen[partition] = PartitionSeen(row.committed, row.behind, since)
@@ -81,7 +81,7 @@ def to_text(group: str, seen: Seen) -> str:
 
 
 def from_text(group: str, text: str) -> dict[TopicPartition, PartitionSeen] | None:
-    """Return the samples in a state file; None if it is not one of this group."""
+    """Return the samples in a state file; None if the text is no state file of this group."""
     try:
         document = json.loads(text)
         if document["format"] != _FORMAT or document["group"] != group:

@@ -66,8 +66,8 @@ def lag_of(
 ) -> dict[str, Rows[PartitionLag]]:
     """Return the lag of each group, in partitions with committed offsets or an owner.
 
-    Partitions of topics that were deleted are left out, unless they are in `partitions`. Where a partition has no
-    leader, its lag is unknown, and a warning names it.
+    Partitions of deleted topics are left out, unless they are in `partitions`. The lag of a partition without a leader
+    is unknown, and a warning names the partition.
 
     Args:
         cluster: The cluster; one lookup serves all groups.
@@ -86,7 +86,7 @@ def lag_of(
     }
     every = {tp for tp in every if tp.partition < counts[tp.topic]}
     if missing := sorted(set(partitions) - every):
-        # A group may have offsets of deleted topics. A topic that the caller names is missing, or has another name.
+        # A group may have offsets of deleted topics. A topic that the caller names must exist.
         if not counts[missing[0].topic]:
             raise cluster.unknown_topic(missing[0].topic)
         names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in missing)
@@ -123,7 +123,7 @@ def rates_of(
 ) -> dict[str, float | None]:
     """Return the offsets a second that each member has committed, by member id.
 
-    Only partitions count that the member has in both samples, with a committed offset in the first one. A partition
+    Only partitions that the member has in both samples count, if they have a committed offset in the first. A partition
     whose offset decreased, because the group was rewound, counts as 0.
 
     Args:
@@ -131,7 +131,7 @@ def rates_of(
         committed_before: The group's committed offsets in the first sample.
         now: The members in the second sample.
         committed: The group's committed offsets in the second sample.
-        seconds: The time between both.
+        seconds: The time between the samples.
 
     Returns:
         None for a member that the first sample lacks, or whose partitions cannot be compared.
@@ -160,7 +160,7 @@ def moves_now(
         target: Where the group continues.
         partitions: The partitions to move.
         committed: The committed offsets of the group.
-        other: The committed offsets of the target's `other_group`; empty if it has none.
+        other: The committed offsets of the target's `other_group`; empty if the target names no group.
 
     Raises:
         OptionError: A partition has no committed offset that could be shifted.

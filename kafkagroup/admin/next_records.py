@@ -23,7 +23,7 @@ class NextTimes:
         self._times = BrokerTimes(settings, Cluster(settings), engine="auto", read_committed=False)
 
     def look(self, lag: Iterable[PartitionLag]) -> dict[TopicPartition, int]:
-        """Return the timestamp of the next record in milliseconds since 1970, where there is one."""
+        """Return the timestamp of each partition's next record, if there is one, in milliseconds since 1970."""
         starts, ends = {}, {}
         for row in lag:
             if row.end is not None and row.behind:

@@ -1,11 +1,11 @@
-"""The JSON of a group's offsets (`offsets export`, `import`), refused in another cluster or for another topic id.
+"""The JSON of a group's offsets (`offsets export`, `import`).
 
     {"version": 1, "group": "billing", "cluster": "jZ0yEr2IQSyJ6lB2nXv8gw",
      "topics": {"orders": {"id": "aVJo0ssOTxOMQ4bkUl_1Sw",
                            "partitions": {"0": {"offset": 7, "leader_epoch": 3, "metadata": ""}}}}}
 
-Offsets are valid in one cluster and in one topic id only, so both are in the document. Its text is the same for the
-same offsets: it can be compared and kept under version control.
+Offsets are valid in one cluster and in one topic id only. Both are in the document, and an import elsewhere is refused.
+Equal offsets have equal texts, which can be compared and kept under version control.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OffsetsDocument:
         group: The group id.
         cluster: The id of the cluster in which the offsets are valid; None: unknown.
         offsets: The committed offsets with their leader epochs and metadata, by partition.
-        topics: The ids of the topics that have one.
+        topics: The topic ids, of topics that have one.
     """
 
     group: str
@@ -78,11 +78,11 @@ class OffsetsDocument:
 
     @staticmethod
     def from_csv(text: str, group: str | None) -> OffsetsDocument:
-        """Parse the output of `kafka-consumer-groups.sh --export`: TOPIC,PARTITION,OFFSET, for several groups GROUP,….
+        """Parse the output of `kafka-consumer-groups.sh --export`: TOPIC,PARTITION,OFFSET, or GROUP,TOPIC,….
 
         Args:
             text: The text. It names neither the cluster nor ids of topics, so these are not checked.
-            group: Whose offsets to take; None: those of its only group.
+            group: The group whose offsets to take; None: the only group of the text.
 
         Raises:
             InvalidConfigurationError: The text has another form, no offset of this group, or several groups.
@@ -112,7 +112,7 @@ def check_place(document: OffsetsDocument, cluster: str | None, topics: Mapping[
     Args:
         document: The document.
         cluster: The cluster's id; None: unknown.
-        topics: The current id of each topic that exists; None: its brokers send none.
+        topics: The current id of each topic that exists; None: the brokers send no ids.
 
     Raises:
         InvalidConfigurationError: The document is of another cluster, or a topic was deleted or created again.

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from kafka_source.values.readable import ReadableValues
 
 Format = Literal["none", "text", "json", "binary"]
-"""none: there is no key or value (a null); binary: shown as base64."""
+"""none: the key or value is null; binary: the text is base64."""
 
 _FRAME = struct.Struct(">bi")
 _MAGIC = 0
-# Schema registries count ids from 1. A larger id in five bytes that begin with 0 is rather no id.
+# Schema registries count ids from 1. Five bytes that begin with 0 and contain a larger number are taken for no id.
 _MAX_SCHEMA_ID = 1 << 24
-# The size of a number as Java's LongSerializer writes it. A time in milliseconds looks like a frame, too.
+# The size of a number of Java's LongSerializer, because a time in milliseconds looks like a frame.
 _LONG_BYTES = 8
 
 
@@ -47,13 +47,13 @@ class Payload:
     """A key, a value, or a header's value.
 
     Attributes:
-        format: The form of the bytes, after the frame if they have one.
-        text: The text; base64 of binary; None if there is nothing.
-        size: The number of bytes, with the frame; None if there is nothing.
+        format: The format of the bytes after the frame, if any.
+        text: The text; base64 of binary; None for a null.
+        size: The number of bytes, with the frame; None for a null.
         schema_id: The id of the schema in the schema registry, if the bytes begin with Confluent's frame: a byte 0 and
-            four bytes with the id. With a schema registry Avro and Protobuf follow as JSON, otherwise as binary; JSON
-            Schema follows as JSON.
-        message: The full name of the Protobuf message, if a schema registry is asked.
+            four bytes with the id. Avro and Protobuf are shown as JSON with a schema registry, else as binary; JSON
+            Schema as JSON.
+        message: The full name of the Protobuf message, if a schema registry is given.
     """
 
     format: Format
@@ -88,8 +88,8 @@ class Record:
         topic: The topic.
         partition: The partition number.
         offset: The offset.
-        timestamp: The time in ISO 8601, in UTC; beyond the year 9999 in milliseconds since 1970, as where a producer
-            has written microseconds; "beyond microseconds" where not even these hold it.
+        timestamp: The time in ISO 8601, in UTC; after the year 9999, for example of a producer that writes
+            microseconds, in milliseconds since 1970; "beyond microseconds" if even these overflow.
         timestamp_type: Whether the producer (create) or the broker (append) has set the time.
         key: The key.
         value: The value.
@@ -112,10 +112,10 @@ class SchemaUse:
 
     Attributes:
         schema_id: The id in Confluent's frame; None: no frame.
-        message: The full name of the Protobuf message, if a schema registry is asked.
+        message: The full name of the Protobuf message, if a schema registry is given.
         records: The number of records.
-        first: The first of them by time, as topic-partition@offset.
-        last: The last of them.
+        first: The first of these records by time, as topic-partition@offset.
+        last: The last of these records.
     """
 
     schema_id: int | None
@@ -193,12 +193,12 @@ def _refuse(word: str) -> None:
 
 
 Start: TypeAlias = AtTime | AtOffset | None
-"""From where on records are read; None: the last ones of the topic."""
+"""The position from which records are read; None: the last records of the topic."""
 
 _COLUMNS = tuple(map(Column, ("offset", "timestamp", "timestampType", "key", "value", "headers")))
 _WITHOUT_TIME = tuple(column for column in _COLUMNS if column.name != "timestamp")
 EVERY_COLUMN = tuple(Column(name) for name in COLUMN_TYPES if name != "replica")
-"""What a function is given: all columns of a read."""
+"""The columns that a function gets: all columns of a read."""
 
 _BATCH_ROWS = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -219,11 +219,11 @@ class Peek:
         partitions: Only these partitions; empty: all.
         read_committed: Whether to leave out records of aborted and of open transactions.
         engine: native, librdkafka or auto.
-        registry: The settings of a schema registry's client, to decode Avro and Protobuf; None: none is asked.
+        registry: The settings of a schema registry's client, to decode Avro and Protobuf; None: no registry.
 
     Raises:
         OptionError: A setting of the registry is wrong.
-        InvalidConfigurationError: The kernel is not installed, which decodes them.
+        InvalidConfigurationError: The kernel, which decodes them, is not installed.
     """
 
     def __init__(
@@ -246,7 +246,8 @@ class Peek:
         """Return at most `limit` records, sorted by their timestamps.
 
         Args:
-            start: From there on the records with the lowest timestamps; None: the newest ones, over all partitions.
+            start: The records with the lowest timestamps from this position on; None: the newest records of all
+                partitions.
             limit: The maximum number of records.
 
         Raises:
@@ -345,7 +346,7 @@ class _Source:
                 else:
                     begin = end
             except UnreadableRecordError as error:
-                # Its time is beyond Arrow's microseconds, as where a producer has written nanoseconds.
+                # The record's time, for example in nanoseconds, exceeds Arrow's microseconds.
                 found += self._read(tp, begin, error.offset, limit, _COLUMNS)
                 found += self._read(tp, error.offset, error.offset + 1, 1, _WITHOUT_TIME)
                 begin = error.offset + 1

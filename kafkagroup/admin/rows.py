@@ -56,7 +56,6 @@ def _plain(value: object) -> Any:
 
 
 def _origin(hint: Hint) -> object:
-    # With a type of its own: mypy takes the origin of a hint of unknown type for a ParamSpec.
     return get_origin(hint)
 
 
@@ -164,10 +163,10 @@ class GroupSummary:
             that never had members.
         state: Kafka's group state, such as Stable or Empty.
         members: The number of members; None: not requested, or no consumer group.
-        lag: The sum of the lag of its partitions. None: not requested, no consumer group, or a rebalancing group
-            without commits.
-        uncommitted: How many of its partitions have no committed offset; None as `lag`.
-        halt: The author and the time of a pause or stop of its queries; None: they read.
+        lag: The sum of its partitions' lag. None: not requested, no consumer group, or a rebalancing group without
+            commits.
+        uncommitted: The number of its partitions without a committed offset; None as for `lag`.
+        halt: The author and the time of a pause or stop of its queries; None: the queries read.
     """
 
     group: str
@@ -187,9 +186,9 @@ class UserData:
     Attributes:
         size: The number of bytes.
         weight: The capacity of a member under `weighted`.
-        generation: The generation of `partitions`; None: it is not part of the data.
+        generation: The generation of `partitions`; None: the data have none.
         partitions: The member's previous partitions, as it reports them.
-        text: A text that the data are, such as the reason why the leader could not assign.
+        text: The data as text, for example the reason why the leader could not assign.
     """
 
     size: int
@@ -213,17 +212,17 @@ class MemberDescription:
         member_id: The member id that the coordinator assigned.
         instance_id: `group.instance.id`; None for a dynamic member.
         client_id: `client.id`.
-        host: The address that it connects from.
+        host: The address from which it connects.
         partitions: Its assignment, sorted.
         topics: The topics that it subscribes to, sorted; empty while a classic group rebalances.
-        rack: `client.rack`; None if it has none or the group rebalances.
-        user_data: The user data of its subscription; None if there are none.
-        assigned_data: The user data of its assignment; None if there are none.
+        rack: `client.rack`; None if it is not set or the group rebalances.
+        user_data: The user data of its subscription; None: no user data.
+        assigned_data: The user data of its assignment; None: no user data.
         epoch: The member epoch (KIP-848); None in a classic group, whose brokers do not return the generation.
-        revoking: Partitions that the brokers have revoked and the member has still to release (KIP-848); brokers
+        revoking: Partitions that the brokers have revoked and that the member still has to release (KIP-848); brokers
             before 4.3 do not return them (KAFKA-20431).
-        awaiting: Partitions that the brokers assign to the member and that it does not have yet (KIP-848), because
-            another member has to give them up or the member has not sent its next heartbeat.
+        awaiting: Partitions that the brokers assign to the member and that it does not have yet (KIP-848): another
+            member has to give them up first, or the member has not sent its next heartbeat.
         rate: Offsets a second that it commits, between two samples; None: not requested, or unknown.
     """
 
@@ -278,9 +277,9 @@ class PartitionLag:
     Attributes:
         topic: The topic.
         partition: The partition number.
-        committed: The committed offset; None if the group has committed none.
+        committed: The committed offset; None: no committed offset.
         end: The end offset of the log (the high watermark); None if the partition has no leader.
-        member: The name of the member that owns the partition; None if there is none.
+        member: The name of the member that owns the partition; None: no member.
         start: The first offset of the log; 0 if the partition has no leader.
     """
 
@@ -293,7 +292,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Return the number of offsets between the committed and the end offset; None without one of the two."""
+        """Return the number of offsets between the committed and the end offset; None if either is unknown."""
         return None if self.committed is None or self.end is None else max(0, self.end - self.committed)
 
     @property

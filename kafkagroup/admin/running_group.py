@@ -1,7 +1,8 @@
 """Rewind a group while its queries run: its time limits, the groups that it refuses, and its errors.
 
-The program that rewinds becomes a member of the group for a moment. Queries of ours finish and commit their
-micro-batch, own no partitions while the offsets are set, and continue there; see `group.classic.strategies`.
+The program that rewinds becomes a member of the group for a moment. Queries of kafkagroup finish and commit their
+micro-batch, own no partitions while the offsets are set, and continue at the new offsets; see
+`group.classic.strategies`.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ log = logging.getLogger(__name__)
 
 # Time for all members to finish their micro-batches: the queries' rebalance timeout, and a margin.
 _REWIND_SECONDS = 330.0
-# If this program dies, the queries wait this long for it, and continue where they were, or at the new offsets.
+# If this program dies, the queries wait for so long, and continue at the old or the new offsets.
 _SESSION_TIMEOUT_MS = 10_000
-# Everything between the start of the generation and the end of the session.
+# The time for the work between the start of the generation and the end of the session.
 _COMMIT_SECONDS = 5.0
 _LOOK_UP_SECONDS = 3.0
 _DESCRIBE_SECONDS = 15.0
 _LEAVE_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.1
 _MAX_NAMED = 5
-# The suffixes of our members' client ids; see `GroupSettings.client_id`.
+# The suffixes of the client ids of kafkagroup's members; see `GroupSettings.client_id`.
 _OUR_CLIENT_ID = "-member"
 
 
@@ -62,9 +63,9 @@ class RunningRewind:
         group: The group id.
         rewind_id: The id in the metadata of the new offsets.
         generation: The generation in which no member read and the offsets were set.
-        before: The committed offset of each partition right before it; without partitions that had none.
+        before: The committed offset of each partition right before the rewind, if it had one.
         offsets: The new offset of each partition.
-        moves: The same as rows, with the target's offsets before they were limited to the log.
+        moves: The new offsets as rows, with the target's offsets before they were limited to the log.
     """
 
     group: str
@@ -76,7 +77,7 @@ class RunningRewind:
 
 
 _Aim = Callable[[KafkaClient, Mapping[TopicPartition, int]], tuple[Move, ...]]
-"""Returns the new positions, from the committed offsets at the moment when all members have stopped reading."""
+"""Returns the new positions, from the offsets that are committed when all members have stopped reading."""
 
 
 def rewind_running_group(
@@ -87,24 +88,25 @@ def rewind_running_group(
     partitions: Collection[TopicPartition] = (),
     timeout: float = _REWIND_SECONDS,
 ) -> RunningRewind:
-    """Set committed offsets of a group while queries of kafkagroup are its members; they continue there.
+    """Set committed offsets of a group while queries of kafkagroup are its members; the queries continue there.
 
     All partitions are set, or none. Partitions that are not named keep their offsets. The call returns when the offsets
-    are set; the queries begin to read there in the same second.
+    are set. The queries read there within a second.
 
     Args:
         settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group and its topics.
         group: The group id.
         offsets: The new offset of each partition, between the earliest and the latest one. Or a target, as in
-            `Groups.moves`: it is resolved when the members have committed their last micro-batch, so `Shift` counts
-            from there, and `latest` is the end of the log at that moment.
+            `Groups.moves`. A target is resolved when the members have committed their last micro-batch: `Shift` counts
+            from these offsets, and `latest` is the end of the log at that moment.
         partitions: The partitions to move to a target.
         timeout: Seconds to wait until all members have finished their micro-batches. The group itself does not wait
             longer than `kafka.max.poll.interval.ms`.
 
     Raises:
-        InvalidConfigurationError: The group has no members (use `Groups.rewind`), or members that do not support it:
-            consumers of other clients, batch reads, queries with `redundant.emit=all`. Or an offset does not exist.
+        InvalidConfigurationError: The group has no members (use `Groups.rewind`), or members that do not support the
+            call: consumers of other clients, batch reads, queries with `redundant.emit=all`. Or an offset does not
+            exist.
         UnknownTopicError: A topic does not exist.
         RetriableError: The members have not finished their micro-batches in time. Nothing was changed.
         ApplicationRecoverableError: The coordinator has refused the commit. Nothing was changed.
@@ -115,7 +117,7 @@ def rewind_running_group(
     if not named:
         raise InvalidConfigurationError(f"No partition of group {group} was named to be rewound.")
     rewind_id = strategies.new_id()
-    # The size of a commit does not depend on the offsets. A topic's id has 22 letters, and a cluster's as many.
+    # The size of a commit does not depend on the offsets. Ids of topics and clusters have 22 letters.
     unknown = dict.fromkeys((tp.topic for tp in named), "-" * 22)
     if len(list(chunks(group, _entries(dict.fromkeys(named, 0), rewind_id, unknown, "-" * 22)))) > 1:
         raise InvalidConfigurationError(
@@ -173,10 +175,10 @@ def _to_target(settings: Settings, target: Target, partitions: Collection[TopicP
 
 
 def cannot_be_rewound(group: Group) -> str | None:
-    """Return why a group cannot be rewound while its members run, by its description; None: perhaps it can.
+    """Return why a described group cannot be rewound while its members run; None: perhaps it can.
 
-    Only the coordinator knows whether all members support it; it answers when the group is rewound. Client ids are
-    names that users may change.
+    Only the coordinator knows whether all members support a rewind, and answers at the rewind. Users may change client
+    ids.
     """
     others = [one for one in group.members if not one.client_id.endswith(_OUR_CLIENT_ID)]
     if group.type == CONSUMER:
@@ -222,7 +224,8 @@ def _rewind(
 ) -> RunningRewind:
     described = client.run(_describe(client, group))
     topics = client.run(_describe_topics(client, partitions))
-    # While it waits in JoinGroup the coordinator expects no request. Its own rebalance timeout must not end the wait.
+    # While the member waits in JoinGroup, the coordinator expects no request. The member's own rebalance timeout must
+    # not end the wait.
     settings = MemberSettings(
         group, session_timeout_ms=_SESSION_TIMEOUT_MS, rebalance_timeout_ms=max(1, int(deadline.seconds * 1000))
     )
@@ -237,13 +240,13 @@ def _rewind(
                 f"Group {group} was not rewound: one of the topics {', '.join(sorted(topics[0]))} was created again "
                 "while the members finished their micro-batches. Nothing was changed. Rewind it again."
             )
-        # The members have committed while this one waited, so the target's offsets are known only now.
+        # The members have committed while this member waited, so the target's offsets are known only now.
         moves = aim(client, before)
         offsets = {one.topic_partition: one.offset for one in moves}
         client.run(_commit(client, member, _entries(offsets, rewind_id, *topics)))
         generation = member.status.generation
     finally:
-        # The members continue when this one has left.
+        # The members continue when this member has left.
         client.run(member.leave(Deadline(_LEAVE_SECONDS), "the group's offsets are set"))
     log.info("rewind group=%s generation=%d id=%s done", group, generation, rewind_id)
     return RunningRewind(group, rewind_id, generation, before, offsets, moves)
@@ -253,7 +256,7 @@ async def _describe(client: KafkaClient, group: str) -> Group:
     """Describe the group before it is joined.
 
     Raises:
-        InvalidConfigurationError: It has no members, or the brokers assign its partitions.
+        InvalidConfigurationError: The group has no members, or the brokers assign its partitions.
     """
     try:
         described = await describe_group(client, group, Deadline(_DESCRIBE_SECONDS))
@@ -308,7 +311,7 @@ async def _join(client: KafkaClient, member: Member, described: Group, deadline:
 
 
 async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPartition, CommitOffset]) -> None:
-    """Commit in the generation of the rewind; all offsets are in one request, which the coordinator takes whole."""
+    """Commit in the generation of the rewind. The coordinator accepts the one request with all offsets as a whole."""
     status, group = member.status, member.settings.group
     credentials = SlotCredentials(group, status.generation, status.member_id, None)
     try:
@@ -320,7 +323,7 @@ async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPar
 async def _check_set(
     client: KafkaClient, group: str, entries: Mapping[TopicPartition, CommitOffset], error: KafkaGroupError
 ) -> None:
-    """Return if the offsets are set although the commit has failed, because the response to an attempt was lost.
+    """Return if the offsets are set, because only the response to the commit was lost; else raise.
 
     Raises:
         UnknownOutcomeError: The coordinator does not answer, or only some of the offsets are set.
@@ -331,7 +334,8 @@ async def _check_set(
         found = await fetch_entries(client, group, entries, Deadline(_COMMIT_SECONDS))
     except KafkaGroupError as problem:
         raise UnknownOutcomeError(f"Group {group} was rewound or was not. {look}", code=error.code) from problem
-    # The mark is the proof, not the offset: if the session has ended, members may have committed after it already.
+    # The id in the metadata is the proof, not the offset: if the session has ended, members may have committed later
+    # offsets.
     there = [tp for tp, entry in entries.items() if tp in found and found[tp].metadata == entry.metadata]
     if len(there) == len(entries):
         return
@@ -339,7 +343,7 @@ async def _check_set(
         some = f"Group {group} was rewound in {len(there)} of {len(entries)} partitions."
         raise UnknownOutcomeError(f"{some} {look}", code=error.code) from error
     if isinstance(error, UnknownOutcomeError):
-        # The request may still be on its way.
+        # The coordinator may still receive the request.
         raise error
     raise ApplicationRecoverableError(
         f"Group {group} was not rewound, and its members continue where they were: {error}", code=error.code
@@ -351,7 +355,7 @@ def _refused(described: Group, why: str) -> InvalidConfigurationError:
 
     Args:
         described: The group.
-        why: The meaning of the coordinator's refusal, where the description of the group has no reason.
+        why: The meaning of the coordinator's refusal, if the group's description has no reason.
     """
     text = cannot_be_rewound(described) or _explained(described, why, described.members)
     return InvalidConfigurationError(text, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -17,7 +17,7 @@ from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot, TopicMeta
 from kafkagroup.admin.rows import Rows
 
 _CALL_SECONDS = 15.0
-# Topics of Kafka's own; brokers say so in their metadata too, but only for these.
+# Kafka's own topics. Brokers mark only these as internal in their metadata.
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
@@ -29,8 +29,8 @@ class TopicSummary:
         topic: The topic.
         id: The topic id; None before Kafka 2.8.
         partitions: The number of partitions.
-        replication: The number of replicas of its partition that has the fewest.
-        offsets: The number of offsets in all logs: at least the number of records. None: partitions have no leader.
+        replication: The number of replicas of the partition with the fewest replicas.
+        offsets: The number of offsets in all logs: at least the number of records. None: a partition has no leader.
         leaderless: The number of partitions without a leader.
     """
 
@@ -49,7 +49,7 @@ class PartitionSummary:
     Attributes:
         topic: The topic.
         partition: The partition number.
-        leader: The broker id of the leader; None: there is none.
+        leader: The broker id of the leader; None: no leader.
         replicas: The broker ids of all replicas.
         start: The first offset; None without a leader.
         end: The offset after the last record; None without a leader.
@@ -71,7 +71,7 @@ class BrokerSummary:
         broker: The broker id.
         address: The host and port that it advertises to this user's listener.
         leads: The number of partitions that it leads, of the topics that this user may describe.
-        replicas: The number of replicas that it has of these.
+        replicas: The number of replicas that it has of these topics.
     """
 
     broker: int

@@ -11,7 +11,7 @@ from assignors.model import TopicPartition
 from kafkagroup.admin.rows import Group, PartitionLag, Rows
 
 SAMPLES = 40
-"""The number of samples in the line of the lag."""
+"""The number of samples in the lag's line of bars."""
 
 _WINDOW_SECONDS = 30.0
 _REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
@@ -30,7 +30,7 @@ class GroupSample:
         owners: The member that owns each partition.
         committed: The committed offsets.
         ends: The ends of the logs.
-        behind: The lag; of a partition without a committed offset all its offsets.
+        behind: The lag; of a partition without a committed offset, the number of offsets in its log.
     """
 
     at: float
@@ -76,8 +76,8 @@ class WatchRow:
         uncommitted: The number of its partitions without a committed offset.
         rate_in: Offsets a second that are written to its partitions; None: not known yet.
         rate_out: Offsets a second that it commits; None: not known yet.
-        seconds_to_zero: How long it takes to catch up at these rates; None: it does not catch up, or not known yet.
-        rebalances: The number of assignments since the first sample that samples show.
+        seconds_to_zero: How long it takes to catch up at these rates; None: never, or not known yet.
+        rebalances: The number of changes of the assignment that samples have shown since the first.
     """
 
     group: str
@@ -101,8 +101,8 @@ class WatchMember:
         partitions: The number of its partitions.
         lag: The sum of their lag.
         rate_in: Offsets a second that are written to its partitions; None: not known yet.
-        rate_out: Offsets a second that are committed of its partitions; None: not known yet.
-        seconds_to_zero: How long it takes to catch up at these rates; None: it does not catch up, or not known yet.
+        rate_out: Offsets a second that it commits; None: not known yet.
+        seconds_to_zero: How long it takes to catch up at these rates; None: never, or not known yet.
     """
 
     group: str
@@ -138,7 +138,7 @@ class WatchPartition:
     def of_group(
         group: str, lag: Mapping[TopicPartition, int], times: Mapping[TopicPartition, int]
     ) -> list[WatchPartition]:
-        """Return the partitions of a group by the timestamps of their next records, the least one first."""
+        """Return the partitions of a group, sorted by the timestamps of their next records."""
         least = min(times.values(), default=0)
         return [
             WatchPartition(group, *tp, lag[tp], time, (time - least) / 1000)
@@ -159,7 +159,7 @@ class History:
         self._moving = False
 
     def add(self, sample: GroupSample) -> WatchRow:
-        """Add a sample and return how the group is doing."""
+        """Add a sample and return the group's row."""
         self._note_rebalance(sample)
         self._samples.append(sample)
         first = self._first()
@@ -178,7 +178,7 @@ class History:
         )
 
     def members(self) -> list[WatchMember]:
-        """Return how each member is doing, sorted by name.
+        """Return each member's row, sorted by name.
 
         Only partitions that a member has had since the beginning of the window count for its rates.
         """

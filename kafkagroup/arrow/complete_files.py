@@ -15,13 +15,13 @@ from kafka_source.errors import InvalidConfigurationError
 
 @contextmanager
 def complete_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
-    """Yield a file beside `path`, which is renamed to it when the block ends without an error, else removed.
+    """Yield a file beside `path`. When the block ends it is renamed to `path`; after an error it is removed.
 
     After a kill the file `.NAME.partial` remains, until the next writer of this path overwrites it.
 
     Args:
         path: The file to write.
-        overwrite: Whether it may replace another one.
+        overwrite: Whether the file may replace an existing one.
 
     Raises:
         InvalidConfigurationError: The file exists, cannot be written, or is being written by another process.
@@ -34,7 +34,6 @@ def complete_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            # Another process may have created it.
             check_absent(path, overwrite=overwrite)
             beside.replace(path)
         except BaseException:
@@ -55,7 +54,7 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
     """Open a file to read and write, and lock it until the block or this process ends.
 
     Raises:
-        InvalidConfigurationError: The file cannot be opened, or another process has it.
+        InvalidConfigurationError: The file cannot be opened, or another process has the lock.
     """
     while True:
         try:
@@ -68,7 +67,7 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InvalidConfigurationError(f"Another process is writing {path}.") from None
-            # The process that had it may have renamed or removed it between the two steps.
+            # The previous owner of the lock may have renamed or removed the file between the two steps.
             if _is_at(file, path):
                 yield file
                 return

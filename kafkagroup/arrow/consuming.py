@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 _Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 
-# Seconds between two lookups of new records, which grow while there are none.
+# Seconds between two lookups of new records. They grow while there are no new records.
 _PAUSES = RetryPolicy(0.02, 0.5)
 # Java's default. If this process dies, the next owner of its partitions waits until the coordinator aborts it.
 _TRANSACTIONS = {"transaction.timeout.ms": 60_000}
@@ -85,10 +85,10 @@ def consume(
 ) -> GroupStream:
     """Return the records of topics from a group's committed offsets on, as a member of this group.
 
-    The member joins when you begin to iterate. Use the stream in a `with` block: its end leaves the group, so that
-    other members get the partitions immediately. Use it from one thread at a time, and each member from a thread of its
-    own: a rebalance waits until every member asks for its next batch. Where `kafkagroup stop` has stopped the group,
-    the iteration ends: commit your last batches, and close the stream.
+    The member joins when you begin to iterate. Use the stream in a `with` block, whose end leaves the group, so that
+    other members get the partitions immediately. Use the stream from one thread at a time, and each member from a
+    thread of its own, because a rebalance waits until every member requests its next batch. If `kafkagroup stop` has
+    stopped the group, the iteration ends: commit your last batches, and close the stream.
 
     Args:
         topics: A topic, several topics, or a pattern made by `re.compile`.
@@ -97,7 +97,7 @@ def consume(
         start: Where partitions without a committed offset begin: `earliest`, `latest`, a time, `-1h` for one hour ago,
             or offsets by partition.
         columns: As in `read`.
-        function: As in `read`. It begins again for each batch of records, whose rows are returned as one batch, so
+        function: As in `read`. The function begins again for each batch of records and its rows become one batch, so
             `commit` and `transaction` apply to the records of the returned rows.
         schema: As in `read`.
         max_bytes: About how much memory the stream takes.
@@ -125,13 +125,14 @@ def consume(
             **position_options("starting", start, topics),
             "failOnDataLoss": str(fail_on_data_loss).lower(),
             "engine": engine,
-            # The caller of `consume` intends to share from the group's offsets on, so no warning is logged.
+            # No warning is logged: the caller of `consume` intends to share the group.
             "group.membership": "true",
             "group.members": "1",
         }
         options = read_options(given, Where.STREAM)
         if options.group_protocol == "consumer":
-            # Its members give partitions up between two calls, even if the caller has not committed their records.
+            # Members of this protocol give partitions up between two calls, even if the caller has not committed their
+            # records.
             raise OptionError("group.protocol", "consumer", "classic; other members of the group may use consumer")
         mapping = mapping_of(function, schema, wanted, options)
         trigger = Trigger(options, policy_of(options, Caller.PROGRAM), static=False)
@@ -139,19 +140,19 @@ def consume(
 
 
 class GroupStream(Stream):
-    """The records that a member of a group reads. Each batch is returned once, until `commit` fails.
+    """The records that a member of a group reads. Each batch is returned once, unless `commit` fails.
 
     If the caller does not request the next batch within `max.poll.interval.ms` and the group rebalances, the member
     leaves the group. It joins again at the next batch.
 
     Args:
-        options: Of the read.
+        options: The options of the read.
         columns: The columns of the batches.
         trigger: Plans the member's batches, and has the membership.
         max_wait: See `consume`.
         bar: See `read`.
         settings: The caller's settings, for the producer of `transaction`.
-        mapping: The function that makes the rows of these columns; None: they are the rows.
+        mapping: The function that makes rows of these columns; None: the columns are the rows.
     """
 
     def __init__(
@@ -173,16 +174,16 @@ class GroupStream(Stream):
         self._names = [column.name for column in columns]
         self._columns = with_place(columns)
         self._reading: _Batches | None = None
-        # The ends of the returned records in the member's partitions, and the ends of those that are done: the records
-        # between both are not committed.
+        # The ends of the returned records and of the done records in the member's partitions. The records between them
+        # are not committed.
         self._handed = StreamOffset()
         self._done: dict[TopicPartition, int] = {}
         self._followed_join = 0
-        # A commit has failed: unless the caller commits the records that are not done, the next lookup begins there.
+        # A commit has failed: the next lookup begins after the done records, unless the caller commits the rest first.
         self._goes_back = False
-        # Some returned records are not committed; another member, or this caller, may get them again.
+        # Some returned records are not committed, and another member, or this caller, may get them again.
         self._is_interrupted = False
-        # The records have to be returned again, and the caller has no batch since: a repeated block has no offsets.
+        # The records have to be returned again, and no batch was returned since: a repeated block has no offsets.
         self._is_taken_back = False
         self._transaction: Transaction | None = None
 
@@ -199,7 +200,7 @@ class GroupStream(Stream):
         """
         self._check_open()
         if self._reading is not None:
-            # There is one position; records of a batch that was not returned are read again.
+            # The stream has one position: records of a batch that was not returned are read again.
             self._reading.close()
         else:
             # At the end of a program Python closes open objects only after it has stopped all threads.
@@ -214,7 +215,7 @@ class GroupStream(Stream):
         records again (at least once).
 
         Raises:
-            FencedError: The group has removed this member: it was silent for `session.timeout.ms`, or requested no
+            FencedError: The group has removed this member, which was silent for `session.timeout.ms` or requested no
                 batch for `max.poll.interval.ms`. Nothing is committed. If you continue, the member joins again, and
                 gets the uncommitted records of its new partitions.
             UnknownOutcomeError: No answer came, so the commit may be done. Call `commit` again.
@@ -236,23 +237,23 @@ class GroupStream(Stream):
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Commit the returned batches and the records written in the block together, or neither (exactly once).
+        """Commit the returned batches and the block's records together, or neither of them (exactly once).
 
-        After an error nothing of the block is visible and no offset has moved. Repeat the block with its batches, or
-        continue, and they are returned again. The transactional id follows from the group and the member's first
-        partition, so the next owner fences this one's open transaction. The block may take `transaction.timeout.ms`
-        (default one minute); if this process dies in it, the next owners wait for that time. The producer has the
-        settings of the stream; the native engine is needed. Read the records of other transactions with
-        `isolation.level=read_committed`.
+        After an error no record of the block is visible and no offset has moved. Repeat the block with its batches; or
+        continue, and the batches are returned again. The transactional id follows from the group and the member's first
+        partition, so the next owner fences an open transaction of this member. The block may take
+        `transaction.timeout.ms` (default one minute); if this process dies in it, the next owners wait for that time.
+        The producer has the settings of the stream and needs the native engine. Read the records of other transactions
+        with `isolation.level=read_committed`.
 
         Raises:
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was
                 returned, or you continued after an error. Continue: a repeated block has the same error.
             UnknownOutcomeError: The coordinator has not reported whether the transaction is committed. The group's
-                offsets show it: if you repeat a committed block, that is a `FencedError`.
+                offsets show it: to repeat a committed block is a `FencedError`.
             DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
             AbortableError: A write has failed, and the block has caught its error.
-            KafkaGroupError: As `write`.
+            KafkaGroupError: As for `write`.
         """
         self._check_open()
         options = transactional_options({**_TRANSACTIONS, **self._settings}, self._options.engine)
@@ -279,7 +280,6 @@ class GroupStream(Stream):
         if not handed.partitions:
             return ()
         if self._goes_back and self._committed_ahead(self._handed.partitions):
-            # The unknown outcome of the previous block is known now.
             raise self._refusal("the group has committed further")
         return (self._trigger.offsets_of_member(handed),)
 
@@ -308,7 +308,7 @@ class GroupStream(Stream):
         self._is_closed = True
         atexit.unregister(self.close)
         try:
-            # Another thread may read.
+            # Another thread may be reading.
             if self._reading is not None and getgeneratorstate(self._reading) != GEN_RUNNING:
                 self._reading.close()
         finally:
@@ -352,7 +352,7 @@ class GroupStream(Stream):
             return None
         for tp, span in planned.partitions.items():
             if span.start != self._handed.ends.get(tp):
-                # It begins here, or another member has read it.
+                # The partition begins here, or another member has read it.
                 self._done[tp] = span.start
         self._handed = replace(
             planned, partitions={tp: s._replace(end=s.start) for tp, s in planned.partitions.items()}
@@ -369,7 +369,8 @@ class GroupStream(Stream):
             return
         waiting = self._uncommitted().partitions
         kept = {tp: span for tp, span in self._handed.partitions.items() if tp in owned.slots}
-        # Even where all records are committed: the trigger continues at the group's offsets, and would return to ours.
+        # Even if all records are committed: the trigger continues at the group's offsets, and would return to the
+        # stream's.
         ahead = self._committed_ahead(kept)
         if gone := sorted(waiting.keys() - kept.keys()):
             log.info(
@@ -384,16 +385,16 @@ class GroupStream(Stream):
         self._followed_join = owned.joins
 
     def _find_way_back(self) -> None:
-        """Return to the records that are not done, or to the group's offsets where those are higher."""
+        """Return to the records that are not done, or to the group's offsets if these are higher."""
         self._done |= self._committed_ahead(self._handed.partitions)
         self._is_taken_back |= self._is_interrupted or bool(self._uncommitted().partitions)
         self._move(self._done)
-        # The open block has written records of these batches, which would be written twice.
+        # The open block has written records of these batches already.
         self._is_interrupted = self._transaction is not None and self._transaction.has_written
         self._goes_back = False
 
     def _committed_ahead(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the group's offsets beyond the done records: of a commit of unknown outcome, or of another member."""
+        """Return the group's offsets beyond the done records, from a commit of unknown outcome or another member's."""
         committed = self._trigger.committed_after_failure(partitions) if partitions else {}
         return {tp: offset for tp, offset in committed.items() if offset > self._done.get(tp, offset)}
 
@@ -422,8 +423,8 @@ class GroupStream(Stream):
     def _pass_without_records(self, ends: Mapping[TopicPartition, int]) -> None:
         """Move to these offsets, before which only markers of transactions are left.
 
-        Where the caller has committed all earlier records, no later batch would commit them, so they are committed
-        here; otherwise a lag would remain.
+        If the caller has committed all earlier records, these offsets are committed here: without a later batch a lag
+        would remain.
         """
         waiting = self._uncommitted().partitions
         self._move(ends)
@@ -434,7 +435,6 @@ class GroupStream(Stream):
             without_records = replace(self._handed, partitions=passed)
             commit_existing(self._options, self._cluster, without_records, self._trigger.commit)
         except KafkaGroupError as error:
-            # They are part of the caller's next commit.
             log.info("group=%s: offsets without records are not committed yet: %s", self._options.group_id, error)
             return
         self._done |= {tp: span.end for tp, span in passed.items()}

@@ -28,20 +28,20 @@ def decode_values(
     column: DecodedColumn = "value",
     max_decoded_bytes: int = kinds.DEFAULT_DECODED_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches with `value` as a column of the schema's type: Avro, Protobuf or JSON, by the registry.
+    """Yield the batches with `value` decoded into the type of the registry's schema (Avro, Protobuf or JSON).
 
     A batch that is large after decoding is returned in parts.
 
     Args:
-        batches: Records of Kafka with `value` as binary, and `topic`, `partition` and `offset` for errors. If they have
-            `headers` too, schemas may be named there, as by Confluent's newer serializers.
+        batches: Records of Kafka with `value` as binary, and `topic`, `partition` and `offset` for errors. Schemas may
+            be named in `headers`, as by Confluent's newer serializers.
         registry: The settings of the schema registry's client, such as `url` and `basic.auth.user.info`.
-        schema_id: The id of the schema that the column has. Avro values of other schemas are resolved to it, Protobuf
-            has its fields by number, JSON by name.
-        message: The full name of the message that the column is, with Protobuf; None: the first one of the schema.
+        schema_id: The id of the column's schema. Values of other schemas are resolved to it: Avro by its rules, fields
+            of Protobuf by number, of JSON by name.
+        message: The full name of the Protobuf message of the column; None: the first message of the schema.
         mode: `FAILFAST`; `PERMISSIVE`: a bad value is null, and its bytes are in another column, `_corrupt_record`;
             `DROPMALFORMED`: its row is left out.
-        column: `key` decodes the keys instead. Call it twice for both. The bytes of bad keys are in
+        column: `key` decodes the keys instead. Call the function twice to decode both. The bytes of bad keys are in
             `_corrupt_record_key`.
         max_decoded_bytes: The limit of a decoded value; a larger one is bad.
 

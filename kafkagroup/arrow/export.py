@@ -68,17 +68,17 @@ class Export:
     Attributes:
         topic: The topic.
         settings: Settings of Kafka's clients.
-        form: The form of files; None: into a folder, that of the folder, or Parquet.
+        form: The form of files; None: the form of the folder, or Parquet.
         start: Where the export begins, see `read`; None: after the folder's parts, or at `earliest`.
         end: See `read`.
-        columns: See `read`; None: those of the folder, or the default.
+        columns: See `read`; None: the columns of the folder, or the default.
         part_bytes: The size in Arrow at which a part of a folder ends.
         accept_loss: Whether to leave out records that retention has deleted; if false, they are an error.
         engine: See `read`.
         decode: Decodes the values of a file's batches, as `decode_values` does; None: they stay bytes.
         bar: See `read`.
-        is_interrupted: Whether to end with KeyboardInterrupt before the next batch. Python's own may be lost: pyarrow
-            imports pandas during the write, and an import may drop it.
+        is_interrupted: Whether to end with KeyboardInterrupt before the next batch. An import, such as pyarrow's of
+            pandas during the write, may drop Python's own KeyboardInterrupt.
     """
 
     topic: str
@@ -99,14 +99,14 @@ class Export:
 
         Raises:
             InvalidConfigurationError: The file exists and must not be overwritten, or cannot be written.
-            KafkaGroupError: As `read` and `FetchEngine.read`.
+            KafkaGroupError: As for `read` and `FetchEngine.read`.
         """
         check_absent(path, overwrite=overwrite)
         with self._stream() as stream, complete_file(path, overwrite=overwrite) as file:
             return self._copy(stream, file)
 
     def to_pipe(self, file: IO[bytes]) -> Exported:
-        """Write to a pipe of another program; raise as `read` and `FetchEngine.read`."""
+        """Write to a pipe of another program; raise the errors of `read` and `FetchEngine.read`."""
         with self._stream() as stream:
             return self._copy(stream, file, pipe=True)
 
@@ -153,8 +153,8 @@ class Export:
         Raises:
             InvalidConfigurationError: The folder is of another export, another process writes it, a part is missing,
                 or the folder cannot be written.
-            DataLossError: Records are gone that the folder does not have, or its topic was created again.
-            KafkaGroupError: As `read` and `FetchEngine.read`.
+            DataLossError: Records that the folder does not have no longer exist, or its topic was created again.
+            KafkaGroupError: As for `read` and `FetchEngine.read`.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -210,7 +210,7 @@ class Export:
             wanted = pinned_ranges(self._options("earliest", self.end), end=self.end)
         for r in pinned.ranges:
             if r.start < positions[r.partition]:
-                # Accepted or not: records that are written there now would be left out.
+                # Even if losses are accepted: records that are written there now would be left out.
                 raise DataLossError(
                     topic=r.topic,
                     partition=r.partition,
@@ -221,7 +221,7 @@ class Export:
         # The folder's parts may reach further than the end of this export.
         ends = {r.partition: r.end for r in wanted.ranges}
         ranges = tuple(r._replace(end=max(r.start, ends[r.partition])) for r in pinned.ranges)
-        # A topic that is created again is not that of the folder.
+        # A topic that is created again is not the folder's.
         return self._write(folder, begun, options, replace(pinned, ranges=ranges, topics=begun.ids), positions)
 
     def _options(self, start: Position, end: Position) -> ReadOptions:
@@ -274,12 +274,12 @@ class Export:
 
 
 def _check_identity(cluster: Cluster, options: ReadOptions, begun: Begun, folder: Path) -> set[int]:
-    """Return the topic's partitions, if it is that of the folder.
+    """Return the topic's partitions, if the topic is the folder's.
 
     Raises:
-        InvalidConfigurationError: It is the topic of another cluster.
-        DataLossError: It was deleted and created again.
-        UnknownTopicError: It does not exist.
+        InvalidConfigurationError: The topic is of another cluster.
+        DataLossError: The topic was deleted and created again.
+        UnknownTopicError: The topic does not exist.
     """
     with cluster.metadata_snapshot():
         partitions = {tp.partition for tp in cluster.partitions(subscription_of(options))}

@@ -1,12 +1,12 @@
-"""The folder of an export: parts whose names have their offsets, each record once, and the start of the next export.
+"""The folder of an export: parts with their offsets in their names, and the start of the next export.
 
     _export.json
     00000-00000000000000000000-00000000000000012345.parquet
     00001-00000000000000000000-00000000000000011987.parquet
 
-The name of a part has its partition, its first offset and the offset after its last one, so the rename of a finished
-part also commits its offsets. The next export begins at the highest offset of each partition. The document names the
-folder's topic and the start of each partition; it is written before the first part and never changed.
+The name of a part has its partition, its first offset and its end, so the rename of a finished part also commits its
+offsets, and each record is there once. The next export begins at the highest end of each partition. The document, which
+is written before the first part and never changed, names the topic and the start of each partition.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Begun:
         form: The form of the parts.
         columns: The columns of the records.
         start: The start of the first export.
-        starts: The offsets of the start, by partition. Partitions that came later start at 0.
+        starts: The offsets of the start, by partition. Partitions that were created later start at 0.
     """
 
     topic: str
@@ -70,7 +70,7 @@ class Begun:
         """Parse a document.
 
         Raises:
-            InvalidConfigurationError: It is damaged, or of a newer version.
+            InvalidConfigurationError: The document is damaged, or of a newer version.
         """
         try:
             values: dict[str, Any] = json.loads(text)
@@ -111,7 +111,7 @@ class Parts:
         self.bytes += batch.nbytes
 
     def commit(self, end: int) -> None:
-        """Put the part that is open into its place; it has all records before this offset."""
+        """Rename the open part, which has all records before this offset."""
         if self._file is None or self._writer is None:
             return
         self._writer.finish()
@@ -133,7 +133,7 @@ class Parts:
             self._writer.give_up()
         if self._file is not None:
             self._file.close()
-        # Even if Ctrl-C came after `open` had made the file.
+        # Also if Ctrl-C came right after `open` had made the file.
         (self._folder / _PARTIAL).unlink(missing_ok=True)
 
 
@@ -163,6 +163,6 @@ def positions_of(folder: Path, begun: Begun) -> dict[int, int]:
 def undo(folder: Path) -> None:
     """Remove the document of an export that did not begin, and its folder if that is empty."""
     (folder / DOCUMENT).unlink()
-    # It was there, and has files.
+    # The folder existed before, and has files.
     with suppress(OSError):
         folder.rmdir()

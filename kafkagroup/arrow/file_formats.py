@@ -1,7 +1,7 @@
 """Write record batches as Parquet, Arrow, CSV or JSON lines: base64 for bytes, times as text, row groups.
 
-CSV and JSON have no bytes. There, a column of bytes and the values of headers are base64; a key or value that was read
-as text is text. Times are ISO 8601 in UTC with milliseconds; beyond the year 9999 they are milliseconds since 1970.
+CSV and JSON have no bytes: a column of bytes and the values of headers are base64 there, and a key or value that was
+read as text is text. Times are ISO 8601 in UTC with milliseconds, beyond the year 9999 milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _ROW_GROUP_BYTES = 32 << 20
-"""The size in Arrow of a row group of Parquet, which is in memory until it is written."""
+"""The size in Arrow of a Parquet row group, which is kept in memory until it is complete."""
 
 
 # The years 1 and 10000, in milliseconds since 1970.
@@ -54,8 +54,8 @@ def batch_writer(form: FileFormat, schema: pa.Schema, file: IO[bytes], *, pipe: 
     Args:
         form: The form.
         schema: The columns of the batches.
-        file: Where the bytes go; `finish` does not close it.
-        pipe: Whether to write Arrow's format for streams, which a pipe needs, and not that for files.
+        file: The file for the bytes; `finish` does not close it.
+        pipe: Whether to write Arrow's format for streams, which a pipe needs, and not the one for files.
     """
     if form is FileFormat.PARQUET:
         return _Parquet(schema, file)
@@ -85,7 +85,7 @@ class _Parquet(BatchWriter):
         self._writer.close()
 
     def give_up(self) -> None:
-        # Otherwise it would write the end of the file when it is collected, and raise because the file is closed.
+        # Otherwise the writer would write the file's end when it is collected, and raise because the file is closed.
         self._writer.is_open = False
 
     def _write_row_group(self) -> None:
@@ -161,7 +161,7 @@ def _text_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 def _inner_text(value: object) -> str | None:
-    """Return as text the values that JSON does not have, within a decoded value: bytes, times, decimals."""
+    """Return a decoded value with bytes, times and decimals, which JSON does not have, as text."""
     return _base64(value) if isinstance(value, bytes) else str(value)
 
 

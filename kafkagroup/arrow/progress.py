@@ -21,8 +21,8 @@ class Progress:
     Attributes:
         records: The returned records.
         bytes: Their size in Arrow.
-        lag: The offsets that are left to the end of what is read. It counts offsets without a record too: those of
-            markers, aborted transactions and compacted records.
+        lag: The offsets that are left to read. Offsets without a record count too: those of markers, aborted
+            transactions and compacted records.
     """
 
     records: int = 0
@@ -34,7 +34,7 @@ class Bar:
     """A bar of a terminal or a notebook, or none.
 
     Args:
-        name: What is read.
+        name: The name of the topics that are read.
         shown: True: always; False: never; None: on a terminal and in a notebook, if tqdm is installed.
 
     Raises:
@@ -58,7 +58,7 @@ class Bar:
             return
         if self._bar is None:
             with warnings.catch_warnings():
-                # In a notebook without ipywidgets it warns that it draws a bar of text.
+                # In a notebook without ipywidgets tqdm warns that it draws a bar of text.
                 warnings.simplefilter("ignore")
                 self._bar = import_module("tqdm.auto").tqdm(desc=self._name, unit=" records", unit_scale=True)
         self._bar.total = progress.records + progress.lag
@@ -74,5 +74,5 @@ class Bar:
 
 
 def _has_reader() -> bool:
-    # Programs that execute notebooks load `ipykernel`, too; a notebook's own process has its shell.
+    # The shell, because programs that execute notebooks load `ipykernel` too.
     return "ipykernel.zmqshell" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())

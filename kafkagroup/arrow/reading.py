@@ -67,19 +67,19 @@ def read(
     engine: str = "auto",
     bar: bool | None = None,
 ) -> BoundedStream:
-    """Return the records of topics from a start to an end, which are looked up now.
+    """Return the records of topics from a start to an end, whose offsets are looked up in this call.
 
     Args:
         topics: A topic, several topics, or a pattern made by `re.compile`.
         settings: Settings of Kafka's clients, such as `bootstrap.servers` and `isolation.level`.
-        start: `earliest`, a time, `-1h` for one hour ago, `@1500` for an offset of all partitions (or the nearest one
-            that a partition has), or offsets by partition.
+        start: `earliest`, a time, `-1h` for one hour ago, `@1500` for this offset, or the nearest one that exists, in
+            all partitions, or offsets by partition.
         end: As `start`, exclusive, or `latest`.
         columns: Names of: key, value, topic, partition, offset, timestamp, timestampType, headers. `value string`
             decodes UTF-8.
         function: A function between iterators of record batches, as for `kafkagroup.map_in_arrow`.
         schema: The columns of its rows.
-        max_bytes: About how much memory the stream takes: for one response of a broker, and for record batches.
+        max_bytes: The approximate memory of the stream, for one response of a broker and for record batches.
         fail_on_data_loss: Whether records that retention deletes during the read are an error; else they are left out.
         engine: `native`, `librdkafka`, or `auto` for native where it is installed.
         bar: Whether to show a progress bar; None: on a terminal and in a notebook, if tqdm is installed.
@@ -116,7 +116,7 @@ def bounded_options(
             "engine": engine,
         }
         if "group.id" in settings:
-            # It is only a label here.
+            # The group id is only a label here.
             given["group.membership"] = "false"
         for name, position in (("starting", start), ("ending", end)):
             if offset_everywhere(position) is None:
@@ -166,9 +166,9 @@ def pinned_ranges(options: ReadOptions, start: Position = "", end: Position = ""
     Args:
         options: From `bounded_options`.
         start: A position of the options, or `@N`.
-        end: As there.
+        end: As for `start`.
     """
-    # The engine uses this client too, and finds the partitions' leaders there.
+    # The engine uses this client too, with the leaders that it has found.
     cluster = Cluster.of(options, cached_client(options.settings))
     selection = subscription_of(options)
     with cluster.metadata_snapshot():
@@ -186,21 +186,21 @@ def pinned_ranges(options: ReadOptions, start: Position = "", end: Position = ""
         )
     starts, ends = dict(bounds.starts), dict(bounds.ends)
     if bounds.leaderless:
-        # Wait for their leaders.
+        # Waits for their leaders.
         low, high = cluster.bounds(bounds.leaderless, bounds.leaderless, read_committed=options.read_committed)
         starts, ends = starts | low, ends | high
     return PinnedRanges(tuple(Range(*tp, starts[tp], ends[tp]) for tp in partitions), cluster.cluster_id(), ids)
 
 
 class BoundedStream(Stream):
-    """The records of ranges that are pinned: every use reads the same rows, again from their start.
+    """The records of pinned ranges: every use of the stream reads the same rows from their start.
 
     Args:
-        options: Of the read.
+        options: The options of the read.
         columns: The columns of the rows.
         pinned: The ranges.
         bar: See `read`.
-        mapping: The function that makes the rows of these columns; None: they are the rows.
+        mapping: The function that makes rows of these columns; None: the columns are the rows.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class BoundedStream(Stream):
         return self._pinned.ranges
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches; raises as `FetchEngine.read`."""
+        """Yield the record batches; raise the errors of `FetchEngine.read`."""
         self._check_open()
         batches = self._read() if self._mapping is None else self._mapping.rows(self._read())
         self._open.add(batches)

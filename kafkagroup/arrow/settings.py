@@ -38,7 +38,7 @@ SettingValue: TypeAlias = "str | int | float | bool"
 DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
 _NOT_READ = "replica"
-# The flags that change the matches of a pattern. Names of topics are ASCII.
+# The flags that change the matches of a pattern in ASCII, as names of topics are.
 _FLAGS = {re.ASCII: "a", re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 # Not in a name with a domain before it, such as org.apache.kafka.
 _PREFIX = re.compile(r"(?<![\w.])kafka\.(?=[a-z])")
@@ -115,7 +115,7 @@ def topics_of(topics: Topics) -> dict[str, str]:
 
 def _with_flags(pattern: re.Pattern[str]) -> str:
     """Return a pattern with its flags as text."""
-    # The connector reads the text as Java's, without Python's rules for blanks and comments.
+    # The connector reads the text as a Java pattern, without Python's rules for blanks and comments.
     if pattern.flags & re.VERBOSE or not isinstance(pattern.pattern, str):
         raise OptionError("topics", pattern, "a pattern of str without re.VERBOSE")
     letters = "".join(letter for flag, letter in _FLAGS.items() if pattern.flags & flag)
@@ -126,7 +126,7 @@ def columns_named(columns: Columns) -> tuple[Column, ...]:
     """Return the columns of these names, in their order.
 
     Raises:
-        OptionError: A record has no such column, it has another type, or the list is empty.
+        OptionError: A record has no such column, the type is wrong, or the list is empty.
     """
     named = columns.split(",") if isinstance(columns, str) else list(columns)
     wanted = [one.split() for one in named]
@@ -144,16 +144,16 @@ def columns_named(columns: Columns) -> tuple[Column, ...]:
 def mapping_of(
     function: ArrowFunction | None, schema: pa.Schema | None, columns: Sequence[Column], options: ReadOptions
 ) -> FunctionMapping | None:
-    """Return how rows are made of records; None: they are the records.
+    """Return the mapping of records to rows; None: the rows are the records.
 
     Args:
-        function: The function; None: there is none.
+        function: The function; None: no function.
         schema: The columns of its rows.
-        columns: The columns that it is given.
-        options: Of the read.
+        columns: The columns of its batches.
+        options: The options of the read.
 
     Raises:
-        OptionError: One of both is missing.
+        OptionError: Either the function or the schema is missing.
     """
     if function is None and schema is None:
         return None
@@ -167,7 +167,7 @@ def mapping_of(
 
 
 def with_place(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns, and those with a record's place."""
+    """Return the columns, and the columns of a record's place."""
     names = {column.name for column in columns}
     return (*columns, *(Column(name) for name in PLACE if name not in names))
 
@@ -176,7 +176,7 @@ def with_place(columns: tuple[Column, ...]) -> tuple[Column, ...]:
 
 
 def offset_everywhere(position: Position) -> int | None:
-    """Return N of `@N`; None: the position is another one."""
+    """Return N of `@N`; None for another position."""
     found = re.fullmatch(r"@(\d+)", position.strip()) if isinstance(position, str) else None
     return int(found[1]) if found and int(found[1]) <= MAX_LONG else None
 
@@ -188,18 +188,18 @@ def position_options(
 
     Args:
         name: `starting` or `ending`.
-        position: The position, and not `@N`, which needs the partitions.
+        position: The position, but not `@N`, which needs the partitions.
         topics: The topics that are read.
         now: The time in seconds since 1970.
 
     Raises:
-        OptionError: It is no position.
+        OptionError: The value is no position.
     """
     if isinstance(position, str) and position in ("earliest", "latest"):
         return {f"{name}Offsets": position}
     if isinstance(position, Mapping):
         return {f"{name}Offsets": json.dumps(_by_topic(position, topics))}
-    # Where no record is as new as the start, later ones are.
+    # If no record is as new as the start, read from the end of the log.
     if_none = {"startingOffsetsByTimestampStrategy": "latest"} if name == "starting" else {}
     return {f"{name}Timestamp": str(_time_ms(name, position, now)), **if_none}
 
@@ -238,7 +238,7 @@ def _by_topic(offsets: Offsets, topics: Topics) -> dict[str, dict[str, int]]:
 def offsets_at(
     offset: int, earliest: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
 ) -> dict[str, dict[int, int]]:
-    """Return the nearest offset that each partition has, by topic and partition."""
+    """Return each partition's nearest existing offset, by topic and partition."""
     found: dict[str, dict[int, int]] = {}
     for tp, last in latest.items():
         found.setdefault(tp.topic, {})[tp.partition] = min(max(offset, earliest[tp]), last)

@@ -16,7 +16,7 @@ _Self = TypeVar("_Self", bound="Stream")
 class Stream(ABC):
     """Record batches of one schema.
 
-    polars, pandas, DuckDB, pyarrow and others read it as a table: `polars.DataFrame(stream)`,
+    polars, pandas, DuckDB, pyarrow and other libraries read the stream as a table: `polars.DataFrame(stream)`,
     `duckdb.sql("from stream")`, `pyarrow.table(stream)`.
 
     Args:

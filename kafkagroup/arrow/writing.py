@@ -36,11 +36,11 @@ from kafkagroup.arrow.settings import SettingValue, settings_of, without_prefix
 from kafkagroup.arrow.stream import Stream
 
 _COMMIT_SECONDS = 60.0
-# A commit's longest wait until its records are visible.
+# The longest wait for the visibility of committed records.
 _VISIBLE_SECONDS = 10.0
 _PAUSES = RetryPolicy(0.002, 0.1)
 _TRANSACTIONAL_ID = "transactional.id"
-# The type of a column of nulls only, which polars and pandas make of a table of tombstones.
+# The types for columns of nulls only, which polars and pandas make of a table of tombstones.
 _OF_NULLS = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -51,7 +51,7 @@ _OF_NULLS = {
 
 
 class ArrowStream(Protocol):
-    """Data with Arrow's C stream interface: a table of pyarrow, polars, pandas or DuckDB, or a stream of ours."""
+    """Data with Arrow's C stream interface: a table of pyarrow, polars, pandas or DuckDB, or a stream of `arrow`."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the batches as a PyCapsule."""
@@ -69,16 +69,16 @@ def write(
     *,
     engine: str = "auto",
 ) -> int:
-    """Write records, and return their number; the brokers have acknowledged all of them.
+    """Write records, and return their number when the brokers have acknowledged all of them.
 
     The producer is idempotent: no record is written twice, unless you repeat a call that failed. With the setting
-    `transactional.id` all records become visible together at the end, or none do.
+    `transactional.id` all records become visible together at the end, or no record does.
 
     Args:
-        topic: The topic; None: each record has one, in the column `topic`.
-        data: Columns `value` and, if you like, `key`, `headers`, `partition` and `topic`, as in the sink for Spark:
-            strings or bytes, a list of (key, value) structs, and a number. A null value is a tombstone. Other columns
-            are left out. A stream is read batch by batch.
+        topic: The topic; None: the column `topic` names each record's topic.
+        data: The column `value` and optionally `key`, `headers`, `partition` and `topic`, as in the sink for Spark:
+            strings or bytes, a list of (key, value) structs for headers, and a number. A null value is a tombstone.
+            Other columns are left out. A stream is read batch by batch.
         settings: Settings of Kafka's producers: `bootstrap.servers`, `acks`, `compression.type`, `transactional.id` …
         engine: `native`, `librdkafka`, or `auto` for native where it is installed. Transactions need `native`.
 
@@ -102,7 +102,7 @@ def write(
 
 
 def producer_options(settings: Mapping[str, SettingValue], engine: str = "auto") -> SinkOptions:
-    """Return the options of a producer, checked; raises as `write`."""
+    """Return the checked options of a producer; raise the errors of `write`."""
     with without_prefix():
         options = sink_options({**settings_of(settings), "engine": engine})
         check_settings(options.settings, options.engine)
@@ -112,7 +112,7 @@ def producer_options(settings: Mapping[str, SettingValue], engine: str = "auto")
 
 
 def transactional_options(settings: Mapping[str, SettingValue], engine: str = "auto") -> SinkOptions:
-    """Return the options of a producer that can end its transactions itself, checked; raises as `write`."""
+    """Return the checked options of a producer that can end its transactions; raise the errors of `write`."""
     if engine == "librdkafka":
         raise OptionError("engine", engine, "native or auto with a transaction")
     options = producer_options(settings, "native")
@@ -122,7 +122,7 @@ def transactional_options(settings: Mapping[str, SettingValue], engine: str = "a
 
 
 class Transaction:
-    """The writes of a `with` block become visible together when the block ends, or not at all after an error.
+    """A transaction: writes of a `with` block become visible together at its end, or not at all after an error.
 
     Args:
         options: From `transactional_options`.
@@ -138,7 +138,8 @@ class Transaction:
     ) -> None:
         self._options, self._transactional_id, self._offsets = options, transactional_id, offsets
         self._delivery: TransactionalDelivery | None = None
-        # The first error of a write, of which a part may be in the transaction. The block may have caught it.
+        # The first error of a write, whose records may partly be in the transaction. The block may have caught the
+        # error.
         self._failure: BaseException | None = None
 
     def __enter__(self) -> Transaction:
@@ -151,20 +152,21 @@ class Transaction:
             if error is None:
                 self._commit()
         finally:
-            # A transaction that is committed, or on its way to be, is not aborted.
+            # A committed transaction, or one whose commit was sent, is not aborted.
             delivery, self._delivery = self._delivery, None
             if delivery is not None:
                 delivery.abort()
 
     @property
     def has_written(self) -> bool:
-        """Whether the block has written something, and has not ended."""
+        """Whether the block has written records, and has not ended."""
         return self._delivery is not None
 
     def write(self, topic: str | None, data: Data) -> int:
         """Write records, and return their number; arguments and errors as in the function `write`.
 
-        After an error the block commits nothing, even if it catches the error: some of the records may be written.
+        After an error the block commits nothing, even if it catches the error, because some of the records may be
+        written.
         """
         count = 0
         try:
@@ -196,7 +198,7 @@ class Transaction:
         opened = delivery.transaction
         if opened is None:
             raise InvalidConfigurationError("Only the native engine can commit a transaction.")
-        # From here on the coordinator decides the outcome: the transaction is ended below, or its outcome is unknown.
+        # From here on the coordinator decides the outcome.
         self._delivery = None
         delivery.release()
         client = cached_client(self._options.settings)
@@ -207,7 +209,7 @@ class Transaction:
 async def _visible(client: KafkaClient, transactional_id: str) -> None:
     """Wait until the commit's markers are written, so that the next read returns the records."""
     deadline = Deadline(_VISIBLE_SECONDS)
-    # Committed they are in any case.
+    # The records are committed in any case.
     with contextlib.suppress(KafkaGroupError):
         for pause in _PAUSES.pauses():
             found = await describe(client, transactional_id, deadline)
@@ -233,11 +235,11 @@ def records_of(topic: str | None, data: Data, options: SinkOptions) -> Iterator[
 
 
 def _opened(data: Data) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Return the columns, with plain types in place of dictionaries, views and large ones, and the batches."""
+    """Return the columns, with plain types in place of dictionaries, views and large types, and the batches."""
     if isinstance(data, pa.RecordBatch):
         return _plain_schema(data.schema), (data,)
     if isinstance(data, Stream):
-        # Arrow's C interface passes errors as texts only, also DataLossError and KeyboardInterrupt.
+        # Arrow's C interface would pass errors, such as DataLossError and KeyboardInterrupt, as texts only.
         return data.schema, data
     takes = "a record batch, or what has __arrow_c_stream__: a table of pyarrow or polars"
     if not hasattr(data, "__arrow_c_stream__"):
@@ -245,7 +247,7 @@ def _opened(data: Data) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     try:
         reader = pa.RecordBatchReader.from_stream(data)
     except pa.ArrowInvalid:
-        # A stream of arrays, as of a single column.
+        # A stream of arrays, such as a single column.
         raise OptionError("data", f"a {type(data).__name__} without named columns", takes) from None
     return _plain_schema(reader.schema), reader
 
@@ -298,7 +300,7 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _plain_column(field: pa.Field, column: pa.Array) -> pa.Array:
     if isinstance(column, pa.DictionaryArray):
-        # Arrow takes no items of views, which polars has for texts.
+        # Arrow does not take items of views, which polars has for texts.
         plain = pa.large_string() if _is_text(column.type.value_type) else column.type.value_type
         return column.dictionary.cast(plain).take(column.indices)
     if pa.types.is_run_end_encoded(field.type):

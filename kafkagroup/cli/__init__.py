@@ -8,10 +8,10 @@ from importlib.util import find_spec
 
 
 def main() -> None:
-    """Run the command `kafkagroup`; without a library that it needs, name the extra that brings it and exit with 1."""
+    """Run the command `kafkagroup`. If a library is missing, name the extra that installs it and exit with 1."""
     try:
         for library in ("typer", "rich"):
-            # Help and JSON need no rich, and `--help` should not take the time to import it.
+            # Help and JSON need no rich, and `--help` must not take the time to import it.
             if find_spec(library) is None:
                 raise ModuleNotFoundError(name=library)
         _run()

@@ -61,9 +61,7 @@ app.command("contexts", short_help="List named settings of clusters.")(list_cont
 app.command("options", short_help="List the options of the format.")(list_options)
 
 # ---- command lines of Kafka's own tools, rpk, kafkactl and kcat
-#
-# A line that is right as it stands is never changed. The exception is `group list`: for a group with the name `list`,
-# write `group --group list`.
+# A valid line is never changed, except `group list`: for a group with the name `list`, write `group --group list`.
 
 _GROUP_VERBS = ("describe", "show", "lag", "ls", "list")
 _LISTS = ("list", "ls", "--list")
@@ -100,7 +98,7 @@ _END = ("end", "newest")
 
 
 def understand(words: Sequence[str]) -> list[str]:
-    """Return a command line of ours for one that was typed by habit; the same words if there is nothing to change."""
+    """Return kafkagroup's command line for one of another tool; the same words if there is nothing to change."""
     line = _list_or_one(_command(list(words)))
     if not line or line[0].startswith("-"):
         return line
@@ -108,7 +106,7 @@ def understand(words: Sequence[str]) -> list[str]:
 
 
 def refuse(words: Sequence[str]) -> str | None:
-    """Return the answer to a command that only Kafka's own tools have; None: it may be ours."""
+    """Return the message for a command that only Kafka's own tools have; None: kafkagroup may have it."""
     if len(words) > 1 and words[0] in ("topic", "topics") and words[1] in _CHANGES:
         words = [words[1], "topic"]
     if len(words) > 1 and words[0] in _CHANGES and words[1] in ("topic", "topics"):
@@ -146,7 +144,7 @@ def _json(command: str, arguments: list[str]) -> list[str]:
 
 
 def _command(line: list[str]) -> list[str]:
-    """Put a command of ours at the beginning."""
+    """Put kafkagroup's command at the beginning."""
     if not line:
         return line
     if line[0].startswith("-"):
@@ -183,7 +181,7 @@ def _same(arguments: list[str]) -> list[str]:
 
 
 def _group(arguments: list[str]) -> list[str]:
-    # `group describe` alone means a group of this name; `group describe billing` is no command of ours.
+    # `group describe` alone means the group with this name; kafkagroup has no command `group describe billing`.
     if len(arguments) > 1 and arguments[0] in _GROUP_VERBS and _names_one(arguments[1:]):
         arguments = arguments[1:]
     return [word for word in arguments if word not in ("--describe", "--offsets", "--verbose")]
@@ -228,7 +226,7 @@ def _peek(arguments: list[str]) -> list[str]:
 
 
 def _of_kcat(option: str, value: str, partitions: list[str]) -> tuple[str, ...]:
-    """Return our words for an option of kcat; a partition is added to the list."""
+    """Return kafkagroup's words for an option of kcat; add a partition to the list."""
     if option in ("-p", "--partition"):
         partitions.append(value)
         return ()

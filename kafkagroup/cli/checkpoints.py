@@ -41,11 +41,11 @@ def show(
     path: Location,
     source: Source = None,
     starting_offsets: Annotated[
-        bool, typer.Option(help='Print only the JSON that startingOffsets takes, of format("kafka") too.')
+        bool, typer.Option(help='Print only the JSON for startingOffsets, also of format("kafka").')
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show where a query is: its checkpoint may be one of format("kafka") or of format("kafkagroup")."""
+    """Show a query's position from its checkpoint, which format("kafka") or format("kafkagroup") has written."""
     with exit_on_error():
         from kafkagroup.admin.checkpoints import Checkpoint
 
@@ -68,8 +68,8 @@ def import_checkpoint(
             "--group",
             "-g",
             metavar="GROUP",
-            help="Also commit the offsets to this consumer group; the least one of a partition that several sources "
-            "read.",
+            help="Also commit the offsets to this consumer group. If several sources read a partition, its "
+            "least offset.",
         ),
     ] = None,
     connection: Connection = NO_OPTIONS,
@@ -77,8 +77,7 @@ def import_checkpoint(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="A setting of Spark, for a query that has no batch yet and keeps settings for state that are not "
-            "Spark's defaults. Can be repeated.",
+            help="A setting of Spark for state, other than its default, for a query without a batch. Can be repeated.",
         ),
     ] = None,
     yes: Yes = False,
@@ -86,8 +85,8 @@ def import_checkpoint(
 ) -> None:
     """Let a query of format("kafka") continue with format("kafkagroup"), also if it has not finished its first batch.
 
-    The query must be stopped. A checkpoint with a finished batch continues as it is, and then only --group changes
-    something. The group must have no members.
+    Stop the query first. A checkpoint with a finished batch is not changed, so only --group has an effect. The group
+    must have no members.
     """
     if group is not None and not connection.names_cluster():
         raise typer.BadParameter("is needed with --group", param_hint="--bootstrap-servers")
@@ -114,7 +113,7 @@ def import_checkpoint(
             note(DRY_RUN)
             return
         if groups is not None and group is not None:
-            # The group gets the checkpoint's own offsets. The checkpoint itself may have planned a batch after them.
+            # The checkpoint does not follow: it may have planned a batch after these offsets.
             groups.rewind(group, offsets, checkpoints_follow=False)
         if change is not None:
             found.apply(change)

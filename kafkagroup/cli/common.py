@@ -32,7 +32,7 @@ ERROR = 1
 """Exit code: the brokers refuse or do not answer, or the requested object does not exist."""
 
 BOUND_EXCEEDED = 3
-"""Exit code: the command did what it should, and a bound such as `--fail-above-lag` is exceeded. 2 is wrong usage."""
+"""Exit code: the command succeeded, and a bound such as `--fail-above-lag` is exceeded. 2 is wrong usage."""
 
 DRY_RUN = "Nothing was changed; add --yes to make the change."
 
@@ -52,7 +52,7 @@ def one_group(argument: str | None, option: str | None) -> str:
     """Return the group id, which is given as the argument or as `--group`.
 
     Raises:
-        typer.BadParameter: It is given in neither way, or in both ways differently.
+        typer.BadParameter: The id is given in neither way, or differently in both.
     """
     if argument is not None and option is not None and argument != option:
         raise typer.BadParameter(f"names another group than the argument {argument}", param_hint="--group")
@@ -124,7 +124,7 @@ def note_idle(settings: Settings, group: str) -> None:
     from kafkagroup.admin import idle_queries
 
     if idle := idle_queries(settings, group):
-        note(f"Stopped; the process still runs, and its query is idle: {', '.join(idle)}. StopListener would end it.")
+        note(f"Stopped. These processes still run with idle queries, which StopListener would end: {', '.join(idle)}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Selection:
         return frozenset(self.topics) | {tp.topic for tp in self.partitions}
 
     def has(self, topic: str, partition: int) -> bool:
-        """Return whether a partition is selected; without options each one is."""
+        """Return whether a partition is selected; without `--topic` every partition is."""
         if not self.topics and not self.partitions:
             return True
         return topic in self.topics or (topic, partition) in self.partitions
@@ -179,8 +179,8 @@ def emit(output: Output, *listings: Listing, document: bool = False) -> None:
     """Print listings to standard output.
 
     Args:
-        output: As tables; as JSON: an array of objects for one listing, an object with an array for each of several;
-            or the first listing, as CSV with a line of names or as JSON lines.
+        output: The format. JSON is an array of objects for one listing, and an object of such arrays for several. CSV,
+            with a line of names, and JSON lines have the first listing only.
         listings: The listings.
         document: Whether the JSON of one listing is an object too.
     """
@@ -211,7 +211,7 @@ def print_json(value: object, file: TextIO | None = None) -> None:
 
 
 def as_csv(rows: Rows[object]) -> str:
-    """Return rows as CSV with a line of names; nothing is written for a missing value."""
+    """Return rows as CSV with a line of names. A missing value is empty."""
     from kafkagroup.admin.rows import columns
 
     names = list(columns(rows.kind))

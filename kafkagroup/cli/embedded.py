@@ -32,7 +32,7 @@ def embedded(
 ) -> None:
     """Run a Kafka on this machine until Ctrl-C, and print what to paste into another terminal.
 
-    It needs Java 17 and the extra `embedded`; its first start downloads Kafka (45 MB; the registry 142 MB).
+    Java 17 and the extra `embedded` are needed. The first start downloads Kafka (45 MB) and the registry (142 MB).
     """
     topics = [_topic(text) for text in topic or ()]
     from kafkagroup.embedded import EmbeddedKafka, EmbeddedKafkaError, SchemaRegistry, Security
@@ -79,7 +79,7 @@ def _instructions(servers: str, file: Path | None, registry: str | None) -> str:
 
     Args:
         servers: The addresses of the brokers.
-        file: The settings of a login, which only this user can read; None: there are none.
+        file: The file with the login's settings, which only this user can read; None: no login.
         registry: The URL of the schema registry.
     """
     config = "" if file is None else f" --command-config {file}"

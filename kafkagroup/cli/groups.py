@@ -119,7 +119,7 @@ def show_group(
 ) -> None:
     """Show a group: state, assignor, members with their partitions, and lag.
 
-    With --topic only these topics, and all their partitions, read or not.
+    With --topic only these topics are shown, with all their partitions, even partitions that the group has never read.
     """
     name = one_group(group, group_option)
     selection = parse_topics(topic)
@@ -164,11 +164,11 @@ def create(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create a group by committing where it starts reading."""
+    """Create a group by committing the offsets at which it starts reading."""
     name = one_group(group, group_option)
     selection = parse_topics(topic)
     if not selection.names:
-        raise typer.BadParameter("is missing: name what the group will read", param_hint="--topic")
+        raise typer.BadParameter("is missing: name the topics that the group will read", param_hint="--topic")
     with usage_of("--to"):
         from kafka_source.model.rewind_target import parse_position
 
@@ -214,7 +214,7 @@ def _members(group: Group) -> Listing:
     epoch = "" if group.epoch is None else f", epoch {group.epoch}"
     title = f"group {group.group}: {group.type}, {group.state}{epoch}, {assignor}, coordinator {group.coordinator}"
     rows = Rows(MemberDescription, group.members)
-    # Columns that say nothing in any row are left out of the table. The name is the instance id or the member id.
+    # The table leaves out columns that are empty in all rows. The name is the instance id or the member id.
     hidden = {
         column
         for column in ("rack", "user_data", "assigned_data", "epoch", "revoking", "awaiting", "rate")
@@ -249,7 +249,7 @@ def _lag(rows: Rows[PartitionLag], by: By, total: int | None) -> Listing:
 
 
 def _exit_above(bound: int, lags: dict[str, int | None]) -> None:
-    """Exit with the bound's code if the lag of a group is above it, and name the groups whose lag is unknown."""
+    """Exit with `BOUND_EXCEEDED` if the lag of a group is above the bound, and name the groups whose lag is unknown."""
     if unknown := [name for name, lag in lags.items() if lag is None]:
         note("The lag of these groups is unknown, because they have committed no offsets: " + ", ".join(unknown))
     above = {name: lag for name, lag in lags.items() if lag is not None and lag > bound}
@@ -273,7 +273,7 @@ def plan(
             "--topic",
             "-t",
             metavar="TOPIC[=N]",
-            help="A topic of the members; with =N it has N partitions and no cluster is asked. Can be repeated.",
+            help="A topic of the members. With =N it has N partitions, and no cluster is needed. Can be repeated.",
         ),
     ] = None,
     slots: Annotated[int, typer.Option("--slots", min=0, metavar="N", help="N members with equal settings.")] = 0,
@@ -294,7 +294,7 @@ def plan(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what each member would get from an assignor: a dry run, by the real assignor. Nothing is changed."""
+    """Show which partitions an assignor would give to each member. Nothing is changed."""
     chosen = _options(options)
     fixed, asked = _topics(topic or [])
     with exit_on_error():
@@ -318,10 +318,9 @@ def plan(
         if not members:
             raise typer.BadParameter("are missing: give --slots, --member or --group", param_hint="members")
         if not any(one.topics for one in members):
-            raise typer.BadParameter("is missing: name what the members read", param_hint="--topic")
+            raise typer.BadParameter("is missing: name the topics that the members read", param_hint="--topic")
         with usage_of("ASSIGNOR"):
             rows = assignment_plan.plan(assignor, cluster, members)
-        # Columns that say nothing in any row are left out of the table.
         empty = {
             name for name in ("standby", "gained", "lost", "outside_rack") if not any(getattr(r, name) for r in rows)
         }

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _MAX_NAMED = 10
 
 OthersGoOn = Annotated[
-    bool, typer.Option("--others-go-on", help="Allow members of other clients, which read on: they cannot be stopped.")
+    bool, typer.Option("--others-go-on", help="Allow members of other clients, which cannot be stopped and read on.")
 ]
 
 
@@ -43,15 +43,15 @@ AtOption = Annotated[
     typer.Option(
         "--at",
         metavar="now|end|TIME|OFFSETS",
-        help="Where it is, which is the default; the present end; the first record of a time that has passed, in ISO "
-        '8601 or ms since 1970; or offsets, {"orders": {"0": 120}}.',
+        help="now: where each partition is, the default; end: its current end; TIME: its first record from a past time "
+        'on, in ISO 8601 or ms since 1970; OFFSETS: such as {"orders": {"0": 120}}.',
     ),
 ]
 AtGroup = Annotated[
     str | None, typer.Option("--at-group", metavar="GROUP", help="At the committed offsets of another group.")
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait until the group is there.")
+    float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the group to get there.")
 ]
 
 
@@ -67,11 +67,11 @@ def stop(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Stop the queries of a group at boundaries, and wait until each partition is there.
+    """Stop the queries of a group at boundaries, and wait until each partition is at its boundary.
 
-    Each query obeys at its next trigger: it reads up to the boundaries of its partitions, commits, and leaves the group
-    when all partitions are at theirs. Partitions without an offset in OFFSETS stop where they are. A query that is
-    started later stays idle until `resume`. Exits with 3 if the queries have not stopped within --timeout, or have
+    From its next trigger on, each query reads up to the boundaries of its partitions and commits. When all its
+    partitions are there, it leaves the group. Partitions without an offset in OFFSETS stop where they are. A query that
+    is started later stays idle until `resume`. Exits with 3 if the queries have not stopped within --timeout, or have
     passed a boundary.
     """
     from kafkagroup.admin import stop as stop_group
@@ -93,9 +93,8 @@ def pause(
 ) -> None:
     """Pause the queries of a group: they keep their places and read nothing, from their next trigger on.
 
-    If boundaries are set, the queries first read up to them. The command waits as `stop`, until each query has
-    confirmed that its offsets move no more. A pause holds over restarts of the queries and does not end by itself:
-    `kafkagroup resume` ends it.
+    If boundaries are set, the queries first read up to them. The command waits until each query has confirmed that its
+    offsets move no more. A pause outlasts restarts of the queries and ends with `kafkagroup resume`.
     """
     from kafkagroup.admin import pause as pause_group
 
@@ -112,7 +111,7 @@ def resume(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Let the queries of a group that is paused or stopped continue where they are, at their next trigger."""
+    """Let the queries of a paused or stopped group continue where they are, at their next trigger."""
     name = one_group(group, group_option)
     with exit_on_error():
         from kafkagroup.admin import resume as resume_group
@@ -131,7 +130,7 @@ def _halt(
     yes: bool,
     output: Output,
 ) -> None:
-    """Halt a group by `stop` or `pause` of `kafkagroup.admin`, and wait for it; arguments as of the command."""
+    """Halt a group by `stop` or `pause` of `kafkagroup.admin`, and wait for it. The arguments are the command's."""
     with exit_on_error():
         settings = connection.settings()
         found = act(settings, group, at, others_go_on=others_go_on, dry_run=not yes)
@@ -171,12 +170,12 @@ def _finish(settings: Settings, found: Halted, output: Output, timeout: float | 
     Args:
         settings: The client settings.
         found: The halt.
-        output: How to show it.
+        output: The format of the output.
         timeout: How long to wait, in seconds; None: nothing was changed.
         may_pass: Whether a passed boundary is no failure.
 
     Raises:
-        typer.Exit: It is not done in time, or a boundary is passed.
+        typer.Exit: The halt is not done in time, or a boundary is passed.
     """
     from kafka_source.model.partition_runs import first_names
     from kafkagroup.admin import wait_until_halted
@@ -184,8 +183,8 @@ def _finish(settings: Settings, found: Halted, output: Output, timeout: float | 
     name = found.group
     if timeout is not None and not found.is_done:
         note(
-            f"Waiting for group {name}, which has {len(found.members)} members now. Each query looks at its next "
-            "trigger: with triggers of an hour this takes up to two hours. Ctrl-C ends the wait, and not the halt."
+            f"Waiting for group {name}, which has {len(found.members)} members now. Each query obeys from its next "
+            "trigger on, so with triggers of an hour it takes up to two hours. Ctrl-C ends the wait, not the halt."
         )
         found = wait_until_halted(settings, name, found.halt, timeout=timeout)
     hidden = frozenset() if found.halt.boundaries else frozenset({"boundary", "is_there"})
@@ -195,14 +194,14 @@ def _finish(settings: Settings, found: Halted, output: Output, timeout: float | 
     if timeout is None:
         return
     if passed := _places(found, lambda one, boundary: (one.committed or 0) > boundary):
-        note(f"Batches that were planned before have passed boundaries: {passed}.")
+        note(f"Batches that were planned before the halt have passed boundaries: {passed}.")
     if not found.is_done:
         members = ", ".join(f"{one.name} at {one.host}" for one in found.members)
         behind = _places(found, lambda one, boundary: (one.committed or 0) < boundary)
         unsure = first_names([f"{one.topic}-{one.partition}" for one in found.partitions if not one.obeys], _MAX_NAMED)
         note(
-            f"Group {name} is not there yet. Its members: {members or 'none'}. Behind their boundaries: "
-            f"{behind or 'none'}. Their owners have not confirmed that they read no further: {unsure or 'none'}. "
+            f"Group {name} is not at its boundaries yet. Its members: {members or 'none'}. Partitions behind their "
+            f"boundaries: {behind or 'none'}. Partitions whose owners may still read on: {unsure or 'none'}. "
             f"The halt holds until `kafkagroup resume {name}`."
         )
     else:

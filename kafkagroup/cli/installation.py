@@ -94,7 +94,7 @@ def _show(findings: list[Finding]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    # Soft wrap: the terminal wraps the lines, so copied text and results of grep stay in one line.
+    # Soft wrap: the terminal wraps the lines, so that copied text and results of grep have whole lines.
     console = Console(soft_wrap=True)
     for finding in findings:
         line = Text(f"{finding.state:8}", style=_COLOURS[finding.state])
@@ -118,7 +118,7 @@ def _session(master: str) -> SparkSession:
 
 
 def list_contexts(output: OutputOption = Output.TABLE) -> None:
-    """List the contexts: named sets of settings in a file. Values of settings other than the brokers are not shown.
+    """List the contexts: named sets of settings in a file. Of the values only the brokers are shown.
 
     The file is KAFKAGROUP_CONTEXTS, or kafkagroup/contexts.ini in XDG_CONFIG_HOME, which is ~/.config by default.
     """
@@ -126,7 +126,6 @@ def list_contexts(output: OutputOption = Output.TABLE) -> None:
         from kafkagroup.cli.rows import context_rows
 
         rows = context_rows(contexts().values())
-        # Columns that say nothing in any row are left out of the table.
         hidden = frozenset() if any(one.command_config for one in rows) else frozenset({"command_config"})
         empty = f"There are no contexts: {contexts_path()} does not exist, or is empty."
         emit(output, Listing("contexts", rows, hidden=hidden, empty=empty))

@@ -85,12 +85,11 @@ def rewind(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Set the committed offsets of a group that has no members, or while streams of kafkagroup are its members.
+    """Set the committed offsets of a group that has no members, or only streams of kafkagroup.
 
-    Give one target. An offset that the log does not have becomes the nearest one that it has. Queries with a checkpoint
-    follow too, also if they are stopped. Members that run finish their micro-batch and continue at the new
-    offsets, without a restart. A group with consumers of other clients, or with batch reads, has to be stopped; the
-    command says which members these are.
+    Give one target. An offset outside the log becomes the nearest offset of the log. Queries with a checkpoint follow
+    too, also stopped ones. Running members finish their micro-batch and continue at the new offsets, without a restart.
+    Consumers of other clients and batch reads have to be stopped first; the command names them.
     """
     name = one_group(group, group_option)
     given = {
@@ -106,7 +105,7 @@ def rewind(
         what = "several targets are given" if chosen else "no target is given"
         raise typer.BadParameter(f"{what}: name one of {', '.join(given)}")
     selection = parse_topics(topic)
-    # A group and a file name partitions themselves.
+    # Another group, or a file, names the partitions.
     _check_selection(selection, all_topics, needed=like is None and file is None)
     document = None
     with exit_on_error(), usage_of(chosen[0]):
@@ -135,7 +134,7 @@ def rewind(
 
 
 def _read_again(moves: Rows[Move]) -> str:
-    """Print how many offsets are read again and how many are skipped, counted from the committed ones."""
+    """Print how many offsets are read again and how many are skipped, counted from the committed offsets."""
     known = [one.offset - one.committed for one in moves if one.committed is not None]
     again, left_out = -sum(min(0, moved) for moved in known), sum(max(0, moved) for moved in known)
     unknown = len(moves) - len(known)
@@ -148,7 +147,7 @@ def _rewind_running(
 ) -> Rows[Move]:
     """Rewind a group while its members run; return the moves.
 
-    The target counts from the members' last commits, so the offsets may differ from those of the plan.
+    The target is computed from the members' last commits, so the offsets may differ from the plan's.
     """
     from kafkagroup.admin import Move, Rows, rewind_running_group
 
@@ -162,7 +161,7 @@ def _tell_of_members(group: Group) -> None:
     """Print the effect of `--yes` in a group that has members.
 
     Raises:
-        InvalidConfigurationError: It has members of other clients, so `--yes` would be refused.
+        InvalidConfigurationError: The group has members of other clients, so `--yes` would be refused.
     """
     from kafka_source.errors import InvalidConfigurationError
     from kafkagroup.admin.running_group import cannot_be_rewound
@@ -290,7 +289,7 @@ def export_offsets(
 ) -> None:
     """Write the committed offsets of a group as a JSON document.
 
-    `offsets import` and `rewind --from-file` read it. Offsets in open transactions are waited for.
+    `offsets import` and `rewind --from-file` read the document. The command waits until open transactions have ended.
     """
     name = one_group(group, group_option)
     with exit_on_error():
@@ -319,16 +318,16 @@ def import_offsets(
         ),
     ],
     group: Annotated[
-        str | None, typer.Option("--group", "-g", metavar="GROUP", help="The group, if not that of the file.")
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="The group; by default that of the file.")
     ] = None,
     connection: Connection = NO_OPTIONS,
     topic: WholeTopics = None,
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Commit the offsets of a document as they are. The group must have no members; it is created if there is none.
+    """Commit the offsets of a document as they are, to a group that has no members or does not exist yet.
 
-    Offsets of another cluster, or of a topic that was created again, are refused: they mean other records here.
+    Offsets of another cluster, or of a topic that was created again, are refused, because they are of other records.
     """
     with exit_on_error():
         from kafkagroup.admin import Groups
@@ -344,10 +343,10 @@ def import_offsets(
 
 
 def read_document(file: Path, group: str | None) -> OffsetsDocument:
-    """Return the document in a file, or on standard input if the file is `-`; also Java's CSV, of this group.
+    """Return the document, which may be Java's CSV for `group`, from a file, or from standard input if the file is `-`.
 
     Raises:
-        InvalidConfigurationError: It is no such document.
+        InvalidConfigurationError: The text is no such document.
         typer.BadParameter: The file cannot be read.
     """
     from kafkagroup.admin import OffsetsDocument

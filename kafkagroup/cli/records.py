@@ -59,7 +59,7 @@ def produce(
         from kafkagroup import arrow
         from kafkagroup.admin import Topics
 
-        # Before the first line: its topic may be misspelt.
+        # Before the first line is read: the topic may be misspelt.
         Topics(connection.settings()).describe(topic)
         written = 0
         lines = (line.rstrip("\r\n") for line in sys.stdin)
@@ -132,12 +132,12 @@ def schema(
 ) -> None:
     """Show the schema with an id, or which ids the last records of a topic have in their values.
 
-    Of a topic the ids are those of Confluent's framing; with a registry the messages of Protobuf are named too.
+    The ids of a topic are those of Confluent's framing. With a registry, Protobuf messages are named too.
     """
     settings = connection.registry(registry)
     if given.isdecimal():
         if settings is None:
-            raise typer.BadParameter("is missing: it, or schema.registry.url", param_hint="--schema-registry")
+            raise typer.BadParameter("is missing: give it, or schema.registry.url", param_hint="--schema-registry")
         with exit_on_error():
             from kafka_source.errors import InvalidConfigurationError
             from kafka_source.values.registry import Unusable, registry_of

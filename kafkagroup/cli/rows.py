@@ -1,6 +1,6 @@
-"""Rows of commands that are no types of `admin`: overviews, the lag of several groups. Pure; printed by `common`.
+"""Rows of commands for which `admin` has no types: overviews, the lag of several groups. Pure; `common` prints them.
 
-A command imports this when it runs: it loads the administration, and `--help` must not.
+Commands import this module when they run: it loads the administration, which `--help` must not.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class PositionRow:
     """The position at which a source of a query continues in one partition.
 
     Attributes:
-        source: The name of the source in the query; its number from 0 where sources have no names.
+        source: The name of the source in the query; its number from 0 if it has no name.
         topic: The topic.
         partition: The partition number.
         next_offset: The next offset to read; everything before it is in finished batches.
-        pending_end: Where the batch ends that is planned and not finished; None: there is none.
+        pending_end: The end of a batch that is planned and not finished; None: no such batch.
     """
 
     source: str
@@ -66,9 +66,9 @@ class ContextRow:
 
     Attributes:
         context: The name of the context.
-        current: Whether commands without another cluster use it.
-        bootstrap_servers: Its bootstrap brokers; None: it has none, or they are in its `command.config`.
-        command_config: The file of settings that it names; None: it names none.
+        current: Whether commands that name no cluster use this context.
+        bootstrap_servers: Its bootstrap brokers; None: they are in its `command.config`, or missing.
+        command_config: The file of settings that it names; None: no file.
         settings: The names of its other settings. Their values are not shown: they may be secrets.
     """
 
@@ -111,10 +111,10 @@ class GroupOverview:
         members: The number of members.
         topics: The number of topics with a committed offset or an owner.
         partitions: The number of partitions with a committed offset or an owner.
-        uncommitted: How many of them have no committed offset.
-        lag: The sum of their lag. None: unknown, because the group has no commits and owns no partitions.
+        uncommitted: The number of these partitions without a committed offset.
+        lag: The sum of the partitions' lag. None: unknown, because the group has no commits and owns no partitions.
         greatest: The greatest lag of a partition.
-        halt: The author and the time of a pause or stop of its queries; None: they read.
+        halt: The author and the time of a pause or stop of its queries; None: the queries read.
     """
 
     group: str
@@ -139,8 +139,8 @@ class LagOf:
     Attributes:
         name: The topic or the member; None: partitions that no member owns.
         partitions: The number of its partitions.
-        uncommitted: How many of them have no committed offset.
-        lag: The sum of their lag.
+        uncommitted: The number of these partitions without a committed offset.
+        lag: The sum of the partitions' lag.
         greatest: The greatest lag of a partition.
     """
 
@@ -152,7 +152,7 @@ class LagOf:
 
 
 def overview(group: Group, lag: Iterable[PartitionLag], halt: object = None) -> GroupOverview:
-    """Return a group in one row; `halt` is what pauses or stops it."""
+    """Return a group in one row; `halt` describes its pause or stop."""
     rows = list(lag)
     return GroupOverview(
         group.group,
@@ -172,7 +172,7 @@ def overview(group: Group, lag: Iterable[PartitionLag], halt: object = None) -> 
 
 
 def total(lag: Iterable[PartitionLag]) -> int | None:
-    """Return the lag of all partitions that have a leader; None without partitions: it is unknown which count."""
+    """Return the lag of all partitions that have a leader; None: there are no partitions, so the lag is unknown."""
     behind = [row.behind or 0 for row in lag]
     return sum(behind) if behind else None
 
@@ -246,8 +246,8 @@ class SlotUse:
         slot: The slot's number.
         bytes: Bytes on the network.
         records: Records.
-        throttle_seconds: For how long the query's own quota has delayed it.
-        broker_throttle_seconds: For how long the brokers have delayed it.
+        throttle_seconds: For how long the query's own quota has delayed the slot.
+        broker_throttle_seconds: For how long the brokers have delayed the slot.
     """
 
     slot: str
@@ -262,8 +262,8 @@ class BrokerQuota:
     """A client quota that the brokers keep (KIP-546).
 
     Attributes:
-        user: The user; (default): all users without one of their own; None: any.
-        client_id: The client id, in the same way.
+        user: The user; (default): all users without a quota of their own; None: any user.
+        client_id: The client id; (default) and None as for the user.
         quota: The name of the quota.
         value: Bytes a second, or percent of one thread's time.
     """
@@ -283,7 +283,7 @@ class QuotaChange:
         client_id: The client id.
         quota: The name of the quota.
         value: The new value, in bytes a second or percent of one thread's time; None: the quota is removed.
-        before: The value before the change; None: there is none.
+        before: The value before the change; None: no quota.
     """
 
     user: str | None
@@ -430,7 +430,7 @@ def marker_rows(missing: Iterable[LostMarker]) -> Rows[MarkerRow]:
 
 
 def tables(rows: Rows[TransactionRow]) -> list[Listing]:
-    """Return a table of the decided transactions and a table of the others, each only if it has rows."""
+    """Return a table of the decided and a table of the undecided transactions, without empty tables."""
     decided = Rows(TransactionRow, (row for row in rows if row.state == "decided"))
     others = Rows(TransactionRow, (row for row in rows if row.state == "undecided"))
     found = []

@@ -1,6 +1,6 @@
 """The client settings of a command, from context or file, environment and command line; warnings about secrets there.
 
-What comes later wins. A password belongs into the file or the environment: other users of a machine see command lines.
+A later source wins. Passwords belong into a file or the environment: other users of a machine see command lines.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Context:
     Attributes:
         name: Its name.
         values: Its settings, with variables such as `${env:NAME}` as they are written.
-        command_config: A file with more settings; None: there is none. Its own settings take precedence over them.
+        command_config: A file with more settings, over which `values` take precedence; None: no file.
     """
 
     name: str
@@ -63,7 +63,7 @@ def contexts_path() -> Path:
 
 
 def contexts() -> dict[str, Context]:
-    """Return all contexts by name; none if there is no file.
+    """Return all contexts by name; without a file there are no contexts.
 
     Raises:
         typer.BadParameter: The file cannot be read.
@@ -92,8 +92,8 @@ def chosen_context(name: str | None, *, has_cluster: bool) -> Context | None:
 
     Args:
         name: The value of `--context`.
-        has_cluster: Whether an option, the environment or a file names a cluster. Then only `--context` chooses one:
-            a password of a context must not go to another cluster.
+        has_cluster: Whether an option, the environment or a file names a cluster. If so, only `--context` chooses a
+            context: a password of a context must not go to another cluster.
 
     Raises:
         typer.BadParameter: There is no such context, or the file cannot be read.
@@ -143,7 +143,7 @@ def exposed(values: Mapping[str, str], file: Path) -> str | None:
 
 
 def _syntax(problem: configparser.Error) -> str:
-    """Return the faults of the file with their lines, without the text, which may be a secret."""
+    """Return the faults of the file with their lines. The text, which may be a secret, is left out."""
     kinds = {
         "MissingSectionHeaderError": "a setting before the first [context]",
         "DuplicateSectionError": "a context that is there already",
@@ -200,7 +200,7 @@ _Config = Annotated[
         "-c",
         "-X",
         metavar="NAME=VALUE",
-        help="A client setting with Java's name. Can be repeated. Not for passwords, which others can see here.",
+        help="A client setting with Java's name. Can be repeated. Not for passwords: other users see them.",
     ),
 ]
 _Context = Annotated[
@@ -262,7 +262,7 @@ class Connection:
         """Return the settings of the schema registry's client, without their prefix; None if no URL is given.
 
         Args:
-            url: The URL of a command-line option, which takes precedence. Then the login of another URL is left out.
+            url: The URL of a command-line option, which takes precedence. A login for another URL is then left out.
 
         Raises:
             typer.BadParameter: As in `settings`.
@@ -285,7 +285,7 @@ class Connection:
         return {**implied, **given}, used
 
     def names_cluster(self) -> bool:
-        """Return whether a cluster is named, for commands that can do without one.
+        """Return whether a cluster is named, for commands that do not need a cluster.
 
         Raises:
             typer.BadParameter: As in `settings`.
@@ -298,7 +298,7 @@ NO_OPTIONS = Connection()
 
 
 def with_connection(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, in place of its parameter `connection`, the command-line options of a `Connection`."""
+    """Replace a command's parameter `connection` by the command-line options of a `Connection`."""
     signature = inspect.signature(command, eval_str=True)
     options = inspect.signature(Connection, eval_str=True).parameters
     parameters: list[inspect.Parameter] = []
@@ -317,7 +317,7 @@ def with_connection(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _implied(servers: str | None, file: Path | None, context: str | None) -> tuple[dict[str, str], Context | None]:
-    """Return the settings of files and of the environment, and the context if it is one of the files.
+    """Return the settings of files and of the environment, and the context that they are from, if any.
 
     With `--context` the environment does not count, because a variable for another cluster must not redirect a command.
     """
@@ -348,7 +348,7 @@ def _warn_of_exposed(context: Context) -> None:
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings in variables such as `KAFKAGROUP_KAFKA_SASL_PASSWORD`; an underscore is a dot."""
+    """Return the settings in variables such as `KAFKAGROUP_KAFKA_SASL_PASSWORD`; an underscore stands for a dot."""
     found = {
         name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."): value
         for name, value in environment.items()
@@ -362,7 +362,7 @@ def _from_file(file: Path | None, hint: str = "--command-config") -> dict[str, s
     """Return the settings in a file.
 
     Args:
-        file: The file; None: there is none.
+        file: The file; None: no file.
         hint: The option or variable that named the file.
     """
     if file is None:

@@ -22,7 +22,6 @@ from kafkagroup.cli.output import Listing, cell
 
 # A pipe or a file has no width: nothing is folded there, so that grep finds names.
 _WIDE = 100_000
-# Between two columns.
 _GAP = 2
 # The least width of a column of several words, and of a column with a single word, such as an id.
 _MIN_TEXT_WIDTH = 12
@@ -43,7 +42,7 @@ def print_tables(listings: Iterable[Listing]) -> None:
             out.print()
         if listing.rows or not listing.empty:
             if listing.title:
-                # Not as the table's own title, which is as narrow as the table.
+                # The table's own title would be as narrow as the table.
                 out.print(Text(visible(listing.title), style="bold"))
             out.print(table(listing, out.width))
         else:
@@ -76,8 +75,8 @@ def table(listing: Listing, width: int) -> Table:
 def widths(cells: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) -> list[int]:
     """Return the width of each column, so that the table fits where it can.
 
-    Rich would rather fold all columns a little, or leave one out. Columns of several words shrink first, then all
-    others but numbers, always the widest column.
+    Rich would fold all columns a little, or leave one out. Here the widest column shrinks, first among the columns of
+    several words, then among the others but numbers.
 
     Args:
         cells: The cells of each column, with its heading.
@@ -99,7 +98,7 @@ def widths(cells: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) 
 
 
 Show: TypeAlias = Callable[[WatchRows, Mapping[str, str]], None]
-"""Shows the rows, and the line of the lag of each group."""
+"""Shows the rows and each group's lag over time."""
 
 # The columns of fixed width (members, to zero, rebalances) and two cells after each of the nine.
 _WITHOUT_LINE = 7 + 7 + 10 + 9 * 2

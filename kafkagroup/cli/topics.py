@@ -120,8 +120,8 @@ def peek(
         typer.Option(
             "--map",
             metavar="MODULE:FUNCTION",
-            help="Show the rows that a function makes of the records, one JSON object a line. It is decorated by "
-            "kafkagroup.arrow_function, in a module of this folder or an installed one.",
+            help="Show the rows that a function makes of the records, one JSON object a line. The function, decorated "
+            "by kafkagroup.arrow_function, is in a module of this folder or an installed one.",
         ),
     ] = None,
     isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
@@ -242,8 +242,8 @@ def export(
             "--to",
             metavar="FILE|FOLDER/|-",
             show_default=False,
-            help="A file with the suffix .parquet, .arrow, .csv or .jsonl; a folder, whose name ends with / or which "
-            "is there already, and which the next export continues; or - for standard output.",
+            help="A file with the suffix .parquet, .arrow, .csv or .jsonl; a folder (it exists, or ends with /), which "
+            "the next export continues; or - for standard output.",
         ),
     ],
     connection: Connection = NO_OPTIONS,
@@ -253,8 +253,8 @@ def export(
             "--from",
             metavar="POSITION",
             help="Begin at earliest (the default), a time (ISO 8601, or ms since 1970), -1h for one hour ago, @1500 "
-            'for an offset of all partitions, or offsets as JSON: {"0": 1500, "1": 1498}. A folder keeps what it '
-            "meant.",
+            'for an offset of all partitions, or offsets as JSON: {"0": 1500, "1": 1498}. A folder keeps its '
+            "first start.",
         ),
     ] = None,
     end: Annotated[
@@ -267,8 +267,8 @@ def export(
             "--columns",
             metavar="NAMES",
             help="Some of: key, value, topic, partition, offset, timestamp, timestampType, headers; all but headers "
-            "by default. `key string, value string` are text. CSV and JSON have base64 for bytes: for keys and values "
-            "that are not asked for as string, and for the values of headers.",
+            "by default. `key string, value string` gives text. CSV and JSON have base64 for the values of headers, "
+            "and for keys and values that are not requested as string.",
         ),
     ] = None,
     form: Annotated[
@@ -285,8 +285,8 @@ def export(
             "--value-schema",
             min=1,
             metavar="ID",
-            help="Decode the values, Avro, Protobuf or JSON, as the schema with this id: a file of parquet, arrow or "
-            "jsonl has them as columns of its type.",
+            help="Decode the values (Avro, Protobuf or JSON) by the schema with this id, into columns of its type. For "
+            "parquet, arrow and jsonl.",
         ),
     ] = None,
     message: Annotated[
@@ -299,7 +299,9 @@ def export(
     ] = None,
     registry: Annotated[
         str | None,
-        typer.Option("--schema-registry", metavar="URL", help="The registry of --value-schema; else of the settings."),
+        typer.Option(
+            "--schema-registry", metavar="URL", help="The registry of --value-schema; default: of the settings."
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
     part_bytes: Annotated[
@@ -319,8 +321,8 @@ def export(
 ) -> None:
     """Write the records of a topic to Parquet, Arrow, CSV or JSON lines. No group is joined, no offset is committed.
 
-    A file appears when it is complete. A folder gets parts whose names have their offsets, and the next export writes
-    what is not in them: each record once, also after a crash.
+    A file appears when it is complete. A folder gets parts with their offsets in their names, and the next export adds
+    the later records: each record once, also after a crash.
     """
     path = None if to == "-" else Path(to)
     is_folder = path is not None and (to.endswith(("/", os.sep)) or path.is_dir())
@@ -331,7 +333,7 @@ def export(
     if value_schema is not None and (is_folder or form_of_file == "csv"):
         raise typer.BadParameter("is for a file of parquet, arrow or jsonl", param_hint="--value-schema")
     if value_schema is not None and decoder is None:
-        raise typer.BadParameter("is missing: it, or schema.registry.url", param_hint="--schema-registry")
+        raise typer.BadParameter("is missing: give it, or schema.registry.url", param_hint="--schema-registry")
     first, last = None if start is None else _position_of(start, "--from"), _position_of(end, "--until")
     with exit_on_error(_WORDS), _usage_of_arguments(), ctrl_c() as pressed:
         # It loads pyarrow, which other commands do not need.
@@ -374,8 +376,8 @@ def redrive(
         typer.Option(
             "--to",
             metavar="TOPIC",
-            help="Write to this topic. Without it each letter goes to the topic where its record was, and every group "
-            "of that topic sees it again.",
+            help="Write to this topic. By default each letter goes to the topic of its record, where every group sees "
+            "the record again.",
         ),
     ] = None,
     since: Annotated[
@@ -388,10 +390,10 @@ def redrive(
         ),
     ] = None,
 ) -> None:
-    """Put dead letters back: each once, up to where the topic ends now. A further run continues where this one ends.
+    """Put dead letters back, each once, up to the current end of their topic. The next run continues there.
 
-    The progress is that of the group TOPIC-redrive. Records keep key, value and headers, and count in the header
-    kafkagroup.redrive.attempt how often they were put back.
+    The group TOPIC-redrive keeps the progress. Records keep key, value and headers; their header
+    kafkagroup.redrive.attempt counts how often they were put back.
     """
     with exit_on_error(), _usage_of_arguments():
         # It loads pyarrow, which other commands do not need.

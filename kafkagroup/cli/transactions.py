@@ -63,8 +63,8 @@ def commit(
 ) -> None:
     """Commit the transactions of a decided batch whose driver could not finish the commit.
 
-    Some of the batch's transactions may be committed already. Aborting the others would leave half a batch. Open
-    transactions without a decision are aborted, as by the next start of the query.
+    Some of the batch's transactions may be committed already, so aborting the rest would leave half a batch. Open
+    transactions without a decision are aborted, as at the next start of the query.
 
     Stop the query with this prefix first: its current batch would fail, and be written again after a restart.
     """

@@ -64,8 +64,8 @@ def watch(
         bool,
         typer.Option(
             "--skew",
-            help="Show a row for each partition with lag: the time of its next record, and how far it is ahead of the "
-            "partition that is last. It reads one record of each.",
+            help="Show a row for each partition with lag: the time of its next record, and how far that is ahead of "
+            "the earliest such time. Reads one record of each partition.",
         ),
     ] = False,
     prometheus: Annotated[
@@ -145,7 +145,7 @@ def _run(
         except RetriableError as error:
             if not done:
                 raise
-            # Brokers restart, and the operator wants to see when they are back.
+            # Continue: the operator wants to see when the brokers are back.
             note(f"No sample: {error}")
         else:
             at = time.monotonic()
@@ -154,7 +154,7 @@ def _run(
                 if group is not None:
                     rows.append(histories.setdefault(name, History()).add(GroupSample.from_group(group, lag, at)))
                 elif histories.pop(name, None) is not None:
-                    # The other groups are watched on, and this one too if it is created again.
+                    # Continue with the other groups, and with this group if it is created again.
                     note(f"Group {name} no longer exists.")
                 elif not done and name in names and not waits:
                     # The name is misspelt.
@@ -257,9 +257,9 @@ def healthcheck(
 ) -> None:
     """Check for a probe that a group makes progress: each partition's committed offset moves, or its lag is 0.
 
-    A group that is paused or stopped by `kafkagroup` is well: its offsets are meant to stand still.
-    Exits with 0 if it does, with 3 if it does not, and with 1 if the brokers do not say. Without --state it looks for
-    up to --within seconds, and ends as soon as each partition has moved or has no lag.
+    A group that `kafkagroup` has paused or stopped passes: its offsets are meant to stand still. Exits with 0 if the
+    group makes progress, with 3 if not, and with 1 if the brokers do not answer. Without --state it samples for up to
+    --within seconds, and ends when each partition has moved or has no lag.
     """
     name = one_group(group, group_option)
     selection = parse_topics(topic)
@@ -299,7 +299,7 @@ def _look_once(group: str, look: Callable[[], list[PartitionLag]], within: float
         before = health.from_text(group, state.read_text())
         if before is None:
             note(f"{state} is not the state of a check of group {group}, and is replaced.")
-    # Another process took the previous sample, perhaps before a restart of the machine: only the wall clock is common.
+    # The wall clock, because another process took the previous sample, perhaps before a restart of the machine.
     at = time.time()
     seen = health.look_again(before or {}, look(), at)
     try:
@@ -317,7 +317,7 @@ def _keep_looking(group: str, look: Callable[[], list[PartitionLag]], within: fl
 
     began = time.monotonic()
     seen = health.look_again({}, look(), began)
-    # They have a lag, and have not moved yet.
+    # Partitions with lag that have not moved yet.
     waiting = {tp for tp, one in seen.items() if one.lag > 0}
     at = began
     while waiting and at - began < within:

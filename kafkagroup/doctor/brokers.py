@@ -32,7 +32,7 @@ def broker_findings(
     """Return the findings of one broker: whether it can be reached, and whether its certificate expires soon.
 
     Args:
-        probe: What happened.
+        probe: The result of the probe.
         name: The finding's name.
         now: The time in seconds since 1970.
         node: The broker's id if the cluster advertises this endpoint; None for an endpoint of bootstrap.servers.
@@ -57,7 +57,7 @@ def broker_findings(
 
 
 def advertised_finding(bootstrap: Iterable[Endpoint], advertised: Iterable[Endpoint]) -> Finding | None:
-    """Return a failure if brokers advertise this machine itself, and bootstrap.servers are on another one."""
+    """Return a failure if brokers advertise this machine itself, and bootstrap.servers are on another machine."""
     local = sorted(str(endpoint) for endpoint in advertised if _is_loopback(endpoint.host))
     if not local or any(_is_loopback(endpoint.host) for endpoint in bootstrap):
         return None
@@ -148,11 +148,11 @@ _RECENT_SECONDS = 60.0
 
 
 def clock_finding(newest_ms: int | None, now: float) -> Finding:
-    """Return how the brokers' clocks compare to ours.
+    """Compare the brokers' clocks with this machine's.
 
     Args:
         newest_ms: The newest timestamp that a broker has written, in ms since 1970; None: unknown.
-        now: Our time in seconds since 1970.
+        now: This machine's time in seconds since 1970.
     """
     if newest_ms is None or newest_ms <= 0:
         return Finding(_NAME, "skipped", "Unknown: no broker shows its time to this user.")

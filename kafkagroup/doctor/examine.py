@@ -74,7 +74,7 @@ def examine(
 class _Wanted:
     """The work that the user plans in the cluster; the fields are arguments of `examine`.
 
-    `is_classic`: whether a member of `group` is one of the classic protocol.
+    `is_classic`: whether members of `group` have the classic protocol.
     """
 
     topics: Collection[str]
@@ -115,7 +115,7 @@ def _in_cluster(settings: Settings, wanted: _Wanted) -> list[Finding]:
         try:
             return client.run(_rights_and_clocks(client, wanted))
         except KafkaGroupError as error:
-            # A broker that answered a moment ago does not answer now.
+            # A broker answered a moment ago, and does not answer now.
             return [Finding("rights", "skipped", f"Unknown: {error}")]
 
 
@@ -137,7 +137,7 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
         findings.append(rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, purpose))
         if wanted.is_classic and allowed.operations is not None:
             findings += await _protocol_finding(client, wanted.group)
-        # The offsets of a group are committed in transactions, whose ids begin with the group's name.
+        # A group's offsets are committed in transactions, whose transactional ids begin with the group's name.
         allowed = await rights.transactional_id_rights(client, f"{wanted.group}-doctor")
         finding = rights.right_finding(f"rights: {allowed.resource}", both, allowed, "to commit in transactions")
         if finding.state == "fail":

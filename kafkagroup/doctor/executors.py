@@ -40,7 +40,7 @@ def executor_findings(
     seconds: float,
     now: float,
 ) -> list[Finding]:
-    """Run a small Spark job, and return the findings of its tasks; one set for each machine.
+    """Run a small Spark job, and return the findings of its tasks, once for each machine.
 
     Args:
         spark: The session, classic or Connect.
@@ -55,7 +55,7 @@ def executor_findings(
     try:
         seen = _run(spark, _check_on_executor(settings, asked, seconds))
     except Exception as problem:
-        # Spark's own error, with the traceback of the worker in it. The type depends on Spark's version.
+        # Spark's error contains the traceback of the worker. Its type depends on Spark's version.
         return [_failure(problem)]
     found: list[Finding] = []
     by_host = {each.host: each for each in seen}
@@ -69,7 +69,7 @@ def executor_findings(
 
 
 def packages_finding(driver: Installed, there: SeenThere) -> Finding:
-    """Return whether an executor has the driver's packages: input partitions and commit messages are pickled."""
+    """Return whether an executor has the driver's packages, as pickled input partitions and commit messages require."""
     name, has = f"executor {there.host}: packages", there.installed
     advice = "Give the driver and the executors the same Python environment, see docs/recipes.md."
     for what, ours, theirs in (
@@ -105,11 +105,11 @@ def _run(spark: SparkSession, work: Callable[[int], bytes]) -> list[SeenThere]:
     from pyspark.sql.functions import udf
     from pyspark.sql.types import BinaryType
 
-    # Of DataFrames alone: Spark Connect has neither RDDs nor a SparkContext. Without Arrow, for which a driver needs
-    # pandas, and kafkagroup does not.
+    # Spark Connect has neither RDDs nor a SparkContext. Arrow would need pandas in the driver, which kafkagroup does
+    # not.
     seen = udf(work, BinaryType(), useArrow=False)
     frame = spark.range(0, _TASKS, 1, _TASKS).select(seen("id"))
-    # These bytes come from our own tasks, over Spark's connection, like the results of all Python tasks.
+    # Safe: like all results of Python tasks, these bytes come from tasks of this job over Spark's connection.
     return [pickle.loads(bytes(row[0])) for row in frame.collect()]
 
 

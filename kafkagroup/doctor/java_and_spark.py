@@ -14,7 +14,7 @@ from pathlib import Path
 from kafkagroup.doctor.versions import Finding
 
 OLDEST_JAVA = 17
-"""Spark 4 and Kafka 4 need it."""
+"""The oldest Java for Spark 4 and Kafka 4."""
 
 _FORMAT_MODULE = "pyspark_kafkagroup"
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
@@ -26,16 +26,16 @@ class JavaAndSpark:
     """The Java and the Spark of this machine.
 
     Attributes:
-        spark: The version of pyspark; None if there is none.
-        own_jars: The version of the jars in pyspark's own folder; None: it has none, as in pyspark-client.
+        spark: The version of pyspark; None: not installed.
+        own_jars: The version of the jars in pyspark's own folder; None: no jars, as in pyspark-client.
         spark_home: The folder in the variable SPARK_HOME; empty if it is not set.
-        home_jars: The version of the jars in SPARK_HOME; None if it has none.
-        java: The path of the executable `java`; None if there is none.
+        home_jars: The version of the jars in SPARK_HOME; None: no jars.
+        java: The path of the executable `java`; None: not found.
         java_from: JAVA_HOME or PATH.
         java_version: Its feature release, for example 17; None if it does not run.
-        workers: The Python that Spark runs: `PYSPARK_PYTHON`, or `python3` as the PATH has it; None if it is not there.
+        workers: The Python that Spark runs: `PYSPARK_PYTHON`, or `python3` of the PATH; None: not found.
         workers_from: PYSPARK_PYTHON or PATH.
-        format_found: Whether that Python finds the module by which Spark finds the format `kafkagroup` by itself.
+        format_found: Whether this Python has the module by which Spark finds the format `kafkagroup` by itself.
     """
 
     spark: str | None
@@ -173,5 +173,4 @@ def _java_version(executable: str) -> int | None:
     match = _VERSION.search(done.stderr + done.stdout)
     if match is None:
         return None
-    # Java 8 calls itself 1.8.
     return int(match[2] or 0) if match[1] == "1" else int(match[1])

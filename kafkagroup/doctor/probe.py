@@ -1,7 +1,7 @@
-"""Connect to one broker step by step, keep the step that failed, and name the kind of server that answers there.
+"""Connect to one broker step by step; name the step that failed, and the kind of server that answers there.
 
-The steps are those of the connector's own connections: resolve the host's name, connect by TCP, TLS, ApiVersions,
-login by SASL, Metadata. If one fails, a second probe finds the kind of server at this port.
+The steps are those of the connector's connections: resolve the host's name, connect by TCP, TLS, ApiVersions, login by
+SASL, Metadata. If one fails, a second probe finds the kind of server at this port.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kafka_source.kafka_client.messages.cluster import ApiVersionsRequest, Metad
 from kafka_source.kafka_client.metadata import read_snapshot
 
 Step = Literal["settings", "resolve", "connect", "tls", "kafka", "login", "metadata"]
-"""`kafka` is ApiVersions, the first request; a listener that requires SASL refuses the first request after it."""
+"""`kafka` is ApiVersions, the first request. A listener that requires SASL refuses the next request."""
 
 Listener = Literal["plaintext", "tls", "http", ""]
 """The server that answers at a port: Kafka without TLS, any server with TLS, an HTTP server; empty: unknown."""
@@ -55,7 +55,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The way to one broker, up to the step that failed; it contains no secrets.
+    """The connection to one broker, up to the step that failed; without secrets.
 
     Attributes:
         endpoint: host:port.
@@ -99,7 +99,7 @@ def probe(endpoint: Endpoint, settings: Settings, seconds: float) -> Probe:
     """Connect to a broker, log in, ask for the cluster's metadata, and close the connection.
 
     Args:
-        endpoint: Where to connect.
+        endpoint: The broker's host:port.
         settings: The Kafka client settings, as for a query.
         seconds: The time limit of each step.
     """
@@ -124,7 +124,7 @@ def probe(endpoint: Endpoint, settings: Settings, seconds: float) -> Probe:
             trace.enter("metadata")
             snapshot = read_snapshot(_metadata(sock, session, seconds))
     except (OSError, ValueError, KafkaGroupError) as problem:
-        # ValueError: a host's name that cannot be encoded, or a response that is not one.
+        # ValueError: the host's name cannot be encoded, or the response is malformed.
         tls = protocol.endswith("SSL")
         if isinstance(problem, ssl.SSLCertVerificationError):
             certificate = _unmatched_certificate(endpoint, settings, seconds)
@@ -132,7 +132,7 @@ def probe(endpoint: Endpoint, settings: Settings, seconds: float) -> Probe:
         return Probe(
             str(endpoint),
             protocol,
-            # The settings are checked first; that is no step of a connection.
+            # The first step, the check of the settings, is no step of a connection.
             tuple(trace.passed[1:]),
             trace.step,
             str(shown),
@@ -162,7 +162,7 @@ def listener_at(endpoint: Endpoint, seconds: float) -> Listener:
         return "http"
     if len(head) == 4 and 0 < struct.unpack(">i", head)[0] <= HANDSHAKE_BYTES:
         return "plaintext"
-    # An HTTP server may wait for the end of a line. A broker takes these bytes for a request that is too long, and
+    # An HTTP server may wait for the end of a line. To a broker these bytes are a request that is too long, so it
     # closes the connection.
     return "http" if _first_bytes(endpoint, b"GET / HTTP/1.0\r\n\r\n", within) == b"HTTP" else ""
 

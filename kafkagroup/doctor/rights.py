@@ -1,8 +1,8 @@
 """The rights (ACLs) that readers, group members and transactional sinks need, checked without a change.
 
-Brokers list the operations that a user may do on topics and groups (KIP-430). For transactional ids no request does
-that: DescribeTransactions needs DESCRIBE, and an EndTxn with an unused producer id needs WRITE. A broker checks the
-right first, and then refuses the producer id and changes nothing.
+Brokers list the operations that a user may do on topics and groups (KIP-430). No request lists them for transactional
+ids, so two requests try them: DescribeTransactions needs DESCRIBE, and EndTxn needs WRITE. EndTxn has an unused
+producer id, which the broker refuses after it has checked the right, so nothing changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READ, WRITE, DESCRIBE = "READ", "WRITE", "DESCRIBE"
 
 # Kafka's codes of `AclOperation`.
 _CODES = {READ: 3, WRITE: 4, DESCRIBE: 8}
-# The response without a request for operations.
+# The value in a response if operations were not requested.
 _UNTOLD = -(2**31)
 _DENIED = frozenset(
     {
@@ -44,8 +44,7 @@ _DESCRIBE_GROUPS_VERSION = 5
 _END_VERSION = 3
 _NO_PRODUCER_ID = 2**63 - 1
 QUESTION_SECONDS = 10.0
-"""The time limit of each question. Brokers of a new cluster create a topic when they are first asked for a
-coordinator."""
+"""The time limit of each request. Brokers of a new cluster create a topic at the first request for a coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Allowed:
     Attributes:
         resource: The resource, for example `topic orders`.
         operations: The allowed operations among the requested ones; None: the broker does not return them.
-        problem: The reason why it does not return them, or another fault of the resource; empty without one.
+        problem: Why the operations are unknown, or another fault of the resource; empty: no fault.
     """
 
     resource: str
@@ -185,7 +184,7 @@ def _allows(client: KafkaClient, name: str, code: int, expected: int) -> bool:
 
 def _refused(resource: str, error: KafkaGroupError) -> Allowed:
     if error.code in _DENIED:
-        # FindCoordinator needs DESCRIBE, which READ and WRITE imply. So the user has none of them.
+        # FindCoordinator needs DESCRIBE, which READ and WRITE imply, so the user has none of the three.
         return Allowed(resource, frozenset())
     if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         return Allowed(resource, frozenset(_CODES), str(error).rstrip("."))

@@ -13,12 +13,12 @@ from kafka_source.engine_selection import NATIVE_MODULE, why_not_native
 from kafka_source.version import __version__
 
 State = Literal["ok", "warn", "fail", "skipped"]
-"""`ok`: checked. `warn`: it works, but not as well as it could. `fail`: it does not work. `skipped`: unknown."""
+"""`ok`: works. `warn`: works, but not as well as it could. `fail`: does not work. `skipped`: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check; it contains no secrets.
+    """The result of one check, without secrets.
 
     Attributes:
         name: The check, for example `broker 1 at kafka-1:9092`.
@@ -64,7 +64,7 @@ class Installed:
         kafkagroup: The version of this package.
         native: The version of the native engine; None if it is not installed or cannot serve.
         native_problem: Why the installed native engine cannot serve; empty if there is no such problem.
-        spark: The version of the module `pyspark`; None if there is none.
+        spark: The version of the module `pyspark`; None: not installed.
         libraries: The versions of the other libraries by distribution; None: not installed.
         librdkafka: The version of librdkafka in confluent-kafka; None if it cannot be loaded.
         requires: The bounds of kafkagroup's requirements by distribution, for example `>=2.12,<3`. Empty if the

@@ -1,6 +1,6 @@
 """Admin requests of the embedded Kafka to its own brokers, with confluent-kafka's admin client.
 
-confluent-kafka is imported at the first call, so that importing the pytest plugin stays cheap.
+confluent-kafka is imported at the first call, because the pytest plugin must load quickly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def admin_client(settings: Mapping[str, str]) -> AdminClient:
 
 
 def until(deadline: float, look: Callable[[], _T | None]) -> _T | None:
-    """Call `look` until its result is true, and return that; return None after the deadline (`time.monotonic`)."""
+    """Call `look` until its result is true, and return it; return None after the deadline (`time.monotonic`)."""
     while True:
         if result := look():
             return result
@@ -36,13 +36,13 @@ def until(deadline: float, look: Callable[[], _T | None]) -> _T | None:
 
 
 def view_of(settings: Mapping[str, str], topic: str | None = None) -> ClusterMetadata | None:
-    """Return the metadata of the broker that `settings` names, None if it does not answer within 2 s.
+    """Return the metadata of the broker that `settings` names; None if the broker does not answer within 2 s.
 
-    Creates a new client for each call, because a client that knows other brokers might ask one of them.
+    Each call creates a new client, because a client that knows other brokers might send its request to one of them.
 
     Args:
         settings: The client settings.
-        topic: The only topic to ask for; None: all topics, which takes long where there are many.
+        topic: The only topic to describe; None: all topics, which takes long if there are many.
     """
     from confluent_kafka import KafkaException
 
@@ -91,7 +91,7 @@ def create_topic(
 
     texts = {key: str(value) for key, value in config.items()}
     topic = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=texts)
-    # The client must be kept in a variable, here and below: without a reference it is destroyed with its calls.
+    # Here and below the client stays in a variable: without a reference it is destroyed with its calls.
     admin = admin_client(settings)
     admin.create_topics([topic])[name].result(_ANSWER_SECONDS)
 

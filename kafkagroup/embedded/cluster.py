@@ -48,23 +48,23 @@ _START_ATTEMPTS = 3
 class EmbeddedKafka:
     """A Kafka cluster in KRaft mode; each node is a broker and a controller in its own process.
 
-    Usable as a context manager. Nodes are numbered from 1. When the process that started the cluster ends, also by
-    SIGKILL, the nodes are stopped too.
+    Usable as a context manager. Nodes are numbered from 1. They are stopped when the process that started the cluster
+    ends, also by SIGKILL.
 
     Args:
         nodes: The number of nodes, 1 or 3.
         config: Broker settings (as in server.properties) that take precedence over the defaults here.
         security: Authentication, encryption and ACLs of the client listener; None: PLAINTEXT without users.
-        advertised_ports: By node id, the port that the node advertises to clients in place of its own, for a `TcpProxy`
-            between client and broker.
+        advertised_ports: The port that a node advertises to clients in place of its own, by node id, for a `TcpProxy`
+            between both.
         data_dir: The folder that keeps the data when the cluster stops; None: a temporary folder that is removed.
         heap: The heap size of each node's JVM, as in `-Xmx`.
-        jvm_options: Further options of each node's JVM. The default starts quickly; `()` is faster in the long run.
+        jvm_options: Further options of each node's JVM. The default starts quickly; `()` runs faster later.
         start_timeout: Seconds within which a node must have started.
         version: The version of Kafka that the nodes run, 2.8 or newer; None: `$KAFKAGROUP_KAFKA_VERSION`, else the
-            newest one that this package knows. A version before 3.3 runs with a ZooKeeper of its own.
-        on_progress: Called with one line at a time during the one-time preparations: downloading the jars and
-            archiving their classes. The lines are also logged at INFO.
+            newest that this package knows. A version before 3.3 runs with a ZooKeeper of its own.
+        on_progress: Called with each line about the one-time preparations: the download of the jars and the archive of
+            their classes. The lines are also logged at INFO.
 
     Raises:
         ValueError: `nodes` is neither 1 nor 3, `advertised_ports` names an unknown node, or a version with ZooKeeper is
@@ -142,8 +142,7 @@ class EmbeddedKafka:
         """Stop every node with SIGTERM, after the timeout with SIGKILL, and remove temporary data.
 
         Args:
-            timeout: Seconds before SIGKILL; None: 20 if the data is kept, else 0, because a clean stop takes seconds
-                and its result would be removed.
+            timeout: Seconds before SIGKILL; None: 20 if the data is kept, else 0, because a clean stop takes seconds.
         """
         if timeout is None:
             timeout = 0.0 if self._data_dir is None else 20.0
@@ -153,7 +152,7 @@ class EmbeddedKafka:
         for node in self._nodes.values():
             if not node.join(max(0.0, deadline - time.monotonic())):
                 node.kill()
-        # Last, because a broker that stops cleanly says so to ZooKeeper.
+        # Last, because a broker that stops cleanly notifies ZooKeeper.
         if self._zookeeper is not None:
             self._zookeeper.kill()
         self._nodes, self._ports, self._zookeeper = {}, {}, None
@@ -182,7 +181,7 @@ class EmbeddedKafka:
     def internal_bootstrap_servers(self) -> str:
         """Return `host:port,…` of the inter-broker listener, which gives full rights.
 
-        It is PLAINTEXT, bypasses any `TcpProxy`, and its ports never change.
+        The listener is PLAINTEXT and bypasses any `TcpProxy`; its ports never change.
         """
         return ",".join(f"{LOOPBACK}:{ports.internal}" for ports in self._ports.values())
 
@@ -197,15 +196,15 @@ class EmbeddedKafka:
         return list(range(1, self._count + 1))
 
     def is_running(self, node_id: int = 1) -> bool:
-        """Return whether the node's process exists; that of a paused node does."""
+        """Return whether the node's process exists, also if the node is paused."""
         return self._node(node_id).running
 
     def pid(self, node_id: int = 1) -> int | None:
-        """Return the process id of the node's JVM, None if it does not run."""
+        """Return the process id of the node's JVM; None if the node does not run."""
         return self._node(node_id).pid
 
     def port(self, node_id: int = 1) -> int:
-        """Return the port of the node's client listener, not the one that it advertises."""
+        """Return the port of the node's client listener, which may differ from the advertised port."""
         self._node(node_id)
         return self._ports[node_id].client
 
@@ -222,7 +221,7 @@ class EmbeddedKafka:
         self._node(node_id).kill()
 
     def pause(self, node_id: int = 1) -> None:
-        """Suspend the node with SIGSTOP; its connections stay open, but it does not answer."""
+        """Suspend the node with SIGSTOP. Its connections stay open, but it does not answer."""
         self._node(node_id).pause()
 
     def resume(self, node_id: int = 1) -> None:
@@ -234,8 +233,8 @@ class EmbeddedKafka:
 
         Args:
             node_id: The node to restart.
-            new_ports: Move its client listener to another port, as after a failover to another machine. A node with
-                an advertised port continues to advertise that port.
+            new_ports: Move the client listener to another port, as after a failover to another machine. An advertised
+                port stays the same.
 
         Raises:
             BrokerError: The node did not start; with the end of its log.
@@ -269,7 +268,8 @@ class EmbeddedKafka:
     def admin(self) -> AdminClient:
         """Return a new `confluent_kafka` admin client with full rights.
 
-        Keep a reference to it until its calls have finished: without one it is destroyed together with its calls.
+        Keep a reference to the client until its calls have finished: without a reference it is destroyed with its
+        calls.
         """
         return admin_calls.admin_client({"bootstrap.servers": self.internal_bootstrap_servers})
 
@@ -306,7 +306,7 @@ class EmbeddedKafka:
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until no running node knows it.
 
-        A topic of the same name can be created then, and clients do not confuse both.
+        A topic of the same name can then be created, and clients do not confuse the two.
 
         Raises:
             confluent_kafka.KafkaException: The broker refused the request, for example because the topic is unknown.
@@ -325,7 +325,7 @@ class EmbeddedKafka:
         """Return the settings with which a confluent-kafka (librdkafka) client connects, including the password.
 
         Args:
-            user: One of the users of `Security`; None: the first one.
+            user: One of the users of `Security`; None: the first user.
             mechanism: The SASL mechanism.
 
         Raises:
@@ -417,7 +417,7 @@ class EmbeddedKafka:
                 self._set_users(deadline)
                 return
             except BrokerError as error:
-                # Another process can take a port after it was chosen and before the broker binds it: choose again.
+                # Another process has taken a port after it was chosen and before the broker bound it: choose again.
                 if attempt == _START_ATTEMPTS or "Address already in use" not in str(error):
                     raise
                 for node in self._nodes.values():
@@ -470,7 +470,7 @@ class EmbeddedKafka:
             return
         formatted = [node for node in self._nodes.values() if node not in unformatted]
         cluster_id = cluster_id_of(formatted[0].files.data) if formatted else new_uuid()
-        # Ports, passwords and folders do not change the text: it is the same for each cluster with these settings.
+        # Ports, passwords and folders are not in the text, which is the same for each cluster with these settings.
         one = server_config(1, NodePorts(1, 2, 3), {1: 3}, Path(), broker_settings(Security(), None), self._config)
         files = formatted_files(self._version, render_properties(one))
         for node in unformatted:

@@ -66,7 +66,7 @@ class _Dependency:
     artifact: str
     version: str
     transitive: bool
-    # Of a zip archive; empty: the dependency is a jar.
+    # The classifier of a zip archive; empty: the dependency is a jar.
     classifier: str = ""
 
     @property
@@ -80,9 +80,9 @@ class _Dependency:
 def _kafka(version: str) -> tuple[_Dependency, ...]:
     return (
         _Dependency("org.apache.kafka", "kafka_2.13", version, True),
-        # The command-line tools, without their dependencies (Connect, a web server): the common tools do not need them.
+        # The command-line tools. The common ones do not need their dependencies (Connect, a web server).
         _Dependency("org.apache.kafka", "kafka-tools", version, False),
-        # Kafka's dependencies contain no slf4j backend, and without one the broker writes no log.
+        # Without a backend of slf4j, which Kafka does not depend on, the broker writes no log.
         _Dependency("org.slf4j", "slf4j-simple", "1.7.36", False),
     )
 
@@ -107,7 +107,7 @@ def kafka_jars(version: str = KAFKA_VERSION, *, on_progress: Progress | None = N
 
     Args:
         version: The version of Kafka.
-        on_progress: Called with one line at a time during a download; the lines are also logged at INFO.
+        on_progress: Called with each line about a download; the lines are also logged at INFO.
 
     Raises:
         JavaError: No usable Java was found.
@@ -119,13 +119,13 @@ def kafka_jars(version: str = KAFKA_VERSION, *, on_progress: Progress | None = N
 def resolve(coordinates: Sequence[str], transitive: bool = False, *, on_progress: Progress | None = None) -> list[Path]:
     """Resolve Maven coordinates to jar files, from the cache if they were resolved before.
 
-    Several processes may call it at the same time: one downloads, the others wait for it, and a cache folder appears
+    Several processes may call it at the same time: one process downloads while the others wait. A cache folder appears
     only when it is complete.
 
     Args:
         coordinates: Artifacts as `group:artifact:version`.
         transitive: Resolve the artifacts' runtime dependencies too.
-        on_progress: Called with one line at a time during a download; the lines are also logged at INFO.
+        on_progress: Called with each line about a download; the lines are also logged at INFO.
 
     Returns:
         The jars, sorted by name.
@@ -143,8 +143,8 @@ def unpacked(coordinate: str, classifier: str, *, on_progress: Progress | None =
 
     Args:
         coordinate: The artifact as `group:artifact:version`.
-        classifier: Which of the artifact's archives.
-        on_progress: Called with one line at a time during a download; the lines are also logged at INFO.
+        classifier: The classifier of one of the artifact's archives.
+        on_progress: Called with each line about a download; the lines are also logged at INFO.
 
     Raises:
         ValueError: The coordinate is not `group:artifact:version`.
@@ -198,7 +198,7 @@ def _fill(folder: Path, dependencies: Sequence[_Dependency], report: Progress) -
         with file_lock(folder.with_name(folder.name + ".lock"), waiting):
             if folder.is_dir():
                 return
-            # The working folder is on the same file system as the cache, so that the rename is atomic.
+            # The folder is on the file system of the cache, so that the rename is atomic.
             with tempfile.TemporaryDirectory(prefix=".resolving-", dir=folder.parent) as working:
                 _retrieve(java, Path(working), dependencies, report)
                 (Path(working) / "jars").rename(folder)
@@ -220,7 +220,7 @@ def _retrieve(java: Path, working: Path, dependencies: Sequence[_Dependency], re
         str(java),
         "-Dsun.net.client.defaultConnectTimeout=15000",
         "-Dsun.net.client.defaultReadTimeout=60000",
-        # Keep Ivy away from its default folder in the user's home: it must neither read nor write there.
+        # Ivy must neither read nor write its default folder in the user's home.
         f"-Divy.home={working / 'ivy'}",
         *("-jar", str(_ivy_jar())),
         *(("-settings", settings) if (settings := os.environ.get(IVY_SETTINGS_VARIABLE)) else ()),
@@ -266,7 +266,7 @@ def _archive(dependency: _Dependency) -> str:
 
 
 def _ivy_jar() -> Path:
-    # pyspark is located without importing it, because the import takes most of a second.
+    # Located without an import, which takes most of a second.
     spec = importlib.util.find_spec("pyspark")
     places = [Path(p) / "jars" for p in (spec.submodule_search_locations or ())] if spec else []
     if spark_home := os.environ.get("SPARK_HOME"):
@@ -281,7 +281,7 @@ def _ivy_jar() -> Path:
 
 
 def _failure(names: str, lines: Sequence[str]) -> str:
-    # Network errors are shown first, because they are the cause: Ivy prints them after one line for each missing file.
+    # Network errors, which are the cause, come first: Ivy prints them after one line for each missing file.
     network = re.compile(r"Host .* not found|UnknownHost|Server access|timed out|refused|status code|SSL")
     other = re.compile(r"not found|FAILED|Exception|rror")
     said = [line.strip() for kind in (network, other) for line in lines if kind.search(line)]

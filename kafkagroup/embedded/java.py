@@ -1,4 +1,4 @@
-"""Find the Java that runs the broker, and refuse one that is too old. Also the errors of the embedded Kafka.
+"""Find the Java that runs the broker, and refuse an old one. Also the errors of the embedded Kafka.
 
 EmbeddedKafkaError
 ├── JavaError         no Java was found, or it is too old
@@ -60,7 +60,7 @@ def java_version(executable: Path) -> int:
     """Return the feature release of a Java, for example 17 (8 for "1.8.0_392").
 
     Raises:
-        JavaError: It does not run, or prints no version.
+        JavaError: This Java does not run, or prints no version.
     """
     match = _VERSION.search(java_version_text(executable))
     if match is None:
@@ -90,17 +90,17 @@ def java_version_text(executable: Path) -> str:
     """Return the output of `java -version`: the release, the vendor and the build.
 
     Raises:
-        JavaError: It does not run, or prints no version.
+        JavaError: This Java does not run, or prints no version.
     """
     try:
         result = subprocess.run([str(executable), "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JavaError(f"{executable} does not run ({error}); {_HOW_TO_POINT}.") from error
-    # The JVM first prints the options that it found in JAVA_TOOL_OPTIONS. They must not become part of the identity.
+    # The JVM first prints the options of JAVA_TOOL_OPTIONS, which must not become part of the identity.
     lines = (result.stderr + result.stdout).splitlines()
     output = "\n".join(line for line in lines if not line.startswith("Picked up "))
     if result.returncode != 0 or not _VERSION.search(output):
-        # On macOS /usr/bin/java always exists; without an installed Java it only prints a message.
+        # /usr/bin/java of macOS always exists, and only prints a message if no Java is installed.
         first_line = next(iter(output.strip().splitlines()), "it printed nothing")
         raise JavaError(f"{executable} is not a working Java ({first_line}); {_HOW_TO_POINT}.")
     return output

@@ -56,7 +56,7 @@ class NodeFiles:
 class Node:
     """Starts, signals and stops the JVM of one node.
 
-    Independent of Kafka, except for the log line that says that the broker has started.
+    Independent of Kafka, except for the log line of a broker that has started.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class Node:
         self._pid: int | None = None
 
     def spawn(self) -> None:
-        """Start the process and return immediately; `has_started` returns True when the broker is up."""
+        """Start the process and return immediately; `has_started` is true when the broker has started."""
         if self.running:
             raise BrokerError(f"Node {self.id} is already running.")
-        # A process that ended on its own has left its pipe open.
+        # The pipe of a process that ended by itself is still open.
         self._wait(0)
         self._log_start = self.files.log.stat().st_size if self.files.log.exists() else 0
         supervisor = subprocess.Popen(
@@ -89,17 +89,17 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Return whether the process exists; that of a paused node does."""
+        """Return whether the process exists, also if the node is paused."""
         return self._supervisor is not None and self._supervisor.poll() is None
 
     @property
     def pid(self) -> int | None:
-        """Return the JVM's process id, None if it does not run. Send signals with the methods of this class."""
+        """Return the JVM's process id; None if it does not run. Send signals with the methods of this class."""
         return self._pid if self.running else None
 
     @property
     def exit_code(self) -> int | None:
-        """Return the exit code of the process, 128 + n for signal n; None if it runs or was never started."""
+        """Return the exit code of the process, 128 + n for signal n; None while it runs and before its first start."""
         return None if self._supervisor is None else self._supervisor.poll()
 
     def has_started(self) -> bool:
@@ -122,7 +122,7 @@ class Node:
         return "\n".join([*errors[:10], *(["..."] if errors else []), *log[-lines:]])
 
     def pause(self) -> None:
-        """Send SIGSTOP and wait until it holds: connections stay open, but the node does not answer."""
+        """Send SIGSTOP and wait until the node has stopped. Its connections stay open."""
         self._order(b"S")
 
     def resume(self) -> None:
@@ -156,7 +156,7 @@ class Node:
     def _order(self, orders: bytes) -> None:
         if not self.running or self._supervisor is None:
             raise BrokerError(f"Node {self.id} is not running.")
-        # The process may end between the check and the write; then there is nothing to signal.
+        # The process may have ended since the check.
         with contextlib.suppress(BrokenPipeError):
             cast(IO[bytes], self._supervisor.stdin).write(orders)
             cast(IO[bytes], self._supervisor.stdin).flush()
@@ -245,15 +245,15 @@ def format_storage(node_id: int, folder: Path, cluster_id: str, formatted: Mappi
 def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
     """Return the files of StorageTool that are the same on every node of every cluster.
 
-    All but the ids: `bootstrap.checkpoint`, or from Kafka 4.4 on a snapshot of the metadata's log. A process runs the
-    tool once for a version and its settings, because it takes a third of a broker's start.
+    They are all but the ids: `bootstrap.checkpoint`, or from Kafka 4.4 on a snapshot of the metadata's log. A process
+    runs the tool once for a version and its settings, because a run takes a third of a broker's start.
 
     Args:
-        version: The version of Kafka whose tool runs: a newer one would format for a newer one.
+        version: The version of Kafka: each tool formats for its own version.
         config: The text of a server.properties; its `log.dirs` are replaced.
 
     Raises:
-        BrokerError: The tool failed, as it does with a wrong setting; with its output.
+        BrokerError: The tool failed, for example because of a wrong setting; with its output.
     """
     with tempfile.TemporaryDirectory(prefix="kafkagroup-format-") as scratch:
         folder, properties = Path(scratch, "data"), Path(scratch, "server.properties")
@@ -284,11 +284,11 @@ def needs_zookeeper(version: str) -> bool:
 
 
 def zookeeper_node(version: str, folder: Path, port: int) -> Node:
-    """Return a process of ZooKeeper that is not started yet. It listens on the loopback address only.
+    """Return a process of ZooKeeper, not started yet, which listens on the loopback address only.
 
     Args:
-        version: The version of Kafka with whose jars ZooKeeper comes.
-        folder: The cluster's folder; ZooKeeper has one in it.
+        version: The version of Kafka whose jars contain ZooKeeper.
+        folder: The cluster's folder, in which ZooKeeper has its own.
         port: The port for the brokers.
     """
     files = NodeFiles(folder / "zookeeper")

@@ -53,7 +53,7 @@ def kafkagroup_schema_registry(request: pytest.FixtureRequest) -> Iterator[Schem
 def kafkagroup_topic(kafkagroup_broker: EmbeddedKafka) -> Callable[..., str]:
     """Return a function that creates a new topic on `kafkagroup_broker` and returns the topic's name.
 
-    The function takes a prefix for the name and, as keyword arguments, those of `EmbeddedKafka.create_topic`.
+    The function takes a prefix for the name, and the keyword arguments of `EmbeddedKafka.create_topic`.
     """
     return partial(new_topic, kafkagroup_broker)
 
@@ -67,7 +67,7 @@ def new_topic(kafka: EmbeddedKafka, prefix: str = "topic", **settings: object) -
 def _sayer(config: pytest.Config) -> Callable[[str], None]:
     """Return a function that prints a line past pytest's capture.
 
-    The first run waits for a download. Without these lines it would look as if the tests hang.
+    Without these lines the first run, which waits for a download, would seem to hang.
     """
     capture = config.pluginmanager.getplugin("capturemanager")
 

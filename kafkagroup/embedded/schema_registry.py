@@ -23,15 +23,14 @@ _JSON = "application/vnd.schemaregistry.v1+json"
 
 
 class SchemaRegistry:
-    """A registry in a process of its own, which keeps its schemas in memory: they are gone when it stops.
+    """A registry in a process of its own, which keeps its schemas in memory and loses them when it stops.
 
-    Usable as a context manager. When the process that started it ends, also by SIGKILL, the registry is stopped too.
+    Usable as a context manager. The registry is stopped when the process that started it ends, also by SIGKILL.
 
     Args:
         port: The port on the loopback address; None: any free one.
-        start_timeout: Seconds within which it must have started.
-        on_progress: Called with one line at a time during the download (142 MB, once); the lines are also logged at
-            INFO.
+        start_timeout: Seconds within which the registry must have started.
+        on_progress: Called with each line about the download (142 MB, once); the lines are also logged at INFO.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class SchemaRegistry:
         Raises:
             JavaError: No usable Java was found.
             JarsError: The registry is not in the cache and could not be downloaded.
-            BrokerError: It is already started, or it did not start; with the end of its log.
+            BrokerError: The registry is already started, or did not start; with the end of its log.
         """
         if self._node is not None:
             raise BrokerError("This schema registry is already started; stop it first, or use it as it is.")
@@ -85,7 +84,7 @@ class SchemaRegistry:
         return self
 
     def stop(self) -> None:
-        """Stop the registry, whose schemas are then gone."""
+        """Stop the registry, which loses its schemas."""
         if self._node is not None:
             self._node.kill()
         if self._folder is not None:
@@ -116,7 +115,7 @@ class SchemaRegistry:
         Args:
             subject: The subject, for example `orders-value`.
             schema: The schema: JSON text, or an argument of `json.dumps`.
-            references: The names, subjects and versions of the schemas that it refers to.
+            references: The names, subjects and versions of the schemas to which the schema refers.
             kind: The schema's type as Confluent's API names it.
 
         Raises:

@@ -1,7 +1,7 @@
 """Authentication, encryption and ACLs of the client listener, as settings of brokers and clients.
 
-The inter-broker listener, which the admin calls of `EmbeddedKafka` use too, is PLAINTEXT on the loopback address; its
-user ANONYMOUS is a super user.
+The inter-broker listener, also for the admin calls of `EmbeddedKafka`, is PLAINTEXT on the loopback address. Its user
+ANONYMOUS is a super user.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _keytool(java: Path) -> Path:
 
 
 def _run(command: list[str], password: str) -> None:
-    # The password is passed in the environment, because every user of the machine can see a process's arguments.
+    # The password is in the environment, because every user of the machine can see a process's arguments.
     environment = {**os.environ, _PASSWORD_VARIABLE: password}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     if result.returncode != 0:

@@ -1,4 +1,4 @@
-"""A node's server.properties, with our defaults for tests, and the choice of its loopback ports."""
+"""A node's server.properties, with defaults for tests, and the choice of its loopback ports."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 
-# Below the ephemeral ranges (Linux from 32768, macOS from 49152). Any outgoing connection may take an ephemeral port
-# while the broker that uses it is stopped. A client that tries to reach the broker can even connect to itself.
+# Below the ephemeral ranges (Linux from 32768, macOS from 49152): any outgoing connection may take the port of a
+# stopped broker there, and a client that tries to reach the broker can even connect to itself.
 _LOWEST, _HIGHEST = 15000, 32000
 
 
@@ -101,7 +101,8 @@ def server_config(
         mode = {
             "broker.id": node_id,
             "zookeeper.connect": f"{LOOPBACK}:{zookeeper}",
-            # The broker may be up before ZooKeeper. A dead one is noticed after the session, as below in KRaft mode.
+            # The broker may start before ZooKeeper. A dead broker is detected after its session, as below in KRaft
+            # mode.
             "zookeeper.connection.timeout.ms": 60_000,
             "zookeeper.session.timeout.ms": 4000,
         }
@@ -113,8 +114,8 @@ def server_config(
         ),
         "inter.broker.listener.name": INTERNAL,
         "log.dirs": log_dir,
-        # A typo in a topic name must fail and not create a topic. Internal topics have few partitions, for a quick
-        # start, and survive the loss of one node of three.
+        # A misspelt topic must fail and not be created. Internal topics have few partitions, for a quick start, and
+        # survive the loss of one node of three.
         "auto.create.topics.enable": "false",
         "default.replication.factor": replicas,
         "offsets.topic.num.partitions": 4,
@@ -130,14 +131,14 @@ def server_config(
         "group.min.session.timeout.ms": 100,
         "group.consumer.min.session.timeout.ms": 1000,
         "group.consumer.min.heartbeat.interval.ms": 100,
-        # A dead node is fenced within seconds, and so is an expired transaction aborted.
+        # A dead node is fenced, and an expired transaction aborted, within seconds.
         "broker.heartbeat.interval.ms": 500,
         "broker.session.timeout.ms": 4000,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
-        # Tests write records of fixed times, years ago. By default the broker deletes these within minutes, also from
-        # the segment that is written. A topic may set retention.ms.
+        # Tests write records with timestamps years ago, which by default the broker deletes within minutes, even from
+        # the active segment. A topic may set retention.ms.
         "log.retention.ms": -1,
-        # Compaction starts within a second, and does not allocate the 128 MiB that its map takes by default.
+        # Compaction starts within a second, and its map takes less than the default of 128 MiB.
         "log.cleaner.backoff.ms": 500,
         "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
         "log.cleaner.io.buffer.size": 64 * 1024,
@@ -172,7 +173,7 @@ def _text(value: object) -> str:
 def _escape(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     escaped = "".join(c if " " <= c <= "~" else _unicode_escape(c) for c in escaped)
-    # Java's parser drops blanks at the start of a value unless they are escaped, and keeps those at the end.
+    # Java's parser drops blanks at the start of a value unless they are escaped, and keeps blanks at the end.
     return "\\" + escaped if escaped.startswith(" ") else escaped
 
 

@@ -1,12 +1,12 @@
-"""The parent process of a node's JVM: it sends the JVM signals, and stops it when the process that started both ends.
+"""The parent process of a node's JVM: signals the JVM, and stops it when the process that started both ends.
 
 A script that needs only the standard library: `python -I supervisor.py LOG REMOVE COMMAND...`. Each byte on its
 standard input is a signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C (SIGCONT). The same byte on its
-standard output acknowledges that the signal was sent, and that the JVM has stopped if it was S. End of file, a change
-of the parent process, or a SIGTERM to the supervisor mean that the process that started it has ended, possibly by
-SIGKILL: then the supervisor stops the JVM and removes the folder REMOVE (none if it is empty). The supervisor is the
-JVM's parent, so the JVM's process id cannot be reused before the supervisor has read its exit status, and no signal can
-reach another process. Its exit code is the JVM's.
+standard output acknowledges that the signal was sent, and for S that the JVM has stopped. At the end of file, a change
+of the parent process, or a SIGTERM to the supervisor, the process that started it has ended, possibly by SIGKILL. Then
+the supervisor stops the JVM and removes the folder REMOVE, unless it is empty. As the JVM's parent it reads the JVM's
+exit status, before which the process id cannot be reused, so no signal can reach another process. Its exit code is the
+JVM's.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def supervise(log_path: str, remove: str, command: list[str]) -> int:
         The exit code of `command`; 128 + n if signal n ended it.
     """
     parent = os.getppid()
-    # Ctrl-C in a terminal also reaches this process. It is meant for the program that uses the broker, which then
-    # decides whether to stop the node.
+    # Ctrl-C in a terminal reaches this process too, but the program that uses the broker decides whether to stop the
+    # node.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with open(log_path, "ab", buffering=0) as log:  # noqa: PTH123
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -49,8 +49,8 @@ def supervise(log_path: str, remove: str, command: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: os.write(wake_write, b"A"))
     threading.Thread(target=wait_for_end, daemon=True).start()
     while True:
-        # The timeout is needed to notice a changed parent: a fork of the parent may keep our standard input open after
-        # the parent has ended, and then there is no end of file.
+        # The timeout is for a check of the parent: after it has ended, a fork of the parent may keep standard input
+        # open, and then there is no end of file.
         readable, _, _ = select.select([0, wake_read], [], [], 2.0)
         event = os.read(wake_read, 1) if wake_read in readable else b""
         if event == b"E":
@@ -70,7 +70,7 @@ def supervise(log_path: str, remove: str, command: list[str]) -> int:
 
 
 def _wait_until_stopped(child: subprocess.Popen[bytes]) -> None:
-    # Python has had waitid on macOS since 3.13 only; there, the acknowledgement only says that S was sent.
+    # Before Python 3.13, macOS has no waitid, and the acknowledgement only shows that S was sent.
     if hasattr(os, "waitid"):
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_PID, child.pid, os.WSTOPPED)

@@ -6,9 +6,9 @@
         proxy.on_response = lambda frame: [] if frame.api_key == OFFSET_COMMIT else [frame.payload]
 
 A hook gets a whole frame (a request or a response without its 4 bytes of length) and returns the payloads to forward:
-`[frame.payload]` forwards it unchanged, `[]` drops it, `[frame.payload] * 2` duplicates it. It may raise
-`CutConnection`. Hooks run in the connections' threads. TLS hides the frames: use `TcpProxy(frames=False)`, which
-forwards bytes without calling hooks.
+`[frame.payload]` forwards it unchanged, `[]` drops it, `[frame.payload] * 2` duplicates it. A hook may raise
+`CutConnection`. Hooks run in the connections' threads. TLS hides the frames, so use `TcpProxy(frames=False)`, which
+forwards bytes without hooks.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class TcpProxy:
     """Listens on a loopback port as soon as it is created, and forwards to the port given to `connect_to`.
 
     Args:
-        port: The port to listen on; None: a free one.
-        frames: Split the bytes into Kafka frames and call the hooks. Set it to False for TLS.
+        port: The port to listen on; None: a free port.
+        frames: Split the bytes into Kafka frames and call the hooks; false for TLS.
 
     Attributes:
         on_request: Hook for frames to the broker.
@@ -92,7 +92,7 @@ class TcpProxy:
         self.close()
 
     def connect_to(self, port: int) -> None:
-        """Forward new connections to this loopback port. Until then they are closed immediately."""
+        """Forward new connections to this loopback port. Before this call they are closed immediately."""
         self._target = port
 
     @property
@@ -102,7 +102,7 @@ class TcpProxy:
             return len(self._connections)
 
     def cut(self) -> None:
-        """Close every open connection; new ones are accepted unless `refuse` is set."""
+        """Close every open connection; new connections are accepted unless `refuse` is set."""
         with self._changed:
             connections = list(self._connections)
         for connection in connections:
@@ -111,12 +111,12 @@ class TcpProxy:
             self._changed.notify_all()
 
     def hold(self, *directions: Direction) -> None:
-        """Stop forwarding in these directions (both if none is given) until `release`; connections stay open."""
+        """Stop forwarding in these directions (by default both) until `release`; connections stay open."""
         with self._changed:
             self._held |= set(directions or ("request", "response"))
 
     def release(self) -> None:
-        """Forward the held frames in their order, and continue to forward new ones."""
+        """Forward the held frames in their order, and then new frames."""
         with self._changed:
             self._held.clear()
             self._changed.notify_all()

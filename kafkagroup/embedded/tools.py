@@ -1,6 +1,6 @@
 """Runs classes of the resolved jars: Kafka's command-line tools, and brokers with an archive of classes.
 
-Loading classes takes half of a broker's start. An archive of the loaded and verified ones (Java's dynamic class data
+Loading classes takes half of a broker's start. An archive of loaded and verified classes (Java's dynamic class data
 sharing, JEP 350; 48 MB in the cache) shortens a start from 4 s to 2 s.
 """
 
@@ -31,19 +31,18 @@ def archive_options(java: Path, class_path: str) -> tuple[str, ...]:
     path = archive_path(java, class_path)
     if not path.is_file() or path.stat().st_size == 0:
         return ()
-    # A JVM that cannot use the archive runs without it. Its warning is switched off, because it would appear in the
-    # output of Kafka's tools.
+    # A JVM that cannot use the archive runs without it. Its warning would appear in the output of Kafka's tools.
     return (f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:cds*=off")
 
 
 def prepare_archive(java: Path, class_path: str, train: Callable[[Path], None], report: Progress) -> None:
     """Create the archive if it does not exist.
 
-    If this Java cannot create one, an empty file is left in its place, so that later starts do not try again.
+    If this Java cannot create an archive, an empty file in its place lets later starts not try again.
 
     Args:
         java: The Java that will use the archive.
-        class_path: The class path that it will be used with.
+        class_path: The class path for which to create the archive.
         train: Runs a broker with `-XX:ArchiveClassesAtExit` and the given path.
         report: Called with one line when the caller has to wait.
     """
@@ -54,7 +53,7 @@ def prepare_archive(java: Path, class_path: str, train: Callable[[Path], None], 
         path.parent.mkdir(parents=True, exist_ok=True)
         _make(path, train, report)
     except OSError as error:
-        # A read-only cache is usable: brokers start without the archive, only slower.
+        # A read-only cache is usable: without the archive brokers only start slower.
         log.debug("class_archive unavailable reason=%s", error)
 
 
@@ -97,7 +96,7 @@ def java_command(main_class: str, *args: str, version: str = KAFKA_VERSION) -> l
         main_class: The tool's class, for example `org.apache.kafka.tools.consumer.ConsoleConsumer`.
         args: The tool's arguments. Other users of the machine can see them: put secrets into a file
             (`--command-config`).
-        version: The version of Kafka that the tool is of.
+        version: The version of the tool's Kafka.
 
     Raises:
         JavaError: No usable Java was found.
@@ -108,7 +107,7 @@ def java_command(main_class: str, *args: str, version: str = KAFKA_VERSION) -> l
 
 
 def jvm_command(*options: str, main_class: str, args: Sequence[str], version: str = KAFKA_VERSION) -> list[str]:
-    """Return the command that runs a class of Kafka's jars of this version with these JVM options."""
+    """Return the command that runs a class of this version's jars with these JVM options."""
     java, jars = find_java(), class_path(version)
     return [str(java), *archive_options(java, jars), *options, "-cp", jars, main_class, *args]
 
@@ -123,7 +122,7 @@ def run_java(
         args: The tool's arguments.
         stdin: The tool's standard input.
         timeout: Seconds before the tool is killed.
-        version: The version of Kafka that the tool is of.
+        version: The version of the tool's Kafka.
 
     Returns:
         The finished process with its output as text. Check its exit code: a failed tool does not raise.

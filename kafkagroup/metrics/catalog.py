@@ -30,7 +30,7 @@ class Label:
 QUERY = Label(
     "query",
     "kafkagroup.query",
-    "The query's name, or its id if it has none; empty for `kafkagroup watch`.",
+    "The query's name, or its id without a name; empty for `kafkagroup watch`.",
 )
 SOURCE = Label("source", "kafkagroup.source", "The number of the source in its query, from 0.")
 GROUP = Label("group", "messaging.consumer.group.name", "`kafka.group.id`; empty without a group.")
@@ -42,14 +42,14 @@ BY = Label("by", "kafkagroup.throttle.by", "`quota`: the query's own quota; `bro
 PHASE = Label("phase", "kafkagroup.trigger.phase", "Spark's name of a part of a trigger, such as `addBatch`.")
 FAILED = Label("failed", "kafkagroup.query.failed", "`true` if the query ended with an exception, else `false`.")
 PREFIX = Label("transactional_id_prefix", "kafkagroup.transactional.id.prefix", "The sink's `transactional.id.prefix`.")
-STATE = Label("state", "kafkagroup.transaction.state", "`decided`: its commit is decided; `undecided`: it is not.")
+STATE = Label("state", "kafkagroup.transaction.state", "Whether the transaction's commit is `decided` or `undecided`.")
 
 _SOURCE = (QUERY, SOURCE, GROUP)
 _SLOT = (*_SOURCE, SLOT)
 _PARTITION = (*_SLOT, TOPIC, PARTITION)
 
 
-# Each one is declared once, so that identity is equality: to hash all fields took most of the time of an update.
+# Each metric is declared once, so identity is equality; hashes of all fields took most of an update's time.
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
     """A metric.
@@ -60,7 +60,7 @@ class Metric:
         kind: Gauge, counter or histogram.
         unit: Its unit in UCUM, as OpenTelemetry writes it.
         labels: Its labels, in the order of a series' values.
-        doc: What it is.
+        doc: Its description.
         attributes: Attributes of OpenTelemetry that all its series have.
         buckets: The upper bounds of a histogram's buckets.
     """
@@ -92,7 +92,7 @@ LAG_SECONDS = Metric(
     Kind.GAUGE,
     "s",
     _PARTITION,
-    "Age of the oldest unread record, counted from the time at which the partition's end passed it; 0: none is unread.",
+    "Age of the oldest unread record, counted from when the partition's end passed it; 0: no record is unread.",
 )
 POSITION = Metric(
     "kafkagroup_consumer_position",
@@ -380,7 +380,7 @@ def as_markdown() -> str:
 
 
 def _row(metric: Metric) -> str:
-    # The page says once that all metrics of consumers and quotas have those of the source.
+    # The page states once that all metrics of consumers and quotas have the labels of the source.
     own = metric.labels[len(_SOURCE) :] if metric.labels[: len(_SOURCE)] == _SOURCE else metric.labels
     labels = ", ".join(label.name for label in own)
     attributes = "".join(f", `{name}={value}`" for name, value in metric.attributes)

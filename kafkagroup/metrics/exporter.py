@@ -25,7 +25,7 @@ class Update:
     Attributes:
         points: New figures.
         gone: Gauges that no longer exist, such as the lag of a partition that the query no longer has.
-        samples: The same for people and pictures: one sample for each source of a micro-batch.
+        samples: One sample for each source of a micro-batch, with the same figures for readers and pictures.
     """
 
     points: tuple[Point, ...] = ()
@@ -34,7 +34,7 @@ class Update:
 
 
 class Gauges:
-    """The gauges that exist: a gauge without a new figure is gone, so that no old figure is taken for a new one."""
+    """The existing gauges. A gauge without a new figure is removed, so that no old figure is taken for a new one."""
 
     def __init__(self) -> None:
         self._existing: frozenset[Series] = frozenset()
@@ -68,7 +68,7 @@ class Exports:
     def __init__(self, exporters: Sequence[Exporter]) -> None:
         self._exporters: tuple[Exporter, ...] = tuple(exporters)
         self._lock = threading.Lock()
-        # Each exporter's last error, so that the log has it once and not after each micro-batch.
+        # Each exporter's last error, which is logged once and not after each micro-batch.
         self._failing: dict[int, str] = {}
 
     def export(self, update: Update) -> None:
@@ -84,7 +84,7 @@ class Exports:
                     self._failing[number] = repr(error)
 
     def close(self) -> None:
-        """Close all exporters. Updates after that are left out: Spark may be calling a listener that is removed."""
+        """Close all exporters. Later updates are left out: Spark may still call a removed listener."""
         with self._lock:
             exporters, self._exporters = self._exporters, ()
             for exporter in exporters:
@@ -95,7 +95,7 @@ class Exports:
 
 
 class SampleFile:
-    """Appends the samples to a file. The file is created with mode 600: it has names of topics and groups.
+    """Appends the samples to a file. A new file has mode 600, because it has names of topics and groups.
 
     Args:
         path: The file.
@@ -123,7 +123,7 @@ class SampleFile:
 
 
 def read_samples(path: str | Path) -> list[Sample]:
-    """Return the samples of a file, in its order. A last line that is not complete yet is left out.
+    """Return the samples of a file, in its order, without an incomplete last line.
 
     Raises:
         InvalidConfigurationError: The file cannot be read, or a line is no sample; the error names the line.

@@ -13,7 +13,7 @@ from kafkagroup.metrics.sample import ProductionCurve
 
 
 class GroupMeter:
-    """Makes updates from descriptions of groups. It remembers ends of partitions, to estimate the age of records."""
+    """Makes updates from descriptions of groups, and keeps ends of partitions to estimate the age of records."""
 
     def __init__(self) -> None:
         self._curves: dict[tuple[str, TopicPartition], ProductionCurve] = {}

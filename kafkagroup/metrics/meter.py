@@ -35,9 +35,9 @@ class QueryMeter:
     """Makes the updates of one run of a query.
 
     Args:
-        name: The query's name, or its id if it has none.
+        name: The query's name, or its id if it has no name.
         began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
-        looks: Whether lookups of the ends of partitions come; the lag of a partition is unknown before the first one.
+        looks: Whether ends of partitions are looked up; the lag of a partition is unknown before the first lookup.
 
     Attributes:
         has_progress: Whether a micro-batch has ended.
@@ -61,7 +61,7 @@ class QueryMeter:
         """Return the update after a micro-batch.
 
         Args:
-            progress: Spark's progress of it.
+            progress: Spark's progress of the micro-batch.
             now: Seconds since 1970.
         """
         self._name = name_of(progress)
@@ -82,7 +82,7 @@ class QueryMeter:
 
         Args:
             cluster: The cluster of these partitions.
-            ends: The ends, without those that are unknown.
+            ends: The known ends.
             at: When the lookup began, in seconds since 1970.
         """
         samples = self._sampler.look(cluster, ends, at)
@@ -125,7 +125,7 @@ class QueryMeter:
                 yield point(catalog.THROTTLE, seconds, *labels, slot, by)
 
     def _grown(self, source: int, slot: str, name: str, totals: Mapping[str, Any]) -> float:
-        """Return the growth of a total of the quota's account, which begins at 0 with each run of the driver."""
+        """Return the growth of a total of the quota's account. Totals begin at 0 with each run of the driver."""
         now, key = float(totals.get(name, 0)), (source, slot, name)
         before, self._totals[key] = self._totals.get(key, 0.0), now
         return now - before if now >= before else now
@@ -147,7 +147,7 @@ def _source_points(sample: Sample) -> Iterator[Point]:
     for commit in sample.commits:
         yield point(catalog.COMMIT_LATENCY, commit.took_ms / 1000, *labels)
     for cause in RebalanceCause:
-        # Including those that did not happen: Prometheus sees no increase in a series that begins with 1.
+        # Also causes without a rebalance: Prometheus sees no increase in a series that begins with 1.
         happened = sum(rebalance.cause is cause for rebalance in sample.rebalances)
         yield point(catalog.REBALANCES, happened, *labels, cause.value)
     for rebalance in sample.rebalances:
@@ -158,7 +158,7 @@ def _partition_points(sample: Sample, labels: Iterable[object]) -> Iterator[Poin
     assigned: dict[int, int] = {}
     of_source = tuple(map(str, labels))
     for tp, one in sample.partitions.items():
-        # Not by `point`: thousands of partitions have these labels in common.
+        # Not by `point`: thousands of partitions share these labels.
         partition = (*of_source, str(one.slot), tp.topic, str(tp.partition))
         assigned[one.slot] = assigned.get(one.slot, 0) + 1
         yield Point(Series(catalog.POSITION, partition), float(one.end))
@@ -185,14 +185,14 @@ class MetricsListener(StreamingQueryListener):
     """Exports the figures of every streaming query of a session.
 
     Attributes:
-        on_new_query: Called at the first progress of a query, whose partitions are known from then on; None: no lookups
-            of their ends come.
+        on_new_query: Called at the first progress of a query, when its partitions are known; None: ends are not looked
+            up.
     """
 
     def __init__(self, exports: Exports) -> None:
         self._exports = exports
         self.on_new_query: Callable[[], object] | None = None
-        # By run id. Spark calls on one thread; the lookups at the brokers come on another one.
+        # By run id. Spark and the lookups call on different threads.
         self._meters: dict[str, QueryMeter] = {}
         self._lock = threading.Lock()
 
@@ -221,7 +221,7 @@ class MetricsListener(StreamingQueryListener):
         """Export the figures of a micro-batch."""
         progress = event.progress
         with self._lock:
-            # A query that was started before this listener has had no event of its start.
+            # A query that was started before this listener had no event of its start.
             meter = self._meters.setdefault(str(progress.runId), self._meter(progress.name or str(progress.id)))
             is_new, meter.has_progress = not meter.has_progress, True
             self._exports.export(meter.progress(progress, time.time()))
@@ -250,7 +250,7 @@ class _Look:
 
 
 class Sampler:
-    """Makes samples of one run of a query. It remembers the ends of partitions, to estimate the age of records.
+    """Makes samples of one run of a query, and keeps ends of partitions to estimate the age of records.
 
     Args:
         began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
@@ -260,7 +260,7 @@ class Sampler:
     def __init__(self, began: float = 0.0, *, looks: bool = False) -> None:
         self._began, self._by_looks = began, looks
         self._curves: dict[tuple[int, TopicPartition], ProductionCurve] = {}
-        # The last sample of each source, with the cluster that it is of, and the last lookup of each partition.
+        # The last sample of each source with its cluster, and the last lookup of each partition.
         self._last: dict[int, tuple[str | None, Sample]] = {}
         self._looks: dict[tuple[int, TopicPartition], _Look] = {}
 
@@ -305,7 +305,7 @@ class Sampler:
         return tuple(found)
 
     def with_newest_ends(self, sample: Sample) -> Sample:
-        """Return a sample with the ends, lag and time of the last lookup, if that is newer."""
+        """Return a sample with the ends, lag and time of the last lookup, if it is newer than the sample."""
         partitions, times = {}, []
         for tp, one in sample.partitions.items():
             key = sample.source, tp
@@ -324,8 +324,8 @@ class Sampler:
     def _sample(self, progress: StreamingQueryProgress, source: SourceOffsets) -> Sample:
         driver = source.driver
         at = seconds_of(progress.timestamp) if driver is None else driver.at_ms / 1000
-        # A batch that a restart repeats has its end offset from the checkpoint, with the figures of the previous run's
-        # driver. They are of another run, and this run's process counts the quota's totals from 0.
+        # A batch that a restart repeats has its end offset from the checkpoint, with figures of the previous run's
+        # driver. This run's process counts the quota's totals from 0.
         of_this_run = at >= self._began
         new = driver if source.has_read and of_this_run else None
         return Sample(

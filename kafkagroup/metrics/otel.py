@@ -23,7 +23,7 @@ _PATH = "/v1/metrics"
 class OpenTelemetryExporter:
     """Records the figures in a meter provider.
 
-    Gauges are observable instruments, because only those can disappear: the provider's readers request them. Counters
+    Gauges are observable instruments, which the provider's readers request, because only these can disappear. Counters
     and histograms are recorded at each update.
 
     Args:

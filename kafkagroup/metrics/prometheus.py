@@ -68,8 +68,8 @@ class PrometheusEndpoint:
     """Serves the figures at `http://HOST:PORT/metrics`.
 
     Args:
-        host: The address to listen at. Any client that reaches it can read names of queries, groups and topics.
-        port: The port; 0: any free one.
+        host: The address to listen at. Any client that can connect reads names of queries, groups and topics.
+        port: The port; 0: any free port.
 
     Raises:
         InvalidConfigurationError: The address is in use or not of this machine.

@@ -19,10 +19,10 @@ class PartitionSample:
 
     Attributes:
         start: The first offset of the micro-batch.
-        end: The offset after the last one.
+        end: The offset after the micro-batch's last offset.
         slot: The slot that read it; -1 without a group.
         latest: The end of the partition when the micro-batch was planned.
-        lag_seconds: The age of the record at `end` at that time; 0 if there was none.
+        lag_seconds: The age of the record at `end` at that time; 0 without such a record.
     """
 
     start: int
@@ -33,7 +33,7 @@ class PartitionSample:
 
     @property
     def lag(self) -> int:
-        """Return the number of offsets that were left."""
+        """Return the number of offsets between `end` and `latest`."""
         return max(0, self.latest - self.end)
 
 
@@ -43,7 +43,7 @@ class Sample:
 
     Attributes:
         at: When the latest offsets were looked up, in seconds since 1970.
-        query: The query's name, or its id if it has none.
+        query: The query's name, or its id if it has no name.
         query_id: Its id, which its checkpoint keeps.
         run_id: The id of this run.
         batch: The number of the micro-batch.
@@ -52,14 +52,14 @@ class Sample:
         generation: The group's generation; -1 without a group.
         rows: Rows that Spark got from the source.
         seconds: How long the trigger took.
-        partitions: By partition. Empty if the micro-batch did not read this source.
+        partitions: The partitions of the micro-batch; empty if it did not read this source.
         commits: The driver's commits since the last micro-batch.
-        failed_commits: The number of those that failed.
+        failed_commits: The number of failed commits among these.
         rebalances: The rebalances since the last micro-batch.
-        quota: The quota's figures; see docs/quotas.md. Empty for a micro-batch that a restart repeats, as are commits,
-            rebalances and bad records: its offset in the checkpoint has those of the previous run.
-        bad_records: The records of the micro-batch before whose values could not be decoded; None: unknown, or they end
-            the query, or values are not decoded.
+        quota: The quota's figures; see docs/quotas.md. Quota, commits, rebalances and bad records are empty for a
+            micro-batch that a restart repeats, because its offset in the checkpoint has the previous run's.
+        bad_records: The records of the previous micro-batch whose values could not be decoded; None: unknown, values
+            are not decoded, or a bad value ends the query.
         cores_needed: Cores that the target duration needed in the previous micro-batch; None: no target, or unknown.
         halted: Whether the group was paused or stopped from outside.
         is_look: Whether this is a lookup of partitions' ends without a finished micro-batch: rows, seconds and counts
@@ -154,11 +154,11 @@ class Sample:
 class ProductionCurve:
     """The ends of one partition's log over time, as triggers have looked them up.
 
-    The time of an offset between two ends is interpolated, as Kafka Lag Exporter does it; it is as exact as triggers
-    are frequent.
+    The time of an offset between two ends is interpolated, as by Kafka Lag Exporter, and is as exact as triggers are
+    frequent.
 
     Args:
-        max_points: The number of ends to keep; older ones become coarser. None: all.
+        max_points: The number of ends to keep, of which the older half becomes coarser; None: all.
     """
 
     def __init__(self, max_points: int | None = 256) -> None:
@@ -167,7 +167,7 @@ class ProductionCurve:
         self._ends: list[int] = []
 
     def observe(self, at: float, end: int) -> None:
-        """Note that the log ended at `end` at this time, in seconds since 1970."""
+        """Record that the log ended at `end` at this time, in seconds since 1970."""
         if self._ends and end < self._ends[-1]:
             # The topic was created again, or its log was cut: earlier samples are invalid.
             self._times, self._ends = [], []
@@ -180,7 +180,6 @@ class ProductionCurve:
         self._times.append(at)
         self._ends.append(end)
         if self._max_points is not None and len(self._ends) > self._max_points:
-            # The older half becomes coarser.
             half = self._max_points // 2
             self._times[1:half] = self._times[2:half:2]
             self._ends[1:half] = self._ends[2:half:2]
@@ -197,8 +196,8 @@ class ProductionCurve:
     def written_at(self, offset: int) -> float | None:
         """Return about when the record at this offset was written, in seconds since 1970.
 
-        None: the log has not reached it yet. For an offset before the first lookup the time is extrapolated by the rate
-        since then; without a rate it is the time of the first lookup, so the record is older.
+        None: the log has not reached the offset. The time of an offset before the first lookup is extrapolated by the
+        rate since then. Without a rate it is the time of the first lookup, and the record is older.
         """
         if not self._ends or offset >= self._ends[-1]:
             return None
@@ -213,6 +212,6 @@ class ProductionCurve:
         return t0 + (t1 - t0) * (offset - e0) / (e1 - e0)
 
     def age(self, position: int, now: float) -> float:
-        """Return how many seconds ago the record at `position` was written; 0 if there is none yet."""
+        """Return how many seconds ago the record at `position` was written; 0 if it is not written yet."""
         written = self.written_at(position)
         return 0.0 if written is None else max(0.0, now - written)

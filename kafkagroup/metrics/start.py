@@ -57,7 +57,7 @@ class Watcher:
         self._client = KafkaClient(settings)
         self._read_committed = settings.get("isolation.level") == "read_committed"
         self._gauges = Gauges()
-        # The last problem of each kind of lookup, so that the log has each problem once.
+        # The last problem of each kind of lookup, to log each problem once.
         self._problems: dict[str, str] = {}
         self._ended = False
         self._wake = threading.Event()
@@ -127,10 +127,10 @@ __all__ = ["Metrics", "prometheus_endpoint", "start"]
 
 
 class Metrics:
-    """Running metrics. It may be used as a context manager; else they run until the program ends.
+    """Running metrics. Usable as a context manager; else they run until the program ends.
 
     Attributes:
-        prometheus_address: The `host:port` at which Prometheus is served; None: nowhere.
+        prometheus_address: The `host:port` at which Prometheus is served; None: not served.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Metrics:
         self._closed = False
 
     def close(self) -> None:
-        """Stop listening to Spark, and close the exporters. It may be called twice, and when Spark has stopped."""
+        """Stop listening to Spark, and close the exporters. May be called again, and after Spark has stopped."""
         if self._closed:
             return
         self._closed = True
@@ -181,13 +181,13 @@ def start(
 
     Args:
         spark: The session; it may be one of Spark Connect.
-        prometheus: The `host:port` at which to serve Prometheus; port 0: any free one, see
+        prometheus: The `host:port` at which to serve Prometheus; port 0: any free port, see
             `Metrics.prometheus_address`. Without a host, `127.0.0.1`. Needs the extra `metrics`.
         otlp: The URL of an OpenTelemetry collector, such as `http://collector:4318`. Needs the extra `otel`.
         otlp_seconds: The time between two exports to it.
         meter_provider: A meter provider of OpenTelemetry that the program has set up itself. Needs the extra `otel`.
         file: A file to which samples are appended, one JSON object a line; `kafkagroup plot` draws it.
-        exporters: Exporters of your own.
+        exporters: The program's own exporters.
         settings: The settings of a connection to the brokers, for lookups of the ends of partitions also while a
             micro-batch runs. Without them the lag is that of the last finished micro-batch when it was planned.
         transactions: The `transactional.id.prefix` of each exactly-once sink whose open transactions to look for. The

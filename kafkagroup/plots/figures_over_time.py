@@ -18,12 +18,12 @@ def of_one_source(samples: Sequence[Sample], query: str | None, source: int | No
     """Return the samples of one source of a query, by time.
 
     Args:
-        samples: Of any queries and sources.
-        query: The query's name or id; None: the one with the most samples.
-        source: The number of the source; None: the one with the most samples.
+        samples: The samples of any queries and sources.
+        query: The query's name or id; None: the query with the most samples.
+        source: The number of the source; None: the source with the most samples.
 
     Raises:
-        InvalidConfigurationError: It has no samples.
+        InvalidConfigurationError: The query or source has no samples.
     """
     found = [one for one in samples if query in (None, one.query) and source in (None, one.source)]
     if not found:
@@ -35,12 +35,12 @@ def of_one_source(samples: Sequence[Sample], query: str | None, source: int | No
         )
     ((name, number), _) = Counter((one.query, one.source) for one in found).most_common(1)[0]
     mine = [one for one in found if (one.query, one.source) == (name, number)]
-    # A file may have been written by several programs, and a replayed micro-batch keeps its first time.
+    # Several programs may have written the file, and a replayed micro-batch keeps its first time.
     return sorted(mine, key=lambda one: (one.at, one.batch))
 
 
 def looks_of(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the samples that show the lag at their time: lookups, or micro-batches where there are no lookups."""
+    """Return the samples that show the lag at their time: lookups, or else micro-batches."""
     return [one for one in samples if one.is_look] or list(samples)
 
 
@@ -63,7 +63,7 @@ def rebalances_of(samples: Sequence[Sample]) -> list[Rebalance]:
 
 
 def edges_of(samples: Sequence[Sample]) -> list[float]:
-    """Return the start of each sample in a picture, and the end of the last one, after the median time between two."""
+    """Return the start of each sample in a picture, and an end for the last sample by the median interval."""
     times = [one.at for one in samples]
     steps = [later - earlier for earlier, later in pairwise(times)]
     return [*times, times[-1] + (median(steps) if steps else max(1.0, samples[-1].seconds))]
@@ -83,7 +83,7 @@ class Rates:
     """Rates between one sample and the next; None where they are not known.
 
     Attributes:
-        edges: The start of each rate, and the end of the last one.
+        edges: The start of each rate, and the end of the last rate.
         read: Offsets a second that the query read.
         written: Offsets a second that producers wrote, to partitions that the query has.
         bytes: Bytes a second, as the quota measured them.
@@ -107,7 +107,7 @@ _ALL_USED = 99.0
 def rates_of(samples: Sequence[Sample]) -> Rates:
     """Return the rates at which a query read and producers wrote.
 
-    The records of a micro-batch count from its begin to the begin of the next one.
+    The records of a micro-batch count from its start to the start of the next micro-batch.
     """
     edges = edges_of(samples)
     rates = Rates(edges, [], [], [], [], [], [])
@@ -177,9 +177,9 @@ class Latency:
 
     Attributes:
         at: When the commit ended.
-        newest: Of the newest record.
+        newest: The latency of the newest record.
         median: The latency of the record in the middle.
-        oldest: Of the oldest record.
+        oldest: The latency of the oldest record.
     """
 
     at: float
@@ -208,12 +208,12 @@ def latencies_of(samples: Sequence[Sample]) -> list[Latency]:
 
 
 def _committed_at(later: Sequence[Sample]) -> float | None:
-    """Return when the micro-batch before these samples was committed; its commit is the first that follows."""
+    """Return when the micro-batch before these samples was committed: the first commit in them is its commit."""
     return next((one.commits[0].at_ms / 1000 for one in later if one.commits), None)
 
 
 def _written_at(one: Sample, curves: dict[TopicPartition, ProductionCurve]) -> list[float]:
-    """Return when records of a micro-batch were written: of each partition up to 20 of them, evenly spread."""
+    """Return when records of a micro-batch were written, for up to 20 evenly spread records of each partition."""
     found = []
     for tp, partition in one.partitions.items():
         step = max(1, (partition.end - partition.start) // _QUANTILES)

@@ -24,7 +24,7 @@ _WIDTH = 12.0
 _ROW_HEIGHT = 0.22
 _THROUGHPUT = (2.0, 1.5)
 _LATENCY = 2.6
-# Of each axes, for its title and its time.
+# The margin of each axes, for its title and its time.
 _MARGIN = 0.55
 _MAX_LABELS = 40
 _MAX_NAMED_REBALANCES = 12
@@ -47,8 +47,8 @@ def lag(samples: Sequence[Sample], *, query: str | None = None, source: int | No
 
     Args:
         samples: From `kafkagroup.metrics.read_samples`.
-        query: The query's name or id; None: the one with the most samples.
-        source: The number of the source; None: the one with the most samples.
+        query: The query's name or id; None: the query with the most samples.
+        source: The number of the source; None: the source with the most samples.
 
     Raises:
         InvalidConfigurationError: There are no such samples.
@@ -79,7 +79,7 @@ def assignment(samples: Sequence[Sample], *, query: str | None = None, source: i
 def latency(samples: Sequence[Sample], *, query: str | None = None, source: int | None = None) -> Figure:
     """Draw the time from a record's production to the commit of its offset; arguments and errors as in `lag`.
 
-    The time of production comes from the ends of partitions at each micro-batch, so it is as exact as these are
+    The time of production comes from the ends of partitions at each micro-batch, and is as exact as micro-batches are
     frequent.
     """
     mine = over_time.of_one_source(samples, query, source)
@@ -91,7 +91,7 @@ def latency(samples: Sequence[Sample], *, query: str | None = None, source: int 
 def overview(samples: Sequence[Sample], *, query: str | None = None, source: int | None = None) -> Figure:
     """Draw all four pictures, one below the other; arguments and errors as in `lag`."""
     mine = over_time.of_one_source(samples, query, source)
-    # One column of axes, so that the same time is at the same place in all of them.
+    # One column of axes, so that a time is at the same place in all axes.
     figure, axes = _picture([*_lag_heights(mine), *_THROUGHPUT, _assignment_height(mine), _LATENCY])
     _draw_lag(figure, axes[:2], mine)
     _draw_throughput(axes[2:4], over_time.batches_of(mine))
@@ -316,7 +316,7 @@ def _dates(times: Sequence[float]) -> list[float]:
 
 
 def _short(value: float, _: int | None = None) -> str:
-    """Return a number as people read it: 1500 as 1.5k."""
+    """Return a short form of a number: 1500 as 1.5k."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{unit}"

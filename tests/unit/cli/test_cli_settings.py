@@ -138,7 +138,7 @@ def test_a_missing_cluster_is_wrong_usage(arguments: list[str]) -> None:
         (["plan", "nobody", "-t", "t=4", "--slots", "2"], "no assignor named"),
         (["plan", "range", "-t", "t=x", "--slots", "2"], "TOPIC=N"),
         (["plan", "range", "-t", "t=4", "--slots", "2", "--options", "x"], "not JSON"),
-        (["plan", "range", "--slots", "2"], "what the members read"),
+        (["plan", "range", "--slots", "2"], "topics that the members read"),
         (["groups", "-o", "yaml"], "yaml"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
