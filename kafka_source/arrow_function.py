@@ -1,7 +1,7 @@
-"""A function of the user's over record batches, beside the reading: its input, and the checks of its result.
+"""The user's function over record batches: its input, and the checks of its result.
 
-The contract is that of Spark's `DataFrame.mapInArrow`: a function from an iterator of record batches to another one. It
-needs no Spark.
+The contract is that of Spark's `DataFrame.mapInArrow`: a function from an iterator of record batches to another
+iterator. This module needs no Spark.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ PLACE = ("topic", "partition", "offset")
 
 _MARK = "_is_kafkagroup_arrow_function"
 _F = TypeVar("_F", bound=ArrowFunction)
-# An error goes to the driver and into its log: a function that calls itself has many frames.
+# The most characters of a traceback, which the driver logs: a recursive function has many frames.
 _MOST_CHARACTERS = 20_000
 _MOST_PARTITIONS = 5
-# Arrow counts the bytes of a column in 32 bits, if its type is not a large one.
+# Arrow counts the bytes of a column in 32 bits, unless its type is large.
 _MOST_BYTES = (1 << 31) - 1
 
 
@@ -48,7 +48,7 @@ def function_named(name: str) -> ArrowFunction:
     """Return the function `module:function`.
 
     Raises:
-        InvalidConfigurationError: The module cannot be imported, or the name is not that of an `arrow_function`.
+        InvalidConfigurationError: The module cannot be imported, or the name is not an `arrow_function`.
     """
     module, _, attribute = name.partition(":")
     try:
@@ -67,10 +67,10 @@ class Mapping:
     """A function and the rows that it returns.
 
     Attributes:
-        open: Returns the function; called where it runs.
-        columns: The columns that it is given. The batches that are read have these and `PLACE`.
+        open: Returns the function; called in the process that runs it.
+        columns: The columns of its batches. The batches that are read have these columns and `PLACE`.
         schema: The columns of its rows; None: any.
-        batch_rows: The most rows of a batch that leaves.
+        batch_rows: The most rows of a batch of the result.
         batch_bytes: The approximate most bytes; a larger row is a batch of its own.
     """
 
@@ -84,7 +84,7 @@ class Mapping:
         """Yield the rows of the function in batches of the schema.
 
         Args:
-            batches: What is read.
+            batches: The batches that are read.
             count: Called with the number of rows of each batch before it is yielded.
 
         Raises:
@@ -102,7 +102,7 @@ class Mapping:
                 except (GeneratorExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:
-                    # Also SystemExit, with which Spark's worker would end without a word.
+                    # Also SystemExit, which would end Spark's worker without an error.
                     _end_copy_of(process)
                     given.check()
                     raise _failed(error, given) from error
@@ -127,7 +127,7 @@ class Mapping:
 
 
 def _end_copy_of(process: int) -> None:
-    """End this process if the function has forked it: a copy must not write to Spark's connection."""
+    """End this process if it is a copy that the function has forked: a copy must not write to Spark's connection."""
     if os.getpid() != process:
         os._exit(1)
 
@@ -261,7 +261,7 @@ def _names(schema: pa.Schema) -> str:
 
 
 def _is_shown_as(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether Spark shows both types as the same one."""
+    """Return whether Spark shows both types as the same type."""
     if pa.types.is_struct(found) and pa.types.is_struct(wanted):
         pairs = zip(found, wanted, strict=False)
         return found.num_fields == wanted.num_fields and all(
@@ -280,22 +280,22 @@ def _is_shown_as(found: pa.DataType, wanted: pa.DataType) -> bool:
 def _as_layout_of(wanted: pa.Field, column: pa.Array) -> pa.Array:
     layout = _nullable(wanted.type, column.type)
     try:
-        # If a part of a nested array has no items, pyarrow's cast makes an array that it cannot write.
+        # pyarrow's cast makes an array that it cannot write if a slice of a nested array has no items.
         return (_own(column) if pa.types.is_nested(layout) else column).cast(layout)
     except pa.ArrowInvalid:
         if column.nbytes > _MOST_BYTES:
             raise _wrong(f"a value of the column {wanted.name} that is too large for {wanted.type}") from None
-    # A part of a large array is refused for where it is in the whole.
+    # pyarrow refuses a slice of a large array because of its position.
     return _own(column).cast(layout)
 
 
 def _own(column: pa.Array) -> pa.Array:
-    """Return a copy, which has its own rows only."""
+    """Return a copy that has no rows besides the slice."""
     return pa.concat_arrays([column, column.slice(0, 0)])
 
 
 def _nullable(kind: pa.DataType, found: pa.DataType) -> pa.DataType:
-    """Return a type of the layout of `kind` to which `found` can be cast: pyarrow refuses nested fields as NOT NULL."""
+    """Return the layout of `kind` without nested NOT NULL, to which pyarrow refuses to cast `found`."""
     if pa.types.is_struct(kind):
         return pa.struct([(to.name, _nullable(to.type, of.type)) for to, of in zip(kind, found, strict=True)])
     if pa.types.is_list(kind):
@@ -314,7 +314,7 @@ def _has_null(column: pa.Array, wanted: pa.Field) -> bool:
     if pa.types.is_list(wanted.type):
         return _has_null(column.flatten(), wanted.type.value_field)
     if pa.types.is_map(wanted.type):
-        # As a list of entries: a map shows entries of other rows, too.
+        # As a list of entries: a map shows entries of other rows too.
         entries = pa.list_(pa.struct([wanted.type.key_field, wanted.type.item_field]))
         return _has_null(pa.array(Retyped(column, entries)).flatten().flatten()[1], wanted.type.item_field)
     return False

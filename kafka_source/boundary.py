@@ -1,7 +1,7 @@
-"""The boundary at which errors leave our code without its frames, so that the sentence is not the last of 60 lines.
+"""The boundary at which errors leave the connector without its frames, so that the message does not follow 60 lines.
 
-Spark prints the traceback of an error as text, for an error of the driver twice. Our frames do not help a user, and the
-sentence states the problem and the remedy. `log.level=debug` shows the frames.
+Spark prints the traceback of an error, of the driver's twice. The message states the problem and the remedy, and the
+connector's frames do not help a user; `log.level=debug` shows them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spark's entry point to the format `kafkagroup`: its schema, its readers and writers by their options; `register`."""
+"""Spark's entry point to the format `kafkagroup`: schema, readers, writers; `register`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ FORMAT = "kafkagroup"
 class KafkaGroupSource(DataSource):
     """`format("kafkagroup")`: a Kafka source and sink for Spark whose queries join a consumer group."""
 
-    # Fixed by `schema`; Spark pickles this object after that call, so that all actions and micro-batches have the same.
+    # Set by `schema`. Spark pickles this object after that call, so all actions and micro-batches have the same
+    # readers.
     _readers: Readers | None = None
 
-    # Spark pickles this object for the process that commits micro-batches. Queries that write get new ones.
+    # Spark pickles this object for the process that commits micro-batches, but queries that write get new objects.
     _is_unpickled = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -54,20 +55,20 @@ class KafkaGroupSource(DataSource):
     def schema(self) -> StructType | str:
         """Check all options, and return the schema of Spark's Kafka source, with decoded columns if requested.
 
-        With `map.function` it is the schema of its rows.
+        With `map.function` it is the schema of the function's rows.
 
-        Spark calls this in `load()`, where errors in the options are raised. With a schema of the user's, as in
-        `.schema("value binary")`, Spark calls nothing of this class before the first action.
+        Spark calls this in `load()`, which raises errors in the options. With the user's schema, as in `.schema("value
+        binary")`, Spark calls nothing of this class before the first action.
 
         Raises:
             OptionError: An option is wrong.
             KafkaGroupError: The schema registry does not have the values' schema, or does not answer.
         """
         options = load_options(self.options)
-        # The plan, in another process, warns if it is librdkafka that serves.
+        # If librdkafka serves, the plan warns in another process.
         check_engine(engine_of_tasks(options.engine), options.settings)
         if options.is_member:
-            # Not at the top: it loads the assignors, which only members need.
+            # Imported here: it loads the assignors, which only members need.
             from kafka_source.options.assignment_strategies import strategies_of
 
             strategies_of(options)
@@ -111,10 +112,10 @@ class KafkaGroupSource(DataSource):
 
 @short_errors
 class _RefusedStreamReader(DataSourceStreamReader):
-    """Replaces a stream reader that could not be made: its first call raises the reason.
+    """Replaces a stream reader that could not be made. Its first call raises the reason.
 
-    If `streamReader` itself raises, pyspark calls `stop()` on a reader that does not exist, and the last line that the
-    user sees is its `UnboundLocalError`.
+    If `streamReader` itself raised, pyspark would call `stop()` on a reader that does not exist, and show its
+    `UnboundLocalError` last.
     """
 
     def __init__(self, reason: Exception) -> None:
@@ -140,26 +141,26 @@ class _RefusedStreamReader(DataSourceStreamReader):
 def register(spark: SparkSession) -> None:
     """Register the format in a session, and make the session active in this thread.
 
-    That is needed if Spark does not find the module `pyspark_kafkagroup` itself, and in each Python thread that writes:
-    Spark looks up a Python sink in the thread's active session, and only the thread that made the session has one.
+    Call it if Spark does not find the module `pyspark_kafkagroup` itself, and in each Python thread that writes: Spark
+    looks up a Python sink in the thread's active session, which only the thread that made the session has.
 
-    Spark finds it if `PYSPARK_PYTHON`, or else the `python3` of the PATH, is a Python that has this package. With a
-    local master and without `PYSPARK_PYTHON`, the session's workers then run with the Python of this program, so that
-    nothing needs to be activated. It may be called again, even if Spark has found the module.
+    Spark finds the module if `PYSPARK_PYTHON`, or else the `python3` of the PATH, has this package. With a local master
+    and without `PYSPARK_PYTHON`, this call lets the session's workers run with the Python of this program. It may be
+    called again, even if Spark has found the module.
     """
     _run_workers_with_this_python(spark)
     try:
         spark.dataSource.register(KafkaGroupSource)
     except AnalysisException as error:
-        # Spark 4.0 refuses a name that it has found by itself; newer versions replace it.
+        # Spark 4.0 refuses a name that it has found by itself; newer versions replace the format.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
-    # The one public call that makes a session active, in each version; `getOrCreate` does not, with Spark 4.3.
+    # The only public call that makes a session active in every version; `getOrCreate` of Spark 4.3 does not.
     spark.createDataFrame([], "none int")
 
 
 def _run_workers_with_this_python(spark: SparkSession) -> None:
-    # A session of Spark Connect has no context: its workers are the server's. On a cluster this path may not exist.
+    # A session of Spark Connect has no context, and the server's workers. On a cluster this path may not exist.
     context = getattr(spark, "_sc", None)
     if context is None or not context.master.startswith("local") or "PYSPARK_PYTHON" in os.environ:
         return

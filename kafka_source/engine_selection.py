@@ -1,4 +1,4 @@
-"""The engine of a query, native or librdkafka; the reason against native, and features that need its kernel."""
+"""The engine of a query, native or librdkafka: why native cannot serve, and features that need its kernel."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _INSTALL = f"`pip install kafkagroup-native=={__version__}` (in a clone: `pip in
 def why_not_native() -> str | None:
     """Return why this process cannot use the native engine, or None if it can.
 
-    This is the handshake between the two distributions: the module is loaded, and its version and the number of its
-    interface are compared with ours. The answer is kept, because a process cannot load another module later.
+    The module is loaded, and its version and the number of its interface are compared with this package's. The answer
+    is kept, because a process cannot load another module later.
     """
     where = f"in {sys.prefix} on {socket.gethostname()}"
     try:
@@ -44,7 +44,7 @@ def why_not_native() -> str | None:
             return f"the package kafkagroup-native is not installed {where}"
         return f"the package kafkagroup-native {where} is not complete: {error}"
     except Exception as error:
-        # Mostly an ImportError: the file is damaged, or was built for another machine or C library.
+        # Usually an ImportError: the file is damaged, or built for another machine or C library.
         return f"the package kafkagroup-native {where} cannot be loaded: {error}"
     version, interface = getattr(kernel, "__version__", None), getattr(kernel, "INTERFACE", None)
     if (version, interface) != (__version__, INTERFACE):
@@ -62,7 +62,7 @@ def is_native(name: str) -> bool:
         name: The `engine` option: native, librdkafka or auto.
 
     Raises:
-        InvalidConfigurationError: `native` is asked for, and this process cannot use it.
+        InvalidConfigurationError: The option is `native`, and this process cannot use the native engine.
     """
     if name == "librdkafka":
         return False
@@ -78,9 +78,9 @@ def is_native(name: str) -> bool:
 
 
 def engine_of_tasks(name: _Name) -> _Name | Literal["librdkafka"]:
-    """Return the `engine` option of a query's tasks: librdkafka where `auto` means that in the driver.
+    """Return the `engine` option of a query's tasks: librdkafka if `auto` means librdkafka in the driver.
 
-    So they do not repeat the warning of the plan. An executor without the driver's engine warns, see `is_native`.
+    So tasks do not repeat the warning of the plan. An executor without the driver's engine warns, see `is_native`.
     """
     return "librdkafka" if name == "auto" and why_not_native() is not None else name
 
@@ -89,7 +89,7 @@ def check_value_kernel(option: str = "value.format=avro") -> None:
     """Check that this process can decode and encode values.
 
     Args:
-        option: The option that needs it, for the error.
+        option: The option that needs the kernel, for the error.
 
     Raises:
         InvalidConfigurationError: The kernel is not installed.
@@ -110,13 +110,13 @@ def check_engine(name: str, settings: Settings, role: Role = Role.CONSUMER, *, n
 
     Raises:
         OptionError: A setting is refused, or has an invalid value.
-        InvalidConfigurationError: `native` is asked for, and this process cannot use it.
+        InvalidConfigurationError: The option is `native`, and this process cannot use the native engine.
     """
     for warning in check_settings(settings, role, native=is_native(name) if native is None else native):
         _warn(warning, repr(settings))
 
 
-# A query is checked several times in one process. Only its text is kept, which shows no secret.
+# A query is checked several times in one process. Only the warning's text is kept, which shows no secret.
 @lru_cache(maxsize=128)
 def _warn(warning: str, settings: str = "") -> None:
     log.warning("%s", warning)

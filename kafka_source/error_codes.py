@@ -1,11 +1,11 @@
 """The error codes of Kafka and librdkafka: their KIP-1050 category, and the advice for the user.
 
 Codes from -1 up are the brokers', with the names of Kafka 4.3's `Errors`. Codes below -1 are librdkafka's own, with its
-names (`_TRANSPORT`). The category is that of KIP-1050 or of the class tree of Kafka 4.3's Java client. A code without
-one is invalid configuration if a setting or a permission causes it, else application-recoverable, as the KIP requires;
-of the latter the table has only the codes that other modules use, or that librdkafka does not name. librdkafka's flags
-`retriable()`, `txn_requires_abort()` and `fatal()` are not used, because they differ from the KIP: a fenced member
-"requires abort" there.
+names (`_TRANSPORT`). The category comes from KIP-1050 or from the class tree of Kafka 4.3's Java client. A code without
+a category is invalid configuration if a setting or a permission causes it, else application-recoverable, as the KIP
+requires; of the latter the table only has codes that other modules use or librdkafka does not name. librdkafka's flags
+`retriable()`, `txn_requires_abort()` and `fatal()` differ from the KIP, for example for a fenced member, and are not
+used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NONE = 0
 
 
 class ErrorCode(IntEnum):
-    """An error code; the prefix LOCAL_ marks librdkafka's own codes, which it calls local errors.
+    """An error code. The prefix LOCAL_ marks librdkafka's own codes, its "local errors".
 
     Attributes:
         category: Its category.
@@ -50,7 +50,7 @@ class ErrorCode(IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """The name in Kafka's protocol, or in librdkafka, whose own codes begin with an underscore."""
+        """The name in Kafka's protocol or in librdkafka, whose own codes begin with an underscore."""
         return self.name.removeprefix("LOCAL") if self < ErrorCode.UNKNOWN_SERVER_ERROR else self.name
 
     # Retry the same request after a back-off.
@@ -292,4 +292,4 @@ ADVICE: dict[int, str] = {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: _TOO_FEW_REPLICAS,
     ErrorCode.LOCAL_RESOLVE: "Check the host names in kafka.bootstrap.servers",
 }
-"""The user's remedy for a code, which `errors.error_for_code` adds to the message. Keep such advice only here."""
+"""The user's remedy for a code, which `errors.error_for_code` adds to the message. Keep such advice here."""

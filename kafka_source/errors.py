@@ -21,8 +21,9 @@
         ├── UnreadableRecordError         a valid record that the requested columns or limits cannot represent
         └── AuthenticationError           the brokers refuse the credentials, or the user lacks a permission
 
-Every error has `code` and `code_name`, the broker's or librdkafka's, or None if it does not come from Kafka. All errors
-can be pickled, because Spark sends them between its processes. `error_codes` contains the category of every code.
+Every error has `code` and `code_name`, of a broker or librdkafka, or None if the error does not come from Kafka. All
+errors can be pickled, because Spark sends them between its processes. `error_codes` contains the category of every
+code.
 """
 
 from __future__ import annotations
@@ -82,16 +83,16 @@ class KafkaGroupError(Exception):
     """
 
     def __init__(self, message: str, *, code: int | None = None, condition: str | None = None) -> None:
-        # It may have text from a broker, a registry or another member.
+        # The message may have text from a broker, a registry or another member.
         shown = visible(message, keep="\n")
         super().__init__(shown if condition is None else f"[{condition}] {shown}")
-        # A plain number, also in a pickle.
+        # A plain number, for pickles.
         self.code = None if code is None else int(code)
         self.condition = condition
         self.code_name = None if code is None else code_name(code)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception's own pickling passes positional arguments only, and the classes below take keyword arguments.
+        # Exception's own pickling passes positional arguments only; the classes below have keyword arguments.
         return _restore, (type(self), self.args, self.__dict__)
 
 
@@ -112,8 +113,8 @@ class UnknownTopicError(RefreshRetriableError):
 
     @staticmethod
     def of_names_only() -> UnknownTopicError:
-        """Return the error of a commit by names whose topics were not described before."""
-        return UnknownTopicError("This commit names topics by names, and they may have been created again.")
+        """Return the error of a commit by topic names, whose topics were not described before."""
+        return UnknownTopicError("This commit has names and no ids of topics, which may have been created again.")
 
 
 class AbortableError(KafkaGroupError):
@@ -152,7 +153,7 @@ class UnknownGroupError(ApplicationRecoverableError):
 
 
 class UnknownOutcomeError(ApplicationRecoverableError):
-    """A commit was sent, but no response arrived in time. Read the durable position to learn whether it succeeded."""
+    """A commit was sent, but no response arrived in time. The durable position shows whether it succeeded."""
 
 
 # The maximum number of transactions that an error names.
@@ -165,8 +166,8 @@ class LostTransactionsError(ApplicationRecoverableError):
     Args:
         batch: The number of the batch.
         transactional_ids: The transactional ids of the lost transactions.
-        decided: Whether the commit of the batch was decided. If it was, the records of these transactions are lost; if
-            not, Spark writes the whole batch again.
+        decided: Whether the commit of the batch was decided. If so, the records of these transactions are lost; else
+            Spark writes the whole batch again.
     """
 
     def __init__(self, *, batch: int, transactional_ids: Iterable[str], decided: bool) -> None:
@@ -197,8 +198,9 @@ class NotVisibleError(ApplicationRecoverableError):
     Args:
         batch: The number of the batch.
         partitions: The partitions without commit markers, or whose leader did not answer.
-        missing: The transactional id without a marker, by partition; without partitions of silent leaders.
-        seconds: The time since the commit for which the markers were awaited.
+        missing: The transactional id without a marker, by partition. Partitions whose leader did not answer are left
+            out.
+        seconds: The time of the wait for the markers, since the commit.
     """
 
     def __init__(
@@ -243,9 +245,9 @@ class DataLossError(ApplicationRecoverableError):
             read already, are no longer in it; None if the log was not truncated.
         problem: The problem, if the arguments above do not describe it; without a full stop.
         condition: The subclass of Spark's error condition KAFKA_DATA_LOSS.
-        sentence: The first sentence, if the arguments above do not make it. If it is about no single partition,
+        sentence: The first sentence, in place of the one that the arguments above make. Without a single partition,
             `partition` and `planned` are -1.
-        advice: The remedy, if it differs from that against deleted records.
+        advice: The remedy, if it differs from the remedy for deleted records.
     """
 
     def __init__(
@@ -293,7 +295,7 @@ class DataLossError(ApplicationRecoverableError):
 
     @staticmethod
     def of_unsubscribed(tp: TopicPartition, *, planned: int) -> DataLossError:
-        """Return the error for a partition that was read up to `planned`, and that the options no longer select."""
+        """Return the error for a partition that was read up to `planned` and that the options no longer select."""
         return DataLossError(
             topic=tp.topic,
             partition=tp.partition,
@@ -342,7 +344,7 @@ class DataLossError(ApplicationRecoverableError):
         Args:
             tp: The partition.
             planned: The offset up to which it was read.
-            end: Where the logs diverge.
+            end: The offset at which the logs diverge.
             epoch: The epoch of the leader from which it was read.
             leader_epoch: The epoch of the current leader.
         """
@@ -398,7 +400,7 @@ class CorruptRecordsError(ApplicationRecoverableError):
     Args:
         topic: The topic.
         partition: The partition number.
-        offset: The batch's first offset, or the next offset to read if that is unknown.
+        offset: The batch's first offset, or the next offset to read if the batch's is unknown.
         reason: The defect, without a full stop.
     """
 
@@ -414,7 +416,7 @@ class CorruptRecordsError(ApplicationRecoverableError):
 
 
 class InvalidConfigurationError(KafkaGroupError):
-    """The user must change a setting or a permission, which the message names; a retry does not help."""
+    """The user must change a setting or a permission that the message names. A retry does not help."""
 
 
 class OptionError(InvalidConfigurationError, ValueError):
@@ -424,9 +426,9 @@ class OptionError(InvalidConfigurationError, ValueError):
         option: The option's name as users write it.
         got: The value, None if the option is missing. Never a secret: callers pass a redacted value.
         takes: The valid values, for example "a number greater than 0"; empty if `problem` says it.
-        problem: The problem and its remedy, as one or more sentences, where no other value would be right; None: the
-            sentence is made of `got` and `takes`.
-        spark: The text of Spark's own Kafka source in this case, without a full stop: users search for it.
+        problem: The problem and its remedy, in sentences, if no other value would be right; None: the message has `got`
+            and `takes`.
+        spark: The text of Spark's own Kafka source in this case, for which users search; without a full stop.
         condition: See `KafkaGroupError`.
     """
 
@@ -541,12 +543,12 @@ def category(code: int, *, in_transaction: bool = False, produce: bool = False) 
     Args:
         code: Kafka's or librdkafka's error code. An unlisted code is application-recoverable (KIP-1050, "general
             strategy").
-        in_transaction: Whether a transaction is open. Retriable errors are then abortable, because sending again after
+        in_transaction: Whether a transaction is open. Retriable errors are then abortable, because to send again after
             the client has given up could write twice (KIP-1050, "Compatibility").
         produce: Whether the code is from a response to Produce, which matters for INVALID_TXN_STATE only (KIP-890).
 
     Raises:
-        ValueError: The code is 0, which is no error.
+        ValueError: The code is 0, no error.
     """
     if code == 0:
         raise ValueError("code 0 is no error and has no category")
@@ -582,7 +584,7 @@ def from_confluent(
 ) -> KafkaGroupError:
     """Return the error to raise for one of confluent-kafka's errors; the other arguments are those of `error_for_code`.
 
-    Only the code decides about the category, and not librdkafka's flags (see `error_codes`).
+    The code decides about the category, not librdkafka's flags (see `error_codes`).
     """
     inner = error.args[0] if isinstance(error, KafkaException) and error.args else error
     if not isinstance(inner, KafkaError):

@@ -1,6 +1,6 @@
-"""The type of JSON values, from option `value.schema` or `key.schema`: a type of Spark's `from_json`, or a JSON Schema.
+"""The type of JSON values, from `value.schema` or `key.schema`: a type of Spark's `from_json`, or a JSON Schema.
 
-Spark's own parser of such texts is in the JVM, which the processes that plan a query do not have.
+Spark's parser of such texts is in the JVM, which the processes that plan a query do not have.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def json_column_type(text: str, option: str = "value.schema") -> pa.DataType:
 
 
 class _NoTypeError(Exception):
-    """A text is no type, or the type is none of JSON values."""
+    """A text is no type, or JSON values cannot have the type."""
 
 
 def _nullable(kind: DataType, depth: int) -> DataType:
@@ -101,7 +101,7 @@ def _nullable(kind: DataType, depth: int) -> DataType:
     if isinstance(kind, MapType):
         if not isinstance(kind.keyType, StringType):
             raise _NoTypeError("the keys of a map are strings")
-        # The values of a map are in the structs of its entries.
+        # Two levels deeper: the values of a map are in the structs of its entries.
         return MapType(StringType(), _nullable(kind.valueType, depth + 2))
     if not isinstance(kind, _SCALARS):
         raise _NoTypeError(f"values of {kind.simpleString()} are not read; take int or string, and cast")

@@ -1,4 +1,4 @@
-"""`map_in_arrow`: a read whose rows a function of the user's makes, in the tasks that fetch."""
+"""`map_in_arrow`: a read whose rows the user's function makes, in the tasks that fetch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def map_in_arrow(
     *,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Return the rows that a function makes of the records: those of `load().mapInArrow(f, schema)`, at less cost.
+    """Return the rows that a function makes of the records, as `load().mapInArrow(f, schema)` does at a higher cost.
 
         def lengths(batches):
             for batch in batches:
@@ -34,17 +34,17 @@ def map_in_arrow(
         kafkagroup.map_in_arrow(spark.read.options(**options), lengths, "size int, offset bigint",
                                 columns=["value", "offset"])
 
-    It runs in the tasks that fetch, after decoding. Offsets, quotas and commits count the records that are read.
+    The function runs in the tasks that fetch, after decoding. Offsets, quotas and commits count the records read.
 
     Args:
         reader: `spark.read` or `spark.readStream` with its options, without `.schema(…)`; also of Spark Connect.
-        f: A function from an iterator of `pyarrow.RecordBatch` to another one, pickled as UDFs are, at most 16 MiB.
+        f: A function from an iterator of `pyarrow.RecordBatch` to another iterator, pickled like a UDF, at most 16 MiB.
         schema: The columns of its rows.
-        columns: The columns that it is given; None: all of the read. Name the used ones: others are not made.
+        columns: The columns of the function's batches; None: all of the read. Only named columns are made.
 
     Raises:
         OptionError: The function cannot be pickled, or an option is wrong.
-        KafkaGroupError: As `load()`.
+        KafkaGroupError: As for `load()`.
     """
     if columns is not None and (isinstance(columns, str) or not columns):
         raise OptionError("columns", columns, "a list of names of columns, at least one")
@@ -59,5 +59,5 @@ def map_in_arrow(
         return reader.format(FORMAT).load()
     finally:
         for name in of_function:
-            # A reader cannot drop an option: an empty one counts as none.
+            # A reader cannot drop an option. An empty option counts as not given.
             reader.option(name, "")

@@ -1,4 +1,4 @@
-"""A batch read whose ranges are pinned: any number of actions see the same rows, which are committed at the end."""
+"""A batch read with pinned ranges: all actions see the same rows, which are committed at the end."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.positions import Positions
 from kafka_source.source.start_and_end import commit_existing, resolve_batch
 
-# A block may take as long as a batch; the group's other members wait for it when they rebalance.
+# A block may take as long as a batch. The group's other members wait for it when they rebalance.
 _REBALANCE_TIMEOUT_MS = 1_800_000
 
 _MEMBERSHIP = "group.membership"
 
-# The options that the pinned ranges replace, and those of members, in lower case.
+# The options that the pinned ranges replace, and the options of members, in lower case.
 _RESOLVED = frozenset(
     one.name.lower()
     for field, one in declared_in(ReadOptions).items()
@@ -51,21 +51,21 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
             print(orders.count())  # the same rows, whatever has arrived since
 
     This process joins the group and keeps its slots alive with heartbeats while the block runs. If an exception leaves
-    the block, nothing is committed. The DataFrame may be used after the block too; it still has the same rows.
+    the block, nothing is committed. After the block the DataFrame still has the same rows.
 
     Args:
         spark: The session that reads; it must know the format.
-        options: Those of a batch read; `kafka.group.id` is required.
-        schema: The columns, as in `spark.read.schema`; all of them if None.
+        options: The options of a batch read; `kafka.group.id` is required.
+        schema: The columns, as in `spark.read.schema`; None: all.
 
     Yields:
-        The rows from the group's positions to the ends as they were when the block began; empty if nothing is new.
+        The rows from the group's positions to the ends when the block began; empty without new records.
 
     Raises:
         OptionError: An option is wrong.
         DataLossError: Records were lost and `failOnDataLoss` is set; also at the end, if a topic was deleted or created
-            again in the block. Then nothing is committed; with `failOnDataLoss=false` only the other topics are.
-        FencedError: At the end: the group has removed or replaced the slots; nothing is committed, and other members
+            again in the block. Nothing is committed; with `failOnDataLoss=false` the other topics are.
+        FencedError: At the end, if the group has removed or replaced the slots. Nothing is committed, and other members
             read the block's records again.
         KafkaGroupError: Joining, or committing, failed.
     """
@@ -75,7 +75,7 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
 
 @contextmanager
 def pinned_ranges(options: Mapping[str, str]) -> Iterator[tuple[Range, ...]]:
-    """Yield the ranges that `pinned` reads, and commit their ends if the block ends well; arguments as there."""
+    """Yield the ranges that `pinned` reads, and commit their ends if the block succeeds; arguments as for `pinned`."""
     parsed = _read_options(options)
     check_engine(engine_of_tasks(parsed.engine), parsed.settings)
     subscription = subscription_of(parsed)
@@ -89,7 +89,7 @@ def pinned_ranges(options: Mapping[str, str]) -> Iterator[tuple[Range, ...]]:
             owner = GroupMemberOwner(parsed, policy_of(parsed, Caller.BLOCK), subscription, group, positions=positions)
             members = ending.enter_context(closing(owner))
             ids, ranges = _ranges(cluster, parsed, members, subscribed)
-            # The commits have the leader epochs of the records, and the topic ids.
+            # The commits have the records' leader epochs and the topic ids.
             read = StreamOffset(
                 {r.topic_partition: Span(r.start, r.end, 0) for r in ranges},
                 topics=ids,
@@ -124,9 +124,9 @@ def _read_options(given: Mapping[str, str]) -> ReadOptions:
 def _ranges(
     cluster: Cluster, options: ReadOptions, members: GroupMemberOwner, subscribed: list[TopicPartition]
 ) -> tuple[dict[str, str], tuple[Range, ...]]:
-    """Return the ids of the topics, and the new ranges of the partitions that the slots own; no range is empty."""
+    """Return the topic ids, and the new ranges of the slots' partitions, without empty ranges."""
     owned = sorted(members.rejoin_if_due().slots)
-    # All actions have to read the same rows, so no start may be left for the tasks to correct.
+    # All actions have to read the same rows, so tasks may not have to correct a start.
     with cluster.metadata_snapshot():
         ids = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned})
         members.offsets.note_topics(ids, cluster.cluster_id())
@@ -143,7 +143,7 @@ def _frame(spark: SparkSession, given: Mapping[str, str], schema: str | None, ra
 
 
 def exact_options(given: Mapping[str, str], ranges: tuple[Range, ...]) -> dict[str, str]:
-    """Return the options of a batch read of exactly these ranges; `given` has the others."""
+    """Return the options of a batch read of exactly these ranges; `given` has all other options."""
     by_topic: dict[str, list[Range]] = {}
     for one in ranges:
         by_topic.setdefault(one.topic, []).append(one)

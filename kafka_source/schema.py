@@ -29,8 +29,8 @@ _SPARK_TYPES: dict[str, DataType] = {
 }
 
 REPLICA = "replica"
-"""The number of the copy that a row is read for. It is a property of the read and not of the record, so the engines do
-not produce it."""
+"""The number of the copy for which a row is read. The read and not the engines produce this column.
+"""
 
 
 def source_schema(*, headers: bool, replica: bool = False, **types: DataType) -> StructType:
@@ -39,7 +39,7 @@ def source_schema(*, headers: bool, replica: bool = False, **types: DataType) ->
     Args:
         headers: Include the column `headers`.
         replica: Include the column `replica`, which the built-in source does not have.
-        types: The types of the columns `key` and `value`, where they are other than binary.
+        types: The types of the columns `key` and `value` if they are not binary.
     """
     left_out = {name for name, wanted in (("headers", headers), ("replica", replica)) if not wanted}
     known = {name: _SPARK_TYPES[kind] for name, kind in COLUMN_TYPES.items() if name not in left_out}

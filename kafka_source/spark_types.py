@@ -51,7 +51,7 @@ _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
 
 
 def spark_type(kind: pa.DataType) -> DataType:
-    """Return Spark's type for one of the kernel's."""
+    """Return Spark's type for a type of the kernel."""
     if pa.types.is_struct(kind):
         return StructType([StructField(field.name, spark_type(field.type), field.nullable) for field in kind])
     if pa.types.is_list(kind):
@@ -67,11 +67,11 @@ def arrow_type(kind: DataType, path: str = "") -> pa.DataType:
     """Return the Arrow type of a column that a sink encodes, known before the first row.
 
     Args:
-        kind: Its type in Spark.
+        kind: The column's type in Spark.
         path: The path of the field within the column, for errors.
 
     Raises:
-        InvalidConfigurationError: No format has such a type; names the path.
+        InvalidConfigurationError: No format has such a type; the error names the path.
     """
     if isinstance(kind, StructType):
         fields = kind.fields

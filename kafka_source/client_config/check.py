@@ -1,7 +1,7 @@
 """Check a query's Kafka settings by Java's table: types, ranges, names. Addresses: `servers.py`.
 
-Java's own rules decide which values are right. A value that Java accepts is accepted; where librdkafka's range is
-narrower, librdkafka gets the nearest value in its range, and the user a warning.
+A value that Java accepts is accepted. If librdkafka's range is narrower, librdkafka gets the nearest value in its
+range, and the user a warning.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def check_settings(settings: Settings, role: Role, *, native: bool) -> tuple[str
         native: Whether the native engine serves; if not, librdkafka has to accept the settings too.
 
     Returns:
-        Warnings: unknown settings, those that have no effect although a user may expect one, or whose values are
-        narrowed for librdkafka.
+        Warnings about settings that are unknown, have no effect although a user may expect one, or are narrowed for
+        librdkafka.
 
     Raises:
         OptionError: A setting is refused, or has a value that Java refuses.
@@ -108,7 +108,7 @@ def _not_of_java(settings: Settings, name: str, *, native: bool) -> list[str]:
 
 
 def _check_security(settings: Settings) -> None:
-    """Read certificates and credentials once, so that their errors are raised in the driver."""
+    """Read certificates and credentials once, so that the driver raises their errors."""
     if security_protocol(settings).endswith("SSL"):
         ssl_context(tls_of(settings))
     sasl = sasl_of(settings)

@@ -1,10 +1,10 @@
-"""Values that stand outside of the settings: Java's `config.providers` for files and the environment (KIP-297).
+"""Values from files and the environment: Java's `config.providers` (KIP-297).
 
     config.providers=file
     config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider
     sasl.password=${file:/etc/kafka/secrets.properties:password}
 
-Each process resolves the variables itself, as Java's clients do: the values are in no plan, no checkpoint and no task.
+Each process resolves the variables itself, as Java's clients do, so no plan, checkpoint or task has the values.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def resolve(given: Mapping[str, str]) -> dict[str, str]:
     A variable of a provider that `config.providers` does not name stays as it is, as in Java.
 
     Raises:
-        OptionError: A provider is unknown, a file cannot be read or is not allowed, or a key is missing. Names the
-            variable, and never shows a value.
+        OptionError: A provider is unknown, a file cannot be read or is not allowed, or a key is missing. The error
+            names the variable, and never shows a value.
     """
     lookups = {name.lower(): _lookup(name, given) for name in _list(given.get(_PROVIDERS, ""))}
     return {
@@ -80,7 +80,7 @@ def _lookup(provider: str, given: Mapping[str, str]) -> Lookup:
 
 
 def _allowed(path: str, allowed: list[str]) -> Path:
-    # Links are followed first, so that none leads out of the allowed folders.
+    # Links are followed first, so that no link leads out of the allowed folders.
     real = Path(path).resolve()
     if allowed and not any(real.is_relative_to(Path(one).resolve()) for one in allowed):
         raise ValueError("a path in param.allowed.paths of its provider")
@@ -88,7 +88,7 @@ def _allowed(path: str, allowed: list[str]) -> Path:
 
 
 def _content(folder: Path, name: str) -> str | None:
-    """Return the text of a file in a folder; not of files in other folders, to which a name such as `../x` leads."""
+    """Return the text of a file in a folder, but not of files in other folders, by a name such as `../x`."""
     file = folder / name
     return file.read_text("utf-8") if file.parent == folder and file.is_file() else None
 
@@ -105,7 +105,7 @@ def _list(text: str) -> list[str]:
 
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-# A key ends at the first blank, equals sign or colon that is not escaped; blanks around the separator do not count.
+# A key ends at the first unescaped blank, equals sign or colon; blanks around the separator do not count.
 _ENTRY = re.compile(r"((?:[^\\\s=:]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 
 

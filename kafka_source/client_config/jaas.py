@@ -12,7 +12,7 @@ from kafka_source.errors import OptionError
 _OPTION = "kafka.sasl.jaas.config"
 _TAKES = 'one login module such as org.apache...PlainLoginModule required username="..." password="...";'
 
-# Comments, as Java's StreamTokenizer has them. A word without quotes may have slashes within.
+# Comments as in Java's StreamTokenizer. A word without quotes may contain slashes.
 _SKIPPED = re.compile(r"(?:\s|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 # A token: a quoted string with backslash escapes, "=" or ";", or a word.
 _TOKEN = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+))""", re.DOTALL)
@@ -50,7 +50,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def _problem(tokens: list[_Token]) -> str:
-    """Return the reason why the tokens are not one login module, without their text; empty: they are."""
+    """Return why the tokens are not one login module, without their text; empty: they are."""
     if not tokens or tokens[0].is_mark:
         return "it does not begin with the name of a login module"
     if tokens[-1] != _END:
@@ -68,7 +68,7 @@ def _problem(tokens: list[_Token]) -> str:
 
 
 class _Token(NamedTuple):
-    """A token; a quoted "=" or ";" is a text and no mark."""
+    """A token; a quoted "=" or ";" is a text and no separator."""
 
     text: str
     is_mark: bool = False

@@ -1,7 +1,7 @@
-"""Every setting of Java's clients (kafka-clients 4.3): type, range, librdkafka's name; its handling here.
+"""Every setting of Java's clients (kafka-clients 4.3): type, range, librdkafka's name, handling here.
 
 The names, types and lower bounds are those of Java's `ConsumerConfig`, `ProducerConfig`, `AdminClientConfig`,
-`SslConfigs` and `SaslConfigs`; a test compares them with the jar. `check` compares what users give with this table,
+`SslConfigs` and `SaslConfigs`; a test compares them with the jar. `check` compares the users' settings with this table,
 `librdkafka` translates by it, and docs/kafka-settings.md is generated from it.
 """
 
@@ -31,7 +31,7 @@ class Handling(Enum):
 
 
 class Type(Enum):
-    """The types of Java (`ConfigDef.Type`), for people: they complete the sentence "it takes …"."""
+    """The types of Java (`ConfigDef.Type`), in words that complete the sentence "it takes …"."""
 
     INT = "a whole number"
     LONG = "a whole number of 64 bits"
@@ -55,14 +55,14 @@ class JavaSetting:
         name: Its name.
         roles: The Java clients that have it.
         type: Its type.
-        native: Its handling by the native engine and our own connections.
+        native: Its handling by the native engine and kafkagroup's own connections.
         librdkafka: Its handling by the librdkafka engine.
-        does: Its effect here, if that differs from Java's documentation; or the reason why it has none, or an
-            alternative. A sentence without a full stop.
+        does: Its effect here, if it differs from Java's documentation; or why it has no effect, or an alternative.
+            Without a full stop.
         minimum: Java's lower bound of a number; None: none.
         words: The texts that Java accepts, in lower case; empty: any.
-        rdkafka: librdkafka's name, under which it gets the value; empty: it does not get it.
-        refused_for: The roles in which it is refused; in the other ones it has no meaning.
+        rdkafka: librdkafka's name for the setting; empty: librdkafka does not get the value.
+        refused_for: The roles in which it is refused; in the other roles it has no meaning.
         harmless: The values, in lower case and without a package, that change nothing and so are not refused.
     """
 
@@ -99,7 +99,7 @@ _SECRET, _DOUBLE, _SHORT = Type.PASSWORD, Type.DOUBLE, Type.SHORT
 def _honoured(
     name: str, roles: Role, kind: Type, does: str = "", *, minimum: int | None = None, words: tuple[str, ...] = ()
 ) -> JavaSetting:
-    """A setting that both engines follow; librdkafka gets it by other ways than its name (security, the group)."""
+    """A setting that both engines follow; librdkafka does not get it by its name (security, the group)."""
     return JavaSetting(name, roles, kind, Handling.HONOURED, Handling.HONOURED, does, minimum, words)
 
 
@@ -460,13 +460,13 @@ SECTIONS: Mapping[str, tuple[JavaSetting, ...]] = {
     "TLS": _SSL,
     "Login": _SASL,
 }
-"""All settings of Java, by what they are about."""
+"""All settings of Java, by subject."""
 
 JAVA: Mapping[str, JavaSetting] = {one.name: one for section in SECTIONS.values() for one in section}
 """All settings of Java by name."""
 
 TOKEN_PROVIDER = "sasl.oauthbearer.token.provider"  # noqa: S105 - a name
-"""Our own setting: the provider of OAUTHBEARER tokens."""
+"""kafkagroup's own setting: the provider of OAUTHBEARER tokens."""
 
 OWN = frozenset(
     {
@@ -487,7 +487,7 @@ OWN = frozenset(
         "ssl.key.pem",
     }
 )
-"""Settings that Java does not have and both engines follow: librdkafka's names for security, and our own."""
+"""Settings that both engines follow and Java lacks: librdkafka's names for security, and kafkagroup's own."""
 
 FOLLOWED_BY_NATIVE = frozenset({"topic.metadata.propagation.max.ms"})
 """Settings of librdkafka's own that the native engine follows too."""
@@ -505,7 +505,7 @@ def is_known(name: str) -> bool:
 
 
 def as_markdown() -> str:
-    """Return the tables of docs/kafka-settings.md: a row for a setting, or for all those with the same remark."""
+    """Return the tables of docs/kafka-settings.md: a row for all settings with the same remark."""
     lines: list[str] = []
     for heading, settings in SECTIONS.items():
         lines += [f"## {heading}", "", "| setting | here |", "| --- | --- |"]

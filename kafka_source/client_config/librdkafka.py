@@ -1,4 +1,4 @@
-"""Translate settings to librdkafka's names and units; a value out of its range becomes the nearest one."""
+"""Translate settings to librdkafka's names, units and ranges."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PROBE = "kafkagroup.probe"
 # The error text of librdkafka and confluent-kafka for names that no text can set.
 _NO_SETTING = ("No such configuration property", "must be set through", "cannot be set to a text")
 _OUT_OF_RANGE = re.compile(r"outside allowed range (-?\d+)(?:\.\d+)?\.\.(-?\d+)")
-# librdkafka tries the addresses of a name one after another. Its own default is 30 s for each, Java's is 10 s. After 1
-# s it would resolve the name again and begin again, perhaps with the address that did not answer; the JVM waits 30 s.
+# librdkafka tries the addresses of a name one after another, by default each for 30 s, Java for 10 s. By default it
+# resolves the name again after 1 s, and may begin with the address that did not answer; the JVM waits 30 s.
 DEFAULTS = {"socket.connection.setup.timeout.ms": "10000", "broker.address.ttl": "30000"}
-"""librdkafka's settings without the user's, because its own defaults are not Java's."""
+"""Defaults for librdkafka where its own are not Java's."""
 
-# librdkafka's consumers refuse a `fetch.max.bytes` below `message.max.bytes`, which they use for nothing else; this is
-# its least value.
+# The least `message.max.bytes`: consumers of librdkafka refuse a smaller `fetch.max.bytes`, and use it for nothing
+# else.
 _LEAST_FETCH = 1000
 
 _BACKOFF = ("reconnect.backoff.ms", "reconnect.backoff.max.ms")
@@ -35,8 +35,8 @@ _LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
 def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, Any]:
     """Return the configuration of a confluent-kafka producer or consumer.
 
-    It has the settings that librdkafka knows, those of Java in librdkafka's names and within its ranges. Settings
-    without a meaning for librdkafka are left out; `check.check_settings` reports them.
+    It has the settings that librdkafka knows, in librdkafka's names and ranges. `check.check_settings` reports the
+    settings without a meaning for librdkafka, which are left out.
 
     Args:
         settings: Settings of the Kafka clients.
@@ -66,10 +66,10 @@ def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, An
 
 
 def narrowed(settings: Settings, name: str) -> list[str]:
-    """Return the `name=value` that librdkafka gets in place of a setting of Java; empty if it gets the value itself.
+    """Return the `name=value` that librdkafka gets in place of a value of Java; empty if it gets the same value.
 
     Raises:
-        OptionError: librdkafka refuses the value, and it is no number out of its range.
+        OptionError: librdkafka refuses the value for another reason than its range.
     """
     return [
         f"{theirs}={accepted}"
@@ -105,7 +105,7 @@ def _translated(settings: Settings, name: str) -> dict[str, str]:
     if name == "bootstrap.servers":
         return {theirs: ",".join(map(str, parse_servers(value)))}
     if name in _BACKOFF:
-        # librdkafka refuses a longest pause below the first one, and its default of either may be on the wrong side.
+        # Both, because librdkafka refuses a longest pause below the first pause, also if one is a default.
         pauses = zip(_BACKOFF, settings.reconnect_backoff_ms(), strict=True)
         return {each: str(pause) for each, pause in pauses if each == name or each not in settings}
     if name == "buffer.memory":
@@ -135,10 +135,10 @@ def _accept(settings: Settings, name: str, theirs: str, value: str) -> str:
 
 
 def _problem(name: str, value: str) -> str | None:
-    """Return librdkafka's error text for a setting, None if it accepts the setting.
+    """Return librdkafka's error text for a setting; None if librdkafka accepts it.
 
-    librdkafka checks settings one after another and stops at the first invalid one. A second setting, which is always
-    invalid, prevents it from creating a client (with threads and connections) if the first one is valid.
+    librdkafka checks settings in order and stops at the first invalid one. A second setting, always invalid, prevents a
+    client (with threads and connections) if the first setting is valid.
     """
     try:
         Producer({name: value, _PROBE: ""})

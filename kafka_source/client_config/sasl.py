@@ -23,7 +23,7 @@ _PASSWORD_MODULES = {
 }
 _UNSECURED_CLAIM = "unsecuredLoginStringClaim_sub"
 
-# Java's handlers of logins and challenges, and the token provider that does the same; "" where none is needed.
+# Java's handlers of logins and challenges, with the token provider in their place; "": no provider is needed.
 _LOGIN_HANDLERS = {
     "OAuthBearerLoginCallbackHandler": "",
     "OAuthBearerUnsecuredLoginCallbackHandler": "",
@@ -46,7 +46,7 @@ class OAuth:
         scope: The requested scope; may be empty.
         principal: The subject of an unsecured token.
         extensions: SASL extensions for the broker (KIP-342).
-        provider: The provider of the tokens, if there is no endpoint: see `tokens`; empty: none.
+        provider: The provider of the tokens if there is no endpoint, see `tokens`; empty: no provider.
         options: The provider's input: the options of the login module, with `region` for AWS.
     """
 
@@ -193,7 +193,7 @@ def _provided(settings: Settings, module: LoginModule | None, provider: str) -> 
 
 
 def _region(settings: Settings, options: Mapping[str, str]) -> str:
-    """Return the AWS region: from the brokers' names, as Java's login does, else from the environment."""
+    """Return the AWS region, from the brokers' names as in Java's login, else from the environment."""
     named = _REGION.search(settings.get("bootstrap.servers", ""))
     region = named[1] if named else os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     region = options.get("awsRegion") or region
@@ -204,7 +204,7 @@ def _region(settings: Settings, options: Mapping[str, str]) -> str:
 
 
 def _check_login_handler(settings: Settings) -> str:
-    """Return the token provider that replaces a login handler of Java; empty: none is needed.
+    """Return the token provider that replaces a login handler of Java; empty: no provider is needed.
 
     Raises:
         OptionError: The handler is a Java class without a counterpart.

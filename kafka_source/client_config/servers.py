@@ -10,7 +10,7 @@ from kafka_source.errors import OptionError
 _DEFAULT_PORT = 9092
 _PORT = re.compile("[0-9]{1,5}")
 _MAX_PORT = 65_535
-# Consoles show `SASL_SSL://host:9092`. Java's Utils.getHost ignores the protocol; security.protocol decides.
+# Consoles show `SASL_SSL://host:9092`. As in Java's Utils.getHost the protocol is ignored; security.protocol decides.
 _PROTOCOL = re.compile(r"[0-9a-zA-Z\-%._]*://")
 _HOST = re.compile(r"[^\s/;,\[\]@?#]+")
 
@@ -40,7 +40,7 @@ def parse_servers(servers: str) -> tuple[Endpoint, ...]:
         if not colon or address.endswith("]"):
             host, port = address, str(_DEFAULT_PORT)
         host = host[1:-1] if host[:1] + host[-1:] == "[]" else host
-        # The operating system would connect to another port: 99999 is 34463 there.
+        # Checked, because the operating system would connect to 34463 for 99999.
         if not _PORT.fullmatch(port) or int(port) > _MAX_PORT or not _HOST.fullmatch(host):
             raise OptionError("kafka.bootstrap.servers", servers, "host:port, several separated by commas")
         found.append(Endpoint(host, int(port)))

@@ -14,7 +14,7 @@ HIDDEN = "*****"
 DEFAULT_CLIENT_ID = "kafkagroup"
 
 _SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "token", "credential", "user.info")
-# A text of certificates may have the key, too.
+# A text of certificates may contain the key.
 _SECRET_NAMES = frozenset(
     {
         "ssl.keystore.key",
@@ -39,9 +39,8 @@ _LOGIN_IN_URL = re.compile(r"//[^\s,]*@")
 class Settings(Mapping[str, str]):
     """Settings of the Kafka clients by their Java (or librdkafka) names, without the prefix `kafka.`.
 
-    Immutable and hashable. Names are converted to lower case, like all of Kafka's names; values lose surrounding
-    blanks. `repr` and `str`, and so log lines and errors, show `*****` for secrets. Pickling keeps them, because
-    executors need them.
+    Immutable and hashable. Names become lower case, like all of Kafka's names; values lose surrounding blanks. `repr`
+    and `str`, and so log lines and errors, show `*****` for secrets, which a pickle keeps for executors.
 
     Values with variables (`config.providers`), and a `client.rack` of the form `env:NAME`, are resolved by each process
     at the first access. Only the text that the user wrote is pickled, compared and shown.
@@ -94,7 +93,7 @@ class Settings(Mapping[str, str]):
         return self._resolved
 
     def integer(self, name: str) -> int | None:
-        """Return the setting as a whole number, None if it is not set.
+        """Return the setting as a whole number; None if it is not set.
 
         Raises:
             OptionError: The value is not a whole number.
@@ -118,9 +117,9 @@ class Settings(Mapping[str, str]):
         return (default_ms if given is None else given) / 1000
 
     def reconnect_backoff_ms(self) -> tuple[int, int]:
-        """Return the first and the longest pause before the same broker is connected to again, by Java's rule.
+        """Return the first and the longest pause before a new connection to the same broker, by Java's rule.
 
-        If only the first one is set, the longest equals it; the first one is never longer than the longest.
+        If only the first pause is set, the longest equals it. The first pause is never longer than the longest.
 
         Raises:
             OptionError: A value is not a whole number.
@@ -134,15 +133,14 @@ class Settings(Mapping[str, str]):
         """Return the `client.id` of a client, by which brokers identify it for quotas and in logs and metrics.
 
         Args:
-            purpose: Empty for fetchers and producers, which use `client.id` itself, because client quotas apply to
-                them. Other clients, for example the driver's, must not be throttled by these quotas: they append their
-                purpose.
+            purpose: Empty for fetchers and producers, to whose `client.id` client quotas apply. Other clients, for
+                example the driver's, append their purpose, so that these quotas do not throttle them.
         """
         own = self.get("client.id") or DEFAULT_CLIENT_ID
         return f"{own}-{purpose}" if purpose else own
 
     def login_module(self) -> LoginModule | None:
-        """Return the login module of `sasl.jaas.config`, None if it is not set.
+        """Return the login module of `sasl.jaas.config`; None if it is not set.
 
         Raises:
             OptionError: The value is not one login module.
@@ -171,7 +169,7 @@ def _shown(name: str, value: object) -> str | int | float:
 
 
 def _resolved(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the values with which this process works."""
+    """Return the values, with variables resolved in this process."""
     values = config_providers.resolve(given) if "config.providers" in given else dict(given)
     rack = values.get("client.rack", "")
     if rack.startswith(_FROM_ENVIRONMENT):

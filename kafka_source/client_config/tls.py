@@ -1,7 +1,7 @@
 """A client's TLS: key and trust stores of any type, PEM; versions, the check of the host's name.
 
-Of Java's store types, PEM is used as it is, from files or inline (KIP-651); PKCS12 and JKS are converted to PEM. JCEKS
-is refused; the error contains the command that converts it.
+Of Java's store types, PEM is used as it is, from files or inline (KIP-651), and PKCS12 and JKS are converted to PEM.
+JCEKS is refused, with the command that converts it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Pem:
 
     @classmethod
     def of(cls, settings: Settings, name: str) -> Pem:
-        """Return the PEM in a setting, which is its text or, if it ends with `.location`, the path of its file.
+        """Return the PEM of a setting: the setting is its text or, with the suffix `.location`, the path of its file.
 
         Properties files and environment variables have the text in one line, with spaces or `\\n` as line ends.
         """
@@ -54,7 +54,7 @@ class Pem:
 
     @property
     def shown(self) -> str:
-        """Its text in an error."""
+        """The text for an error."""
         return self.location or "inline PEM"
 
     def read(self) -> str:
@@ -71,7 +71,7 @@ _BLOCK = re.compile(r"-----BEGIN ([^-]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 def _lines_of_block(block: re.Match[str]) -> str:
     words, headers = block[2].split(), ""
-    # Of an encrypted key in the old form: `DEK-Info: AES-128-CBC,…`.
+    # A header of an encrypted key in the old form: `DEK-Info: AES-128-CBC,…`.
     while len(words) > 1 and words[0].endswith(":"):
         headers += f"{words.pop(0)} {words.pop(0)}\n"
     body = textwrap.fill("".join(words), 64)
@@ -83,11 +83,11 @@ class Tls:
     """The parameters of a TLS connection.
 
     Attributes:
-        authorities: The trusted CA certificates; None: those of the operating system.
+        authorities: The trusted CA certificates; None: the operating system's.
         certificate: The client's certificate with its chain; None: no client authentication.
         key: The client's private key.
         key_password: The password of the private key; empty if it is not encrypted.
-        revoked: The path of a file with revoked certificates; empty: none.
+        revoked: The path of a file with revoked certificates; empty: no file.
         check_hostname: Whether the broker's certificate must be valid for its host name.
         verify: Whether the broker's certificate is verified at all.
         ciphers: Cipher suites as an OpenSSL list; empty: OpenSSL's default.
@@ -152,12 +152,12 @@ def ssl_context(tls: Tls) -> ssl.SSLContext:
 
 
 def check_versions(settings: Settings) -> None:
-    """Refuse settings that allow only one version of TLS: librdkafka has no setting for versions.
+    """Refuse settings that allow only one version of TLS, because librdkafka has no setting for versions.
 
-    It offers TLS 1.2 and 1.3, which are Java's defaults too.
+    librdkafka offers TLS 1.2 and 1.3, which are Java's defaults too.
 
     Raises:
-        OptionError: The settings allow only one of them.
+        OptionError: The settings allow only one version.
     """
     if settings.get("security.protocol", "").upper().endswith("SSL") and _versions(settings) != _BOTH:
         name = "ssl.enabled.protocols" if "ssl.enabled.protocols" in settings else "ssl.protocol"
@@ -173,7 +173,7 @@ def _versions(settings: Settings) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
     """Return the oldest and the newest version that `ssl.enabled.protocols` and `ssl.protocol` allow, as Java does.
 
     Raises:
-        OptionError: A version is older than TLS 1.2 or unknown, or none is left.
+        OptionError: A version is older than TLS 1.2 or unknown, or no version is left.
     """
     takes = "TLSv1.2, TLSv1.3 or both; older versions are not secure"
     enabled = settings.get("ssl.enabled.protocols", "")
@@ -205,8 +205,8 @@ def _trust(context: ssl.SSLContext, tls: Tls) -> None:
 
 
 def _identify(context: ssl.SSLContext, certificate: Pem, key: Pem, password: str) -> None:
-    # Python's ssl module reads client certificates only from files. Only the owner can read this folder, and it is
-    # removed right after loading.
+    # Python's ssl module reads client certificates only from files. Only the owner can read this folder, which is
+    # removed right after the files are loaded.
     with tempfile.TemporaryDirectory(prefix="kafkagroup-") as folder:
         chain, private = Path(folder, "chain.pem"), Path(folder, "key.pem")
         for path, pem in ((chain, certificate), (private, key)):
@@ -239,7 +239,7 @@ def _authorities(settings: Settings) -> Pem | None:
 
 
 def _identity(settings: Settings, key_password: str) -> tuple[Pem | None, Pem | None]:
-    """Return the client's certificate and private key, None for both if the client has none."""
+    """Return the client's certificate and private key; None for both if the client has no certificate."""
     certificate = _first(settings, "ssl.keystore.certificate.chain", "ssl.certificate.pem", "ssl.certificate.location")
     key = _first(settings, "ssl.keystore.key", "ssl.key.pem", "ssl.key.location")
     if certificate is not None or key is not None:
@@ -283,7 +283,7 @@ def _first(settings: Settings, *names: str) -> Pem | None:
 def _kind(settings: Settings, store: str) -> str:
     """Return the type of a store by its content: JKS, PKCS12 or PEM.
 
-    The setting for the type does not decide, because Java's type JKS, the default, reads PKCS12 stores too.
+    The content decides and not the setting, because Java's default type JKS reads PKCS12 stores too.
 
     Raises:
         OptionError: The store is a JCEKS file, or the setting for its type is unknown.

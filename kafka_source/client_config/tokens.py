@@ -6,7 +6,7 @@ the login module in `kafka.sasl.jaas.config` as a dict, and returns `(token, exp
 
     def token(options: dict[str, str]) -> tuple[str, float]: ...
 
-The libraries of AWS, Azure and Google are extras; each is imported where a token is made, in the driver and in tasks.
+The libraries of AWS, Azure and Google are extras. The driver and tasks import them when they make a token.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def provided_token(oauth: OAuth) -> Token:
 
     Raises:
         OptionError: The provider does not exist, or its library is not installed.
-        AuthenticationError: The provider returns no token; the error has the type of its exception, and not its text,
-            which may contain a secret.
+        AuthenticationError: The provider returns no token. The error has the type of the provider's exception, and not
+            its text, which may contain a secret.
     """
     make = _BUILT_IN.get(oauth.provider) or _function(oauth.provider)
     try:
@@ -59,8 +59,8 @@ def provided_token(oauth: OAuth) -> Token:
 class LibrdkafkaTokens:
     """A provider as confluent-kafka's `oauth_cb`.
 
-    The first token is made immediately, so that a provider's error is raised unchanged: confluent-kafka would wait for
-    10 seconds, and then raise an error without the reason.
+    The first token is made immediately, so that a provider's error is raised unchanged. confluent-kafka would raise an
+    error without the reason after 10 seconds.
 
     Raises:
         OptionError: See `provided_token`.
@@ -126,7 +126,7 @@ def _google(options: Mapping[str, str]) -> tuple[str, float]:
 
 
 def _utc(moment: Any) -> float:
-    """Return a naive time of UTC, which google-auth uses, in seconds since 1970."""
+    """Return a naive UTC time of google-auth in seconds since 1970."""
     from datetime import timezone
 
     return float(moment.replace(tzinfo=timezone.utc).timestamp())

@@ -17,7 +17,7 @@ from kafka_source.quota.task_pacer import Pacer
 PACED_BATCH_SECONDS = 0.5
 """With a quota, the maximum time between record batches.
 
-A throttled task fills a batch slowly. Without this limit most rows would reach Spark only after the last fetch.
+A throttled task fills a batch slowly: without this limit most rows would reach Spark only after the last fetch.
 """
 
 
@@ -36,7 +36,7 @@ class FetchRequest:
         cluster: The id of the cluster in which the offsets are valid; None: unknown.
         topics: The known topic ids for which the offsets are valid.
         pacer: Delays fetches to keep the query's quota, and counts the brokers' throttling.
-        label: The `group.id` in librdkafka's configuration of consumers that are in no group.
+        label: The `group.id` in the configuration of librdkafka's consumers, which are in no group.
         loss_patience_ms: The time after which missing planned records count as lost (`data.loss.patience.ms`).
     """
 
@@ -82,12 +82,12 @@ class FetchRequest:
 
     @property
     def loss_patience(self) -> float:
-        """The seconds that planned records may be missing; `kafkaConsumer.pollTimeoutMs` can lower them."""
+        """The seconds for which planned records may be missing; `kafkaConsumer.pollTimeoutMs` can lower them."""
         return min(self.loss_patience_ms, self.timeout_ms) / 1000
 
 
 class FetchEngine(Protocol):
-    """An engine that fetches ranges from the brokers; one object reads many requests, one after another."""
+    """An engine that fetches ranges from the brokers. One object reads many requests, one after another."""
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
         """Yield every record of all ranges once, in offset order within a partition.

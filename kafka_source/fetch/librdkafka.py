@@ -56,7 +56,7 @@ class Rows:
         return len(self._messages)
 
     def add(self, message: Message) -> None:
-        """Add a message, whose value counts to `bytes`."""
+        """Add a message; its value counts to `bytes`."""
         self._messages.append(message)
         self.bytes += len(message)
 
@@ -64,8 +64,8 @@ class Rows:
         """Return the record batch and begin the next.
 
         Raises:
-            UnreadableRecordError: A column is requested as text, and a message's bytes are no text; or a message has a
-                timestamp outside of Spark's range, or a header whose key is no text.
+            UnreadableRecordError: Bytes of a column that is requested as text, or the key of a header, are no text; or
+                a timestamp is outside of Spark's range.
             InvalidConfigurationError: See `conform`.
         """
         messages, self._messages, self.bytes = self._messages, [], 0
@@ -90,16 +90,15 @@ def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array
         case "timestamp":
             return _times(messages, lenient=column.lenient).cast(field.type)
         case "timestampType":
-            # librdkafka has 0 for none, 1 for create time, 2 for log-append time; Spark has -1, 0 and 1.
+            # Without a timestamp, for create time and for log-append time librdkafka has 0, 1 and 2, Spark -1, 0 and 1.
             return pa.array([m.timestamp()[0] - 1 for m in messages], field.type)
         case "headers":
             return pa.array([_headers(m) for m in messages], field.type)
     raise AssertionError(column.name)
 
 
-# confluent-kafka decodes the keys of headers. If a key is no text, it returns a list without that item and sets an
-# error, too. CPython's fast calls, from 3.11 on, do not check for the error, and the process crashes with the list. A
-# call from C checks for it.
+# If the key of a header is no text, confluent-kafka returns a list without this header and also sets an error. Fast
+# calls of CPython from 3.11 on do not check for the error, and the process crashes. A call from C checks for it.
 _headers_of = methodcaller("headers")
 
 
@@ -157,7 +156,7 @@ _CHUNK = 2000
 _POLL_SECONDS = 0.05
 _STATISTICS_MS = 1000
 _MIN_GRAIN, _MAX_GRAIN = 4096, 1 << 20
-# A task with at least this grant fetches as without a quota.
+# With at least this grant a task fetches as without a quota.
 _UNLIMITED_BYTES = 4 * _MAX_GRAIN
 _AHEAD_MS = 5
 _CLUSTER_SECONDS = 10.0
@@ -180,7 +179,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The settings that a consumer needs for a request; consumers of one kind can replace each other.
+    """The settings of a consumer for a request; consumers of one kind can replace each other.
 
     Attributes:
         read_committed: The isolation level.
@@ -206,7 +205,7 @@ class LibrdkafkaEngine:
         self.last_problem = ""
         self._topic_unknown = False
         self.shaken = True
-        # The bytes of a message on the network by topic, from the last fetch.
+        # The bytes of a message on the network, by topic, from the last fetch.
         self.record_bytes: dict[str, float] = {}
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
@@ -217,7 +216,7 @@ class LibrdkafkaEngine:
             yield from _LibrdkafkaReader(client, request, self, in_grains=kind.grain is not None).batches()
             client.consumer.unassign()
         except BaseException:
-            # An interrupted consumer may hold records of the old assignment: the next task gets a new one.
+            # An interrupted consumer may hold records of the old assignment, so the next task gets a new consumer.
             client.consumer.close()
             raise
         if self._closed:
@@ -237,7 +236,7 @@ class LibrdkafkaEngine:
         return client.run(client.metadata(topics, deadline))
 
     def high_watermark(self, tp: TopicPartition) -> int:
-        """Return the end of a partition's log; the consumer's is that of the last stable offset with read_committed.
+        """Return the end of a partition's log; a read_committed consumer only shows the last stable offset.
 
         Raises:
             RetriableError: No broker answers, or the leader does not.
@@ -249,7 +248,7 @@ class LibrdkafkaEngine:
         return ends[tp]
 
     def check_cluster(self, expected: str | None, found: str | None) -> None:
-        """Raise InvalidConfigurationError if the cluster is not the one that the task was planned for."""
+        """Raise InvalidConfigurationError if the task was planned for another cluster."""
         check_same_cluster(
             expected,
             found,
@@ -283,14 +282,14 @@ class LibrdkafkaEngine:
         }
         if kind.paced:
             # Statistics report throttling too. `throttle_cb` would add two events for each throttled fetch to the queue
-            # of messages, and librdkafka does not fetch until they are consumed.
+            # of messages, and librdkafka fetches only when they are consumed.
             config |= {"stats_cb": meter.on_stats, "statistics.interval.ms": _STATISTICS_MS}
         else:
             config["throttle_cb"] = meter.on_throttle
         if kind.grain is not None:
             for name in ("fetch.message.max.bytes", "max.partition.fetch.bytes"):
                 config.pop(name, None)
-            # Fetch only consumed records: those that were fetched ahead are lost at the end of a task.
+            # Fetch nothing ahead: such records are lost at the end of a task.
             config |= {
                 "fetch.message.max.bytes": kind.grain,
                 "queued.min.messages": 1,
@@ -322,8 +321,9 @@ def _kind(request: FetchRequest) -> _Kind:
     max_bytes = pacer.max_bytes(1024.0)
     if max_bytes is None or max_bytes >= _UNLIMITED_BYTES:
         return _Kind(request.read_committed, request.label, None, paced=True)
-    # Not more than one grant of the quota: records that were fetched ahead are lost at the end of a task. Brokers send
-    # at least one whole batch. Powers of two let a consumer serve the next task too, whose bound may differ a little.
+    # At most one grant of the quota, because records that were fetched ahead are lost at the end of a task. Brokers
+    # send at least one whole batch. With powers of two a consumer can serve the next task, whose bound may differ a
+    # little.
     grain = max(_MIN_GRAIN, min(_MAX_GRAIN, 1 << (max_bytes.bit_length() - 1)))
     return _Kind(request.read_committed, request.label, grain, paced=True)
 
@@ -344,7 +344,7 @@ class _LibrdkafkaReader:
         # The time of the next check of a log that ended before its range.
         self._look_again: dict[TopicPartition, float] = {}
         self._ask_for_leaders_at = 0.0
-        # The ranges of these that librdkafka has stopped to fetch.
+        # The partitions that librdkafka has stopped to fetch.
         self._stopped: set[TopicPartition] = set()
         self._rows = Rows(request.columns)
         # The time from which records are late.
@@ -355,7 +355,7 @@ class _LibrdkafkaReader:
         for batch in self._batches():
             given_at = time.monotonic()
             yield batch
-            # The consumer of the batches may be slow. No request is under way then, so this time does not count.
+            # Time in which the caller works does not count, because no request is under way.
             self._overdue_at += time.monotonic() - given_at
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -384,7 +384,7 @@ class _LibrdkafkaReader:
             elif self._engine.topic_became_unknown():
                 self._check_existence()
             elif self._open and not self._look_again and time.monotonic() > self._overdue_at:
-                # A log that is looked at again may be a loss, and not late.
+                # A log that is checked again may be a loss, and not late.
                 raise self._timed_out()
         if len(self._rows):
             yield self._rows.drain()
@@ -392,7 +392,7 @@ class _LibrdkafkaReader:
     def _check_identity(self) -> None:
         """Compare the ids of the cluster and the topics with the plan's, before records of new connections are used.
 
-        The name may lead to another cluster, and librdkafka requests topics by name only.
+        The brokers' names may lead to another cluster, and librdkafka requests topics by name only.
         """
         cluster, topics = self._request.cluster, self._request.topics
         names = sorted({tp.topic for tp in self._open})
@@ -404,11 +404,11 @@ class _LibrdkafkaReader:
             if topics:
                 self._check_topics(self._engine.describe(names))
         except (KafkaException, RetriableError):
-            # No broker answers. No records arrive either; before they do, the client reports a new connection.
+            # No broker answers. Before records arrive again, the client reports a new connection.
             self._engine.shaken = True
 
     def _check_topics(self, found: Snapshot) -> None:
-        """Report the ranges of topics that were created again, and leave them out with `failOnDataLoss=false`."""
+        """Report the ranges of topics that were created again; with `failOnDataLoss=false` leave them out."""
         if self._request.cluster not in (None, found.cluster_id):
             # The topics were migrated to this cluster (cluster.moved.from), where they have other ids.
             return
@@ -418,9 +418,10 @@ class _LibrdkafkaReader:
                 self._lost(whole, None, describe_recreated(topic.id_text))
 
     def _assign_more(self) -> None:
-        """Assign the ranges to the consumer; with small fetch sizes one after another.
+        """Assign the ranges to the consumer, with small fetch sizes one after another.
 
-        With a small fetch size, brokers send a whole batch of the first partition, and truncated batches of the others.
+        With a small fetch size brokers send a whole batch of the first partition, and truncated batches of other
+        partitions.
         """
         more = list(self._unassigned)
         if self._in_grains:
@@ -437,7 +438,7 @@ class _LibrdkafkaReader:
         return sum(self._open[tp].end - self._next[tp] for tp in partitions)
 
     def _max_messages(self) -> int:
-        # `consume` waits until it has the requested number of messages, so do not request more than exist.
+        # `consume` waits until it has the requested number of messages: do not request more than exist.
         max_messages = min(_CHUNK, self._left(self._assigned()))
         if not self._pacer.enabled:
             return max_messages
@@ -458,7 +459,7 @@ class _LibrdkafkaReader:
         return time.monotonic() - begun
 
     def _count(self, messages: list[Message]) -> None:
-        """Count the consumed messages for the quota: librdkafka fetches as many again."""
+        """Count the consumed messages for the quota; librdkafka fetches as many again."""
         if not self._pacer.enabled:
             return
         sizes: dict[TopicPartition, list[int]] = {}
@@ -497,7 +498,7 @@ class _LibrdkafkaReader:
             if offset + 1 >= whole.end:
                 self._finish(tp)
         elif error.code() == KafkaError._PARTITION_EOF:
-            # The position is after transaction markers and compacted records, for which there is no message.
+            # The position is after transaction markers and compacted records, which are no messages.
             end = message.offset()
             if whole is not None and end is not None:
                 if end >= whole.end:
@@ -517,7 +518,7 @@ class _LibrdkafkaReader:
             problem = from_confluent(error, f"Reading {tp.topic}-{tp.partition} at offset {self._next[tp]} failed")
             if error.fatal() or isinstance(problem, InvalidConfigurationError):
                 raise problem
-            # A read may be repeated after any error, as librdkafka does, and has a time limit.
+            # librdkafka repeats a read after any error, and the read has a time limit.
             self._engine.last_problem = str(problem)
 
     def _finish(self, tp: TopicPartition) -> None:
@@ -538,7 +539,7 @@ class _LibrdkafkaReader:
         return low, self._engine.high_watermark(whole.topic_partition) if self._request.read_committed else high
 
     def _check_ends(self) -> None:
-        """Check logs that ended before their ranges again after a while: a new leader may know fewer offsets."""
+        """Check again, after a while, logs that ended before their ranges: a new leader may know fewer offsets."""
         self._ask_for_leaders()
         for tp in [tp for tp, when in self._look_again.items() if time.monotonic() >= when]:
             del self._look_again[tp]
@@ -553,9 +554,9 @@ class _LibrdkafkaReader:
                 self._seek(tp, self._next[tp])
 
     def _ask_for_leaders(self) -> None:
-        """Make librdkafka request metadata: the broker with the short log may be cut off, and another one lead.
+        """Make librdkafka request metadata: the broker with the short log may be cut off, and another broker lead.
 
-        While the leader answers, librdkafka itself requests metadata only every five minutes.
+        While the leader answers, librdkafka requests metadata only every five minutes.
         """
         if not self._look_again or time.monotonic() < self._ask_for_leaders_at:
             return

@@ -1,6 +1,6 @@
-"""Estimates the bytes that librdkafka has received: by its statistics once a second, and by counted messages between.
+"""Estimates the bytes that librdkafka has received, by statistics once a second and counted messages between them.
 
-The size of a message is not its bytes on the wire: batches are compressed, have headers, and are read ahead.
+The bytes on the wire differ from the sizes of messages: batches are compressed, have headers, and are read ahead.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 # A record's bytes in a batch without its value: lengths, offset, timestamp.
 _RECORD_BYTES = 10
-# The largest change of the ratio in a second: some received messages are not yet taken out.
+# The largest change of the ratio in a second, because some received messages are not yet consumed.
 _MAX_CHANGE = 2.0
 
 
@@ -29,7 +29,7 @@ class WireMeter:
         return (value_bytes + records * _RECORD_BYTES) * self._ratio
 
     def count(self, size: float) -> float:
-        """Return the bytes to count for messages of this size `on_the_wire`, with the uncounted rest."""
+        """Return the bytes to count for messages of this size on the wire, with the uncounted rest."""
         self._taken += size / self._ratio
         news = max(0.0, size + self._uncounted)
         self._uncounted += size - news
@@ -40,7 +40,7 @@ class WireMeter:
         """librdkafka's `stats_cb`."""
         brokers: list[dict[str, Any]] = list(json.loads(text).get("brokers", {}).values())
         received = float(sum(broker.get("rxbytes", 0) for broker in brokers))
-        # Of the time since the last statistics, in milliseconds.
+        # The throttling since the last statistics, in milliseconds.
         self._throttle += sum(broker.get("throttle", {}).get("sum", 0) for broker in brokers) / 1000
         if self._taken:
             ratio = (received - self._received_before) / self._taken
@@ -50,7 +50,7 @@ class WireMeter:
         self._uncounted = received - self._counted
 
     def on_throttle(self, event: Any) -> None:
-        """librdkafka's `throttle_cb`, where there are no statistics; its time is in seconds."""
+        """librdkafka's `throttle_cb`, if there are no statistics; its time is in seconds."""
         self._throttle += event.throttle_time
 
     def take_throttle(self) -> float:

@@ -19,7 +19,7 @@ from kafka_source.model.identity import MOVED_FROM, check_same_cluster
 from kafka_source.model.stream_offset import Range
 
 NEAR_BYTES = 8 << 20
-"""The size at the beginning: from a broker nearby 16 MiB gain little, and take twice the memory."""
+"""The first size: from a near broker 16 MiB gain little and take twice the memory."""
 
 FAR_BYTES = 32 << 20
 """The largest size, which bounds the memory of a worker."""
@@ -29,8 +29,8 @@ FAR_BYTES = 32 << 20
 class FetchSize:
     """The largest number of bytes to request from a broker.
 
-    The next request leaves when a response has arrived, so its round trip passes while that response is decoded. Where
-    the round trip is longer, larger responses give the task more to decode.
+    The next request is sent when a response has arrived, so its round trip passes while the response is decoded. For a
+    longer round trip, larger responses give the task more to decode.
 
     Args:
         most: The largest size; `fetch.max.bytes` can lower it.
@@ -46,13 +46,13 @@ class FetchSize:
         self.bytes = min(NEAR_BYTES, self.most)
 
     def received(self, size: int, *, waited: float, taken: float, throttled: bool) -> None:
-        """Note a response.
+        """Adapt the size to a response.
 
         Args:
-            size: Its size in bytes.
+            size: The response's size in bytes.
             waited: Seconds of its round trip in which the task only waited.
-            taken: Seconds from its first byte until its records were passed on.
-            throttled: Whether a quota throttles this client: then larger responses only lead to longer pauses.
+            taken: Seconds from the response's first byte until its records were passed on.
+            throttled: Whether a quota throttles this client, so that larger responses only lead to longer pauses.
         """
         if throttled:
             self.bytes = min(NEAR_BYTES, self.bytes)
@@ -60,7 +60,7 @@ class FetchSize:
             self.bytes = min(self.most, self.bytes * 2)
 
 
-# A response has some bytes besides its records.
+# Some bytes more than `FAR_BYTES`, because a response has more than its records.
 MAX_KEPT_BYTES = FAR_BYTES + (4 << 20)
 _CONTROL_SECONDS = 30.0
 
@@ -106,7 +106,7 @@ class NativeConnections:
         return librdkafka.engine(self._settings).read(replace(request, ranges=(rest,)))
 
     def refresh(self, topics: set[str], *, another: bool, seconds: float) -> None:
-        """Fetch the metadata of these topics again, from another broker than last time if requested."""
+        """Fetch the metadata of these topics again, if requested from another broker than last time."""
         client, deadline = self._client, Deadline(min(_CONTROL_SECONDS, seconds))
         client.run(client.metadata(topics, deadline, another=another))
 
@@ -139,7 +139,7 @@ class NativeConnections:
         self._idle.close()
 
     def fetch_size(self, node: int) -> FetchSize:
-        """Return the size of the fetches from a broker, which the tasks of this process learn together."""
+        """Return the size of the fetches from a broker, which the tasks of this process share."""
         return self._sizes.setdefault(node, FetchSize(self.max_bytes))
 
     def take_buffer(self) -> bytearray:
@@ -186,7 +186,7 @@ class NativeConnections:
 
 
 def _at_most(settings: Settings, name: str) -> int:
-    """Return a bound in bytes. With 0 brokers send one record batch, as they do with 1."""
+    """Return a bound in bytes; 0 becomes 1, with which brokers send one record batch too."""
     given = settings.integer(name)
     return FAR_BYTES if given is None else max(1, min(FAR_BYTES, given))
 

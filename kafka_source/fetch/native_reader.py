@@ -1,8 +1,8 @@
 """The native engine of reads: the choice of brokers, moved leaders, time-outs, data loss, and decoding to Arrow.
 
-Each broker has at most one request under way, and each partition is in at most one request: it moves to another broker
-only after the response, or after the connection is lost. The next request is sent before the records of a response are
-decoded. Its response waits in the socket until then, so one buffer serves for all responses.
+Each broker has at most one request under way, and each partition is in at most one request. A partition moves to
+another broker only after the response, or after the connection is lost. The next request is sent before a response's
+records are decoded. Its own response waits in the socket, so one buffer serves for all responses.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class _Part:
         asked: The fetch offset of the next request; all records before it are decoded, or are being decoded.
         node: The broker to fetch from; None: currently unknown.
         epoch: The leader epoch to send with the request (KIP-320); -1: the broker does not check it.
-        topic_id: The topic's id in the metadata that name `node`, which the broker checks (KIP-516); None: it has none.
-        read_epoch: The leader epoch of the last batch that was read; -1: none yet.
+        topic_id: The topic's id in the metadata that name `node`, which the broker checks (KIP-516); None: no id.
+        read_epoch: The leader epoch of the last batch that was read; -1: no batch yet.
         follower: Whether `node` is a follower of the partition (KIP-392).
         leader_only: Set after a fetch from a follower has failed.
         least_bytes: The fetch size that the next batch needs, if known.
@@ -92,20 +92,20 @@ class _Part:
         return f"{self.whole.topic}-{self.whole.partition}"
 
     def short_for(self) -> float:
-        """Return the seconds since the log first ended too early; a new leader may cause that briefly."""
+        """Return the seconds since the log first ended too early, as it may briefly with a new leader."""
         now = time.monotonic()
         if self.short_since is None:
             self.short_since = now
         return now - self.short_since
 
     def exclude_time(self, seconds: float) -> None:
-        """Exclude a time from both timers, because no broker could send records or the end of the log during it."""
+        """Exclude a time in which no broker could send records or the end of the log from both timers."""
         self.waits_since += seconds
         if self.short_since is not None:
             self.short_since += seconds
 
     def received(self) -> None:
-        """Note that records have arrived."""
+        """Reset the timers, because records have arrived."""
         self.waits_since, self.short_since, self.least_bytes, self.failures = time.monotonic(), None, 0, 0
 
     def back_off(self) -> None:
@@ -137,7 +137,7 @@ class NativeReader:
             batch_bytes=request.batch_bytes,
         )
         self._problem = ""
-        # Whether a broker has sent records by the names of topics, which leaves open of which one they are.
+        # Whether a broker has sent records by the names of topics, which a topic that is created again has too.
         self._by_name = False
         self._paced_until = 0.0
         self._given_at = time.monotonic()
@@ -147,7 +147,7 @@ class NativeReader:
         for batch in self._batches():
             given_at = time.monotonic()
             yield batch
-            # The consumer of the batches may be slow. No request is sent then, so this time does not count.
+            # Time in which the caller works does not count, because no request is sent.
             for part in self._parts.values():
                 part.exclude_time(time.monotonic() - given_at)
 
@@ -174,7 +174,7 @@ class NativeReader:
             yield from self._take(node, response)
             self._engine.fetch_size(node).received(
                 response.size,
-                # The rest of the time the broker was busy, or one of its disks.
+                # In the rest of the time the broker or one of its disks was busy.
                 waited=min(arrived - began, round_trip),
                 taken=time.monotonic() - arrived,
                 throttled=response.throttle_ms > 0 or self._pacer.max_bytes(1.0) is not None,
@@ -190,10 +190,10 @@ class NativeReader:
             yield self._batch()
 
     def _check_ids(self) -> None:
-        """Check that the topics are still those of the plan, where brokers send records by the names of topics.
+        """If brokers have sent records by the names of topics, check that the topics are still the plan's.
 
         Raises:
-            RetriableError: One was created again. The next attempt finds it lost.
+            RetriableError: A topic was created again. The next attempt reports the loss.
         """
         if not self._by_name:
             return
@@ -232,7 +232,7 @@ class NativeReader:
                 self._lost(node, lost)
 
     def _is_held_back(self) -> bool:
-        """Return whether the quota delays the next request, and note until when."""
+        """Return whether the quota delays the next request, and set the end of the delay."""
         if not self._pacer.enabled:
             return False
         pause = self._pacer.seconds_to_wait(sum(part.left for part in self._parts.values()))
@@ -256,7 +256,7 @@ class NativeReader:
         if connection.busy:
             return
         self._by_name |= not connection.knows_ids and bool(self._request.topics)
-        # A batch that was truncated is fetched alone, so that it gets all bytes of the response.
+        # A truncated batch is fetched alone, with all bytes of the response.
         parts = [part for part in parts if part.least_bytes][:1] or parts
         most = self._engine.fetch_size(node).bytes
         most_of_part = min(most, self._engine.max_partition_bytes)
@@ -265,7 +265,7 @@ class NativeReader:
             protocol.Wanted(p.whole.topic, p.whole.partition, p.asked, p.epoch, size, p.topic_id)
             for p, size in zip(parts, sizes, strict=True)
         ]
-        # Brokers fill a response in the order of the request, so the first partition is read to its end first.
+        # Brokers fill a response in the order of the request, so the first partition is complete first.
         most = max(min(most, self._bytes_within_quota(parts), sum(sizes)), parts[0].least_bytes, 1)
         connection.send(wanted, most, any_replica=not any(p.leader_only for p in parts))
 
@@ -274,7 +274,7 @@ class NativeReader:
         most = self._pacer.max_bytes(each)
         if most is None:
             return self._engine.max_bytes
-        # Brokers truncate the last batch at the limit, and would have to send it again: request whole batches.
+        # Request whole batches: brokers truncate the last batch at the limit, and would send it again.
         batch = max(self._engine.batch_bytes.get(part.whole.topic, 0.0) for part in parts)
         return max(1, int(most // batch)) * int(batch) if batch else most
 
@@ -307,14 +307,14 @@ class NativeReader:
         return [part for part in self._parts.values() if part.node is None]
 
     def _patience(self, parts: Iterable[_Part]) -> float:
-        """Return the seconds within which each of them has to return records, or its leader is to be looked up."""
+        """Return the seconds until one of the parts is late, or its leader is to be looked up."""
         since = min(part.waits_since for part in parts)
         return max(_LAST_LOOK_SECONDS, since + self._request.timeout_ms / 1000 - time.monotonic())
 
     def _check_patience(self, parts: Iterable[_Part]) -> None:
-        """Raise RetriableError if one of them has returned no records within `kafkaConsumer.pollTimeoutMs`."""
+        """Raise RetriableError if a part has returned no records within `kafkaConsumer.pollTimeoutMs`."""
         since = time.monotonic() - self._request.timeout_ms / 1000
-        # An error for the loss says more: where the log ends too early, ask the leader once more.
+        # If a log ends too early, ask its leader once more: an error for a loss says more.
         late = [
             part
             for part in parts
@@ -334,7 +334,6 @@ class NativeReader:
     def _take(self, node: int, response: protocol.Response) -> Iterator[pa.RecordBatch]:
         for held in self._parts.values():
             if held.node == node:
-                # A broker that throttles this client is not stuck.
                 held.exclude_time(response.throttle_ms / 1000)
                 if response.error:
                     self._handle_error(held, response.error)
@@ -353,7 +352,7 @@ class NativeReader:
                 part.node, part.follower = fetched.preferred, True
             else:
                 self._check_end(part, fetched, alone=not records)
-        # The next request leaves before the records of this response are decoded.
+        # The next request is sent before the records of this response are decoded.
         self._send_requests()
         for part, record_set in records:
             if record_set is not None:
@@ -371,7 +370,7 @@ class NativeReader:
         part.read_epoch = scan.leader_epoch
         part.received()
         if part.asked > begun:
-            # Count all records of the response: brokers send whole batches, of which the range may need few records.
+            # Count all records of the response: the range may need few records of a whole batch.
             self._engine.record_bytes[whole.topic] = scan.size / max(1, scan.offsets)
             self._engine.batch_bytes[whole.topic] = scan.size / max(1, scan.batches)
             self._pacer.fetched(0, part.asked - begun)
@@ -485,12 +484,12 @@ class NativeReader:
         return None
 
     def _check_end(self, part: _Part, fetched: protocol.Fetched, *, alone: bool) -> None:
-        """Handle a response without records: the log may end before the range, for a moment or permanently.
+        """Handle a response without records: the log may end before the range, briefly or permanently.
 
         Args:
             part: The partition.
-            fetched: Its part of the response.
-            alone: Whether no partition before it in the response has records either.
+            fetched: The partition's part of the response.
+            alone: Whether no earlier partition of the response has records either.
         """
         if fetched.high_watermark >= part.whole.end:
             part.short_since = None
@@ -498,7 +497,7 @@ class NativeReader:
                 # The records exist, but with read_committed an open transaction hides them.
                 self._check_patience([part])
             else:
-                # A partition before this one used all bytes of the response.
+                # An earlier partition used all bytes of the response.
                 part.waits_since = time.monotonic()
         elif part.follower:
             self._set_aside(part, RetriableError(f"A follower has {part.name} up to {fetched.high_watermark} only."))
@@ -506,7 +505,7 @@ class NativeReader:
             self._report_loss(part, available=(fetched.log_start, fetched.high_watermark))
             part.asked = part.whole.end
         else:
-            # Another broker may lead now, and this one be cut off from the controllers.
+            # This broker may be cut off from the controllers, and another broker lead.
             self._set_aside(part, RetriableError(f"The leader has {part.name} up to {fetched.high_watermark} only."))
 
     def _report_loss(self, part: _Part, **details: Any) -> None:
@@ -519,7 +518,7 @@ class NativeReader:
     # ---- leaders
 
     def _continue_at_leader(self, part: _Part, found: PartitionMetadata) -> None:
-        """Continue at the partition's leader; a log without offsets that were planned or read is a loss (KIP-320)."""
+        """Continue at the partition's leader. If its log lacks planned or read offsets, report a loss (KIP-320)."""
         planned = part.whole.epoch
         known = part.read_epoch if planned < 0 else planned
         if found.leader_epoch > max(part.epoch, known) and known >= 0:
@@ -543,7 +542,7 @@ class NativeReader:
                 # The new leader has other records at these offsets, which were not read yet.
                 part.asked = max(part.whole.start, end)
         if found.leader_epoch != part.epoch:
-            # Another leader may be behind as well, and has the same time to catch up.
+            # Another leader may be behind too, and gets the same time to catch up.
             part.short_since = None
         part.node, part.epoch = found.leader, found.leader_epoch
 
@@ -565,9 +564,9 @@ class NativeReader:
         return self._request.cluster not in (None, cluster_id)
 
     def _is_outdated(self, topic: TopicMetadata, part: _Part) -> bool:
-        """Return whether metadata name a leader that is older than the plan or the read records.
+        """Return whether metadata name a leader that is older than that of the plan or of the read records.
 
-        Topics without an id (brokers before 2.8) are not compared: their epochs begin again if they are created again.
+        Topics without an id (brokers before 2.8) are not compared: epochs begin again if a topic is created again.
         """
         found = topic.partitions.get(part.whole.partition)
         if found is None or topic.topic_id is None or self._is_moved(self._engine.cluster.cluster_id):
@@ -576,14 +575,14 @@ class NativeReader:
 
     def _find_leaders(self, *, refresh: bool) -> None:
         if refresh:
-            # Where a log ends too early, or a topic or a leader is missing, the broker that answered may be cut off.
+            # If a log ends too early, or a topic or leader is missing, the broker that answered may be cut off.
             is_doubtful = any(part.short_since is not None for part in self._without_broker())
             try:
                 self._engine.refresh(self._topics, another=is_doubtful, seconds=self._patience(self._parts.values()))
             except RetriableError as problem:
                 if self._engine.cluster.cluster_id is None:
                     raise  # This process has never reached the cluster.
-                # All brokers may be moving to new addresses. The ranges have a time limit of their own.
+                # All brokers may be moving to new addresses, and the ranges have their own time limit.
                 self._problem = str(problem)
                 self._check_patience(self._without_broker())
         self._engine.check_cluster(self._request.cluster)
@@ -602,7 +601,7 @@ class NativeReader:
             if another:
                 part.node = None
             if partition is None:
-                # A broker that has just started may not know the topic yet, or still know a deleted one of this name.
+                # A broker that has just started may not know the topic yet, or know a deleted topic of this name.
                 if part.node is None and part.short_for() > self._request.loss_patience:
                     self._report_loss(part, reason=another)
                     del self._parts[tp]

@@ -1,10 +1,9 @@
 """Fetch requests and responses as bytes: versions, the broker's wait, the throttle time; one in flight.
 
-Responses are parsed in place, so record sets are never copied. Two versions are used. Version 13 names topics by their
-ids (KIP-516): a topic that was created again has another id, so the broker refuses to send its records. Version 11
-names them by name, for brokers before 3.1 and topics without an id. It names the preferred replica (KIP-392), and it is
-the last version before the flexible ones. Both layouts can be encoded by hand in 10 µs; a general encoder takes
-hundreds.
+Responses are parsed in place, so record sets are never copied. Two versions are used. Version 13 names topics by id
+(KIP-516), so the broker refuses to send records of a topic that was created again. Version 11 names topics by name, for
+brokers before 3.1 and topics without an id; it names the preferred replica (KIP-392), and is the last version before
+the flexible ones. Both are encoded by hand in 10 µs; a general encoder takes hundreds.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MIN_BYTES = 1
 
 _ASK = struct.Struct(">iiiibii")  # replica id, max wait, min bytes, max bytes, isolation level, session id, its epoch
 _ASK_PARTITION = struct.Struct(">iiqqi")  # partition, leader epoch, fetch offset, log start offset, max bytes
-# The same with the epoch of the last fetch, which only replicas send, and the end of the tagged fields.
+# The same, with the epoch of the last fetch, which only replicas send, and the end of the tagged fields.
 _ASK_PARTITION_BY_ID = struct.Struct(">iiqiqib")
 
 _CORRELATION = struct.Struct(">i")
@@ -115,9 +114,9 @@ def encode(
     min_bytes: int = MIN_BYTES,
     max_wait_ms: int = MAX_WAIT_MS,
 ) -> bytes:
-    """Return a request with its length prefix; `by_id`: in version 13, for which all topics must have an id.
+    """Return a request with its length prefix; `by_id` means version 13, for which all topics must have an id.
 
-    It uses no fetch session. The broker responds as soon as it has `min_bytes` bytes, or after `max_wait_ms`.
+    The request has no fetch session. The broker responds when it has `min_bytes` bytes, or after `max_wait_ms`.
     """
     topics: dict[tuple[str, UUID | None], list[Wanted]] = {}
     for each in wanted:
@@ -129,7 +128,7 @@ def encode(
             parts += [string(topic), _COUNT.pack(len(asked))]
             parts += [_ASK_PARTITION.pack(w.partition, w.leader_epoch, w.offset, -1, w.max_bytes) for w in asked]
         return frame(API_KEY, BY_NAME, client_id, correlation_id, [*parts, _COUNT.pack(0), string(rack)])
-    # The first one ends the header.
+    # The first NO_TAGS ends the header.
     parts = [NO_TAGS, ask, compact(len(topics))]
     for (topic, topic_id), asked in topics.items():
         if topic_id is None:
@@ -148,14 +147,14 @@ def parse(buffer: bytearray, size: int, names: Mapping[UUID, str] | None = None)
     """Return the response in `buffer[:size]`, without decoding its record sets.
 
     Args:
-        buffer: Begins with the response.
+        buffer: The buffer, which begins with the response.
         size: The size of the response.
         names: The names of the topics of a request of version 13 by their ids; None: the version is 11.
 
     Raises:
         ValueError: The bytes are not a Fetch response of this version, or have a topic that was not requested.
     """
-    # Limit the view to the response: the buffer is reused, and the end of a longer response may follow in it.
+    # Limited to the response: the end of an earlier, longer response may follow in the buffer.
     with memoryview(buffer)[:size] as data:
         try:
             return _Cursor(data, names).response()
@@ -164,7 +163,7 @@ def parse(buffer: bytearray, size: int, names: Mapping[UUID, str] | None = None)
 
 
 class _Cursor:
-    """Walks through a response. Every turn of every loop consumes bytes, so parsing ends for any input."""
+    """Walks through a response. Every turn of a loop consumes bytes, so parsing ends for any input."""
 
     def __init__(self, data: memoryview, names: Mapping[UUID, str] | None) -> None:
         self._data = data
@@ -252,7 +251,7 @@ class _Cursor:
 
 
 def _negative(announced: int, of: str) -> IndexError:
-    """Return the error for a negative length or count, with which the parser would go back in the buffer."""
+    """Return the error for a negative length or count, which would move the parser back in the buffer."""
     return IndexError(f"the length of {of} is {announced}")
 
 
@@ -271,7 +270,7 @@ _MAX_ENVELOPE_BYTES = 1 << 20
 
 
 class FetchConnection(RequestConnection):
-    """Sends fetch requests, one at a time, and reads each response into a buffer of the caller.
+    """Sends one fetch request at a time, and reads its response into a buffer of the caller.
 
     Args:
         raw: An authenticated connection; this object takes ownership of it.
@@ -279,7 +278,7 @@ class FetchConnection(RequestConnection):
         read_committed: The isolation level of all requests.
         timeout: See `RequestConnection`.
         min_bytes: The bytes for which the broker waits (`fetch.min.bytes`).
-        max_wait_ms: The broker's longest wait for them (`fetch.max.wait.ms`), at most half of the timeout.
+        max_wait_ms: The broker's longest wait for these bytes (`fetch.max.wait.ms`), at most half of the timeout.
 
     Attributes:
         knows_ids: Whether the broker knows topics by their ids.
@@ -305,9 +304,9 @@ class FetchConnection(RequestConnection):
         self._min_bytes = min_bytes
         self._max_wait_ms = min(max_wait_ms, int(timeout * 500))
         self.knows_ids = raw.versions.has(API_KEY, BY_ID)
-        # The names of the topics of the last request by their ids; None: it has names.
+        # The names of the last request's topics, by id; None: the request has names.
         self._names: dict[UUID, str] | None = None
-        # The total pause of throttled responses since the last one with records.
+        # The total pause of throttled responses since the last response with records.
         self._throttled_ms = 0
 
     def send(self, wanted: Collection[Wanted], max_bytes: int, *, any_replica: bool) -> None:
@@ -332,7 +331,7 @@ class FetchConnection(RequestConnection):
                 max_bytes=max_bytes,
                 read_committed=self._read_committed,
                 rack=self._rack if any_replica else "",
-                # A broker that waits for more than it may send would always wait to the end.
+                # For more bytes than it may send, a broker would always wait until `max_wait_ms`.
                 min_bytes=min(self._min_bytes, max_bytes),
                 max_wait_ms=self._max_wait_ms,
             )
@@ -341,7 +340,7 @@ class FetchConnection(RequestConnection):
     def receive(self, buffer: bytearray) -> tuple[bytearray, Response]:
         """Return the buffer that contains the response to the last `send`, `buffer` or a larger one, and the response.
 
-        The response's `throttle_ms` is the time without requests to this broker: the broker's value or longer.
+        The response's `throttle_ms` is the time for which to send this broker no request, at least the broker's value.
 
         Raises:
             ConnectionLost: The connection was lost, or the response was not complete within the timeout.
@@ -359,8 +358,8 @@ class FetchConnection(RequestConnection):
         """Return the time in ms for which to send no request to the broker.
 
         A throttled response contains no records, but counts towards a quota of request time (KIP-124). With a small
-        quota, a client that sends its next request as soon as the broker allows it would get throttled responses only.
-        Therefore the pauses grow while no records arrive.
+        quota, a client that sends its next request as soon as allowed would only get throttled responses, so the pauses
+        grow while no records arrive.
         """
         throttle_ms = response.throttle_ms
         if not throttle_ms or response.partitions:

@@ -1,4 +1,4 @@
-"""The fetch engine of this worker process, made once; `engine_selection` has chosen it."""
+"""The fetch engine of this worker process, which `engine_selection` chooses, made once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka_source.fetch.engine import FetchEngine
 
 
 def engine_for(name: str, settings: Settings) -> FetchEngine:
-    """Return the engine of this worker process for these settings; later tasks get the same one.
+    """Return the engine of this worker process for these settings; later tasks get the same engine.
 
     Args:
         name: The `engine` option: native, librdkafka or auto.
@@ -19,7 +19,7 @@ def engine_for(name: str, settings: Settings) -> FetchEngine:
         InvalidConfigurationError: The option is `native`, and this process cannot use the native engine.
     """
     if is_native(name):
-        # A lazy import: the module cannot be imported without the Rust kernel, which not every machine has.
+        # Imported here: it needs the Rust kernel, which not every machine has.
         from kafka_source.fetch import native_reader
 
         return native_reader.engine(settings)

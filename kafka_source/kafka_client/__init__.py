@@ -1,4 +1,4 @@
-"""Our client of a Kafka cluster: connections, logins, messages and metadata.
+"""kafkagroup's client of a Kafka cluster: connections, logins, messages and metadata.
 
 It never logs requests, responses or settings, because they may contain secrets.
 """

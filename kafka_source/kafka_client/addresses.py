@@ -1,7 +1,7 @@
 """Connect to the first address of a host name that answers (RFC 8305, "happy eyeballs"), with blocking sockets.
 
-A firewall or a dead machine does not answer, so the first address of a name could take the whole time of a connection.
-Therefore the next address is tried after a short delay, while the earlier ones continue.
+A firewall or a dead machine does not answer, so the first address of a name could take all the time for a connection.
+So the next address is tried after a short delay, while attempts for earlier addresses continue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 DELAY_SECONDS = 0.25
-"""The delay after which the next address is tried; RFC 8305 recommends it. The event loop's connections use it too."""
+"""The delay before the next address, as RFC 8305 recommends, also of the event loop's connections."""
 
 
 class Address(NamedTuple):
@@ -37,7 +37,7 @@ def is_address(host: str) -> bool:
 
 
 def connect_first(host: str, port: int, seconds: float) -> socket.socket:
-    """Return a socket that is connected to the first address of `host` that answers; its timeout is the remaining time.
+    """Return a socket connected to the first address of `host` that answers; its timeout is the remaining time.
 
     Args:
         host: A name or an address.
@@ -45,7 +45,7 @@ def connect_first(host: str, port: int, seconds: float) -> socket.socket:
         seconds: The time limit for all addresses together. The resolver has a time limit of its own.
 
     Raises:
-        OSError: The name cannot be resolved, or no address answers; it is the error of the last address.
+        OSError: The name cannot be resolved, or no address answers (with the error of the last address).
     """
     end = time.monotonic() + seconds
     resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -70,7 +70,7 @@ def connect_first(host: str, port: int, seconds: float) -> socket.socket:
 
 
 def interleaved(addresses: Iterable[Address]) -> list[Address]:
-    """Return the addresses with their families in turns, beginning with the first one's, else in order."""
+    """Return the addresses with their families in turns, the first address's family first, else in order."""
     families: dict[int, list[Address]] = {}
     for address in addresses:
         families.setdefault(address.family, []).append(address)
@@ -79,7 +79,7 @@ def interleaved(addresses: Iterable[Address]) -> list[Address]:
 
 
 class _Attempts:
-    """Sockets that connect at the same time; all but the first connected one are closed at the end."""
+    """Sockets that connect at the same time; at the end all but the first connected socket are closed."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -105,7 +105,7 @@ class _Attempts:
             self._give_up(sock, code)
 
     def first_of(self, seconds: float) -> socket.socket | None:
-        """Return a socket that is connected, None after `seconds`; raises OSError if one cannot be connected."""
+        """Return a connected socket, or None after `seconds`; raise OSError if a socket cannot be connected."""
         ready = {key.fileobj for key, _ in self._selector.select(seconds)}
         for sock in self.running & ready:
             self._selector.unregister(sock)

@@ -1,6 +1,6 @@
-"""The addresses that brokers advertise: whether one has answered this process, and the error if none does.
+"""The addresses that brokers advertise: whether one has answered this process, and the error if no address does.
 
-A broker that has just answered at an address of `bootstrap.servers` is alive: its own address answers soon, or never.
+A broker that has just answered at an address of `bootstrap.servers` runs, so its own address answers soon, or never.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ ERROR_SECONDS = 7.0
 """Seconds without an answer from any address, of `bootstrap.servers` or advertised, after which that is an error."""
 
 FIRST_SECONDS = 1.5
-"""The time limit of the first connection, which is for one broker; the others are tried after it."""
+"""The time limit of the first connection, to one broker; after it other brokers are tried."""
 
 _MAX_NAMED = 3
 
-# All endpoints that have answered this process: a later client may meet brokers that restart.
+# All endpoints that have answered this process: a later client may meet restarting brokers.
 _answered: set[Endpoint] = set()
 
 
 def note_answer(endpoint: Endpoint) -> None:
-    """Note that a broker has answered at an endpoint."""
+    """Record that a broker has answered at an endpoint."""
     _answered.add(endpoint)
 
 

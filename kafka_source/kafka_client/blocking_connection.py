@@ -1,6 +1,6 @@
-"""A task's connections: blocking sockets with login, one request in flight, time-outs, throttling; idle ones kept.
+"""A task's connections: blocking sockets with login, one request in flight, time-outs, throttling, a pool.
 
-`BlockingConnection` is one socket after its handshakes, `RequestConnection` has one request in flight over it, and
+`BlockingConnection` is one socket after its handshakes. `RequestConnection` has one request in flight over it.
 `IdleConnections` keeps such connections for the next task of a worker process.
 """
 
@@ -37,12 +37,12 @@ class BlockingConnection:
     """A blocking socket after the TLS and SASL handshakes; use it from one thread at a time.
 
     Attributes:
-        socket: Ready for requests; `recv_into` works with and without TLS.
+        socket: The socket, ready for requests; `recv_into` works with and without TLS.
         versions: The API versions and features that the broker supports.
         expires_at: The time at which the broker ends the session (KIP-368), in `time.monotonic()` seconds; None: never.
             Open a new connection before then.
         client_id: The client id in the header of each request.
-        round_trip: The seconds of the fastest request: at first of the handshake, later of any request.
+        round_trip: The seconds of the fastest request, including the handshake's.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class BlockingConnection:
     def open(
         cls, endpoint: Endpoint, settings: ConnectionSettings, expected: Identity | None = None
     ) -> BlockingConnection:
-        """Connect and authenticate within `settings.connect_timeout`; afterwards the socket has no timeout.
+        """Connect and authenticate within `settings.connect_timeout`; then the socket has no timeout.
 
         `expected` is as in `handshake`.
 
@@ -145,17 +145,17 @@ _RENEW_SECONDS, _RENEW_SHARE = 10.0, 0.15
 
 
 class RequestConnection:
-    """Sends requests, one at a time, and reads each response into a buffer of the caller.
+    """Sends one request at a time, and reads its response into a buffer of the caller.
 
     Args:
         raw: An authenticated connection; this object takes ownership of it.
         what: The purpose of the connection as the beginning of a sentence in errors: "Fetching from".
-        timeout: Seconds until the first byte of a response, and from there until its last one; then the connection
+        timeout: Seconds until the first byte of a response, and again until its last byte, after which the connection
             counts as lost.
         max_bytes: The maximum size of a response.
 
     Attributes:
-        waiting: Whether a response is outstanding; another owner cannot use the connection then.
+        waiting: Whether a response is outstanding, so that another owner cannot use the connection.
         ready_at: The earliest time at which the next request may be sent (KIP-219 throttling), `time.monotonic()`.
     """
 
@@ -184,7 +184,7 @@ class RequestConnection:
 
     @property
     def busy(self) -> bool:
-        """Whether a response is outstanding, or the broker throttles this client, on every connection."""
+        """Whether a response is outstanding, or the broker throttles this client on every connection."""
         return self.waiting or time.monotonic() < self.ready_at
 
     @property
@@ -207,7 +207,7 @@ class RequestConnection:
         """
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         request = encode(self._raw.client_id, self._correlation)
-        # Set before the request is sent: if sending fails halfway, the connection must not be used again.
+        # Set first: a connection on which sending has failed halfway must not be used again.
         self.waiting = True
         try:
             self._raw.socket.sendall(request)
@@ -221,7 +221,7 @@ class RequestConnection:
         Raises:
             ConnectionLost: The connection was lost, or the response was not complete within the timeout.
         """
-        # Counted from here and not from the request: a response may wait in the socket's buffer while its owner works.
+        # Not counted from the request, because a response may wait in the socket's buffer while its owner works.
         until = time.monotonic() + self._timeout
         try:
             size = read_frame_size(self._raw.socket, self._max_bytes, until=until)
@@ -264,8 +264,8 @@ class IdleConnections(Generic[_Key, _Connection]):
     def take(self, key: _Key) -> _Connection | None:
         """Return the idle connection, or None.
 
-        A connection whose session expires soon is closed instead, unless the broker currently wants a pause (KIP-219):
-        the pause applies to the client, so a new connection would have to keep it too.
+        A connection whose session expires soon is closed instead, unless the broker wants a pause (KIP-219), which a
+        new connection of this client would have to keep too.
         """
         kept = self._idle.pop(key, None)
         if kept is not None and kept.expiring and not kept.busy:
@@ -281,7 +281,7 @@ class IdleConnections(Generic[_Key, _Connection]):
             self._idle[key] = connection
 
     def close(self) -> None:
-        """Close all idle connections, and from now on each connection that is put back."""
+        """Close all idle connections, and each connection that is put back later."""
         self._closed = True
         while self._idle:
             self._idle.popitem()[1].close()
@@ -291,9 +291,9 @@ def poll_readable(connections: Iterable[RequestConnection], until: float) -> set
     """Wait until a response starts to arrive.
 
     Args:
-        connections: The connections to watch. The wait also ends when the pause of one of them ends (KIP-219), or when
-            the response of one of them is overdue.
-        until: The latest time (`time.monotonic()`) at which the wait ends; a time in the past means no wait.
+        connections: The connections to watch. The wait also ends when a pause of one of them ends (KIP-219) or a
+            response is overdue.
+        until: The end of the wait (`time.monotonic()`) at the latest; a time in the past means no wait.
 
     Returns:
         The file descriptors of the connections on which a response has started to arrive.

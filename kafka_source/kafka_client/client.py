@@ -49,15 +49,15 @@ _T = TypeVar("_T")
 GROUP, TRANSACTION = 0, 1
 """The kinds of coordinators, as key types of FindCoordinator."""
 
-# From this version on FindCoordinator has a list of keys in place of one (KIP-699).
+# From this version on FindCoordinator has a list of keys (KIP-699).
 _MANY_KEYS_VERSION = 4
-# Seconds after which the next endpoint is tried too, while an earlier one has not answered.
+# Seconds without an answer after which the next endpoint is tried too.
 _NEXT_BROKER_SECONDS = 0.5
 # The time limit of the search for another coordinator, before the refusal of this one counts.
 _CONFIRM_SECONDS = 5.0
-# Extra seconds for which a caller waits for a request of another caller, so that the request's own error comes first.
+# Extra seconds of a wait for another caller's request, so that the request's own error comes first.
 _SHARED_MARGIN = 0.5
-# The numbers of consecutive failures that are logged as a warning; all others are logged at DEBUG.
+# The numbers of consecutive failures that are logged as a warning; others are logged at DEBUG.
 _WORTH_A_WARNING = (6, 20, 60, 180)
 
 
@@ -76,21 +76,21 @@ class KafkaClient:
         self.loop = loop or EventLoop(f"kafkagroup-{self.settings.client_id}")
         self._connections: dict[int, Connection] = {}
         self._opening: dict[int, asyncio.Task[Connection]] = {}
-        # The broker for metadata and coordinators, the time from which another one is used, and the brokers that are
-        # avoided because their metadata were older than other brokers'.
+        # The broker for metadata and coordinators, the time from which another broker is used, and brokers that are
+        # avoided because their metadata were outdated.
         self._any: Connection | None = None
         self._ask_another_at = 0.0
         self._left: Endpoint | None = None
         self._outdated: set[Endpoint] = set()
-        # All open connections: shared ones, replaced ones with requests in flight, and dedicated ones.
+        # All open connections: shared, dedicated, and replaced with requests in flight.
         self._open: list[Connection] = []
         self._brokers: dict[int, Broker] = {}
-        # The address of `bootstrap.servers` that has answered last, and the search for a broker at its own address.
+        # The last address of `bootstrap.servers` that answered, and the search for a broker at its advertised address.
         self._entry: Endpoint | None = None
         self._reaching: asyncio.Task[None] | None = None
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._finding: dict[tuple[int, str], asyncio.Task[Broker]] = {}
-        # Coordinators that have refused a member or epoch since their last acceptance; see `is_replaced`.
+        # Coordinators that have refused a member or epoch since they last accepted one; see `is_replaced`.
         self._refusing: dict[tuple[int, str], set[Endpoint]] = {}
         self._reconnects = Reconnects(self.settings.reconnect)
         self._recovery = Recovery(self.settings.rebootstrap_after)
@@ -109,7 +109,7 @@ class KafkaClient:
         """Run one of the coroutines below and return its result.
 
         Raises:
-            ConnectionLost: It took longer than `timeout` seconds, for example because a process was suspended.
+            ConnectionLost: The call took longer than `timeout` seconds, for example because a process was suspended.
         """
         try:
             return self.loop.run(work, timeout)
@@ -122,9 +122,9 @@ class KafkaClient:
         """Open a blocking, authenticated connection to a broker (`Broker.endpoint`).
 
         Args:
-            endpoint: The broker's.
-            client_id: The client id, if not the client's own.
-            seconds: The time limit, where it is below `socket.connection.setup.timeout.ms`.
+            endpoint: The broker's endpoint.
+            client_id: The client id; by default the client's own.
+            seconds: The time limit, if it is below `socket.connection.setup.timeout.ms`.
         """
         settings = replace(
             self.settings,
@@ -147,7 +147,7 @@ class KafkaClient:
         """Close all connections, and stop the loop if it is the client's own.
 
         Args:
-            beside: The clients that share this client's own loop; they are closed too.
+            beside: Clients that share this client's own loop; they are closed too.
         """
 
         def close_every() -> None:
@@ -157,7 +157,7 @@ class KafkaClient:
         if self.loop.alive:
             self.loop.run(_called(close_every))
             if self._own_loop:
-                # Once more when the tasks have ended: one of them may have opened a connection.
+                # Again when the tasks have ended: a task may have opened a connection.
                 self.loop.close(last=close_every)
 
     # ---- metadata
@@ -176,7 +176,7 @@ class KafkaClient:
             topics: Names of topics; None: all topics that this user may describe.
             deadline: The time limit for all attempts; by default `request.timeout.ms`.
             create: Whether the brokers may create missing topics (`auto.create.topics.enable`).
-            another: Use another broker than last time, which may be cut off.
+            another: Use another broker than the last one, which may be cut off.
 
         Raises:
             BootstrapError: No broker answers before the deadline.
@@ -234,7 +234,7 @@ class KafkaClient:
         log.warning("rebootstrap servers=%s reason=%r", self.settings.bootstrap_names, reason)
         self._close_shared()
         self._brokers.clear()
-        # The next response may come from a restored cluster, whose leader epochs begin again.
+        # The next response may be of a restored cluster, whose leader epochs begin again.
         self._outdated.clear()
         self.known = Snapshot(None, {})
         self._recovery = self._recovery.answered()
@@ -249,9 +249,9 @@ class KafkaClient:
     async def any_connection(self, deadline: Deadline) -> Connection:
         """Return a shared connection to a broker for metadata and coordinators.
 
-        It is a random broker, and another one after `metadata.max.age.ms`: a broker that is cut off from its
-        controllers returns its last state. While that broker works on an earlier request, it is the one with the fewest
-        requests in flight.
+        The broker is random, and another after `metadata.max.age.ms`, because a broker that is cut off from its
+        controllers returns its last state. While it works on an earlier request, the broker with the fewest requests in
+        flight is returned.
 
         Raises:
             BootstrapError: No broker can be reached before the deadline.
@@ -281,7 +281,7 @@ class KafkaClient:
         return sorted(known, key=lambda endpoint: (endpoint in self._outdated, endpoint == self._left))
 
     def _ask_another(self) -> None:
-        """Avoid the current broker for metadata and coordinators; the next request goes to another one."""
+        """Avoid the current broker for metadata and coordinators; the next request goes to another broker."""
         left, self._any = self._any, None
         if left is None:
             return
@@ -292,11 +292,11 @@ class KafkaClient:
         if node_id is None or node_id in self._connections or not left.usable:
             left.retire()
         else:
-            # It stays for requests to that broker, and for its next turn.
+            # The connection stays for requests to that broker, and for its next turn.
             self._connections[node_id] = left
 
     def _share(self, opened: Connection) -> Connection:
-        """Return the shared connection: another caller may have opened one at the same time."""
+        """Return the shared connection, which another caller may have opened at the same time."""
         if self._any is not None and self._any.usable:
             if opened not in self._shared():
                 opened.close()
@@ -324,19 +324,18 @@ class KafkaClient:
             task = asyncio.ensure_future(self.dedicated(broker, deadline))
             self._opening[node_id] = task
             task.add_done_callback(lambda done: self._opened(node_id, done))
-        # Several callers may wait for the same connection. If one of them is cancelled, the shield keeps the connection
-        # attempt running for the others.
+        # Several callers may wait for the same connection: if one is cancelled, the shield keeps the attempt running.
         return await asyncio.shield(task)
 
     def _opened(self, node_id: int, task: asyncio.Task[Connection]) -> None:
-        # Here and not in the callers, which may all have been cancelled: it must be closed.
+        # Here and not in the callers, which may all have been cancelled: the connection must be closed.
         is_wanted = self._opening.get(node_id) is task
         if is_wanted:
             del self._opening[node_id]
         if task.cancelled() or task.exception() is not None:
             return
         if not is_wanted:
-            # All connections were closed while this one opened.
+            # All connections were closed while this connection opened.
             task.result().close()
             return
         if (replaced := self._connections.get(node_id)) is not None:
@@ -344,7 +343,7 @@ class KafkaClient:
         self._connections[node_id] = task.result()
 
     async def dedicated(self, broker: Broker, deadline: Deadline) -> Connection:
-        """Open a connection to a broker that is not shared; the caller closes it, at the latest `close` does."""
+        """Open an unshared connection to a broker; the caller closes it, or at the latest `close`."""
         if self._is_reached:
             return await self._connect(broker.endpoint, deadline)
         try:
@@ -357,15 +356,15 @@ class KafkaClient:
 
     @property
     def _is_reached(self) -> bool:
-        """Whether this process has reached a broker at its advertised address, or knows none yet."""
+        """Whether this process has reached a broker at its advertised address, or knows no broker yet."""
         return not self._brokers or advertised.has_answered(broker.endpoint for broker in self._brokers.values())
 
     async def reach_broker(self, deadline: Deadline) -> None:
-        """Return when one broker has answered this process at the address that it advertises.
+        """Return when a broker has answered this process at its advertised address.
 
         Raises:
-            InvalidConfigurationError: An address of `bootstrap.servers` has answered, and no advertised one.
-            ConnectionLost: As before, and the deadline leaves no time to be sure.
+            InvalidConfigurationError: An address of `bootstrap.servers` has answered, and no advertised address.
+            ConnectionLost: The same, and the deadline leaves no time to be sure.
         """
         if not self._brokers:
             await self.metadata((), deadline)
@@ -409,7 +408,7 @@ class KafkaClient:
         """Return a broker by its id; request metadata if the id is unknown.
 
         Raises:
-            ConnectionLost: The metadata does not contain the broker: it is down.
+            ConnectionLost: The broker is not in the metadata, so it is down.
         """
         if node_id not in self._brokers:
             await self.metadata((), deadline)
@@ -432,7 +431,7 @@ class KafkaClient:
             try:
                 return await self._first_of(_shuffled(self.settings.bootstrap), within, verify=True)
             except ConnectionLost as error:
-                # The error of an attempt at the deadline has only the time limit.
+                # The error of an attempt that ends at the deadline only names the time limit.
                 problem = error if problem is None or not within.over else problem
                 raise
 
@@ -457,7 +456,7 @@ class KafkaClient:
         return connection
 
     def _expected(self, endpoint: Endpoint) -> Identity | None:
-        """Return the node expected at an endpoint; None: unknown, or there are several, or brokers do not check it."""
+        """Return the node expected at an endpoint; None: unknown, several nodes, or brokers do not check it."""
         nodes = [broker.node_id for broker in self._brokers.values() if broker.endpoint == endpoint]
         if not self._brokers_check_identity or self.cluster_id is None or len(nodes) != 1:
             return None
@@ -465,7 +464,7 @@ class KafkaClient:
 
     @contextlib.contextmanager
     def _counted(self, endpoint: Endpoint) -> Iterator[None]:
-        """Count successes and failures of a connection, for the pause before the next one."""
+        """Count successes and failures of connections, for the pause before the next connection."""
         try:
             yield
         except KafkaGroupError:
@@ -477,7 +476,7 @@ class KafkaClient:
     async def _connect_and_verify(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
         """Open a connection and send one request on it.
 
-        A listener that requires SASL accepts a connection without it, and closes it at the first request only.
+        A listener that requires SASL accepts a connection without it, and closes it only at the first request.
         """
         connection = await self._connect(endpoint, deadline)
         try:
@@ -492,7 +491,7 @@ class KafkaClient:
             raise ConnectionLost(f"The broker {endpoint} knows no brokers.")
         self._entry = endpoint
         if not self._brokers:
-            # A caller that only looks up coordinators needs other brokers too, if this one is cut off.
+            # A caller that only looks up coordinators needs other brokers too, if this broker is cut off.
             self._brokers = dict(read_snapshot(answer).brokers)
         return connection
 
@@ -525,7 +524,7 @@ class KafkaClient:
                     problem = failure if isinstance(failure, Exception) else problem
             raise problem
         finally:
-            # Including just opened ones: two may open in one pass of the event loop.
+            # Also connections that just opened: two may open in one pass of the event loop.
             for task in started:
                 if task is not first:
                     task.cancel()
@@ -564,8 +563,8 @@ class KafkaClient:
 
         async def ask() -> Broker:
             try:
-                # All callers of this coordinator wait for one request. If one of them is cancelled or has no time
-                # left, the shield keeps the request running for the others.
+                # All callers wait for one request: if one is cancelled or has no time left, the shield keeps the
+                # request running.
                 found = asyncio.shield(self._being_found(kind, key, deadline))
                 return await asyncio.wait_for(found, self._patience(deadline) + _SHARED_MARGIN)
             except asyncio.TimeoutError:
@@ -574,9 +573,9 @@ class KafkaClient:
         return await self.retrying(ask, deadline)
 
     async def find_coordinators(self, keys: Iterable[str], deadline: Deadline, kind: int = GROUP) -> None:
-        """Look up the coordinators of many keys with one request, if the broker can do that (KIP-699, Kafka 3.0).
+        """Look up the coordinators of many keys with one request, if the broker supports it (KIP-699, Kafka 3.0).
 
-        `coordinator` looks up the omitted ones, with the error of each.
+        Call `coordinator` for an omitted key, for its error.
         """
         wanted = [key for key in keys if (kind, key) not in self._coordinators]
         if not wanted:
@@ -617,9 +616,9 @@ class KafkaClient:
         return Broker(answer.node_id, Endpoint(answer.host, answer.port))
 
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
-        """Drop the cached coordinator, so that the next request looks it up; call it when the coordinator has moved.
+        """Drop the cached coordinator when it has moved, so that the next request looks it up.
 
-        The next lookup goes to another broker, because the one that named this coordinator may be outdated.
+        The next lookup goes to another broker, because the broker that named this coordinator may be outdated.
         """
         if self._coordinators.pop((kind, key), None) is not None:
             self._ask_another()
@@ -631,10 +630,10 @@ class KafkaClient:
         self._coordinators = {one: broker for one, broker in self._coordinators.items() if broker != lost}
 
     async def is_replaced(self, key: str, kind: int, coordinator: Endpoint, deadline: Deadline) -> bool:
-        """Return whether another broker names another coordinator than this one, which refuses a member or an epoch.
+        """Return whether another broker names another coordinator than this, which refuses a member or an epoch.
 
-        A broker that is cut off from its cluster refuses by its earlier state. A second refusal is final, whichever
-        coordinator further brokers name.
+        A broker that is cut off from its cluster refuses by its earlier state. A second refusal is final, whatever
+        coordinator other brokers name.
         """
         refusing = self._refusing.setdefault((kind, key), set())
         refusing.add(coordinator)
@@ -649,7 +648,7 @@ class KafkaClient:
         return False
 
     def forget_refusals(self, key: str, kind: int) -> None:
-        """Drop the refusals: one counts, or the coordinator has accepted a request."""
+        """Drop the refusals, because one counts or the coordinator has accepted a request."""
         self._refusing.pop((kind, key), None)
 
     # ---- retries
@@ -658,8 +657,8 @@ class KafkaClient:
         """Return the result of `work`; retry it with a back-off after retriable errors.
 
         Raises:
-            RetriableError: The deadline has expired; this is the error of the last attempt. Without an answer to the
-                last attempt, it has the text and the code of the previous answer.
+            RetriableError: The deadline has expired. The error is of the last attempt; if it had no answer, with text
+                and code of the previous answer.
         """
         answered: RetriableError | None = None
 
@@ -725,8 +724,8 @@ def cached_client(settings: Settings, purpose: str = "control") -> KafkaClient:
 
     Args:
         settings: Kafka client settings.
-        purpose: Part of the client id. It keeps the client apart from the fetchers, so that a broker quota on their
-            `client.id` does not throttle it.
+        purpose: A suffix of the client id, so that a broker quota on the fetchers' `client.id` does not throttle this
+            client.
     """
     return _clients.of((settings, purpose))
 
@@ -736,5 +735,5 @@ def _client(key: tuple[Settings, str]) -> KafkaClient:
     return KafkaClient(settings, EventLoop.shared(), settings.client_id(purpose))
 
 
-# A client that the cache has closed can still be used: it connects again when it needs a connection.
+# A client that the cache has closed can still be used, and connects again when necessary.
 _clients = ProcessCache(_client, close=KafkaClient.close, usable=lambda client: client.loop.alive)

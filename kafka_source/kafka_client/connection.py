@@ -27,16 +27,16 @@ _R = TypeVar("_R")
 # The part of a session's lifetime after which the connection is replaced; Java's client uses 0.85 to 0.95.
 _REAUTHENTICATE_AT = 0.85
 
-# The part of a request's time limit that a pause may take. The response needs the rest: without a response the
-# connection would be closed, and a new login would load a throttling broker even more.
+# The part of a request's time limit that a pause may take. The response needs the rest: without it the connection would
+# be closed, and a new login would load a throttling broker even more.
 _MAX_PAUSE_SHARE = 0.5
 # Seconds from which a pause is a warning.
 _LONG_PAUSE = 1.0
 
 log = logging.getLogger(__name__)
 
-# Python's errors where Java raises EOFException: the peer closed the connection without a refusal. The alerts of a
-# broker that misses a client's certificate, or does not trust it.
+# TLS alerts of a broker that misses a client's certificate or does not trust it. Python's errors where Java raises
+# EOFException, because the peer closed the connection without a refusal.
 _ABOUT_CERTIFICATE = re.compile("ALERT_.*(CERTIFICATE|UNKNOWN_CA)|ALERT_ACCESS_DENIED")
 _TLS_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
@@ -49,7 +49,7 @@ class HandshakeEnded(ConnectionLost):
     """The peer ended the connection before a client was logged in.
 
     Args:
-        message: What happened.
+        message: The event, as a sentence.
         advice: The advice for a client that has never logged in with its settings.
     """
 
@@ -59,7 +59,7 @@ class HandshakeEnded(ConnectionLost):
 
 
 class UnexpectedAnswer(ConnectionLost):
-    """The peer is not a Kafka broker, or its response is damaged; the message says which."""
+    """The peer is not a Kafka broker, or its response is damaged, as the message states."""
 
 
 class BrokerThrottles(RetriableError):  # noqa: N818 - what happens, not a kind of error
@@ -147,9 +147,9 @@ class Connection:
         """Send a request and return its response; the caller checks the error codes in it.
 
         Raises:
-            ConnectionLost: The connection was lost, or no response arrived within `timeout` seconds. Then the
-                connection is closed: a broker responds in order, so later responses would wait for the missing one.
-            BrokerThrottles: The broker demands a pause that leaves too little of `timeout`.
+            ConnectionLost: The connection was lost, or no response arrived within `timeout` seconds. The connection is
+                then closed, because a broker responds in order and later responses would wait too.
+            BrokerThrottles: The broker demands a pause after which too little of `timeout` is left.
         """
         end = time.monotonic() + timeout
         while (pause := self._ready_at - time.monotonic()) > 0 and not self.closed:
@@ -167,7 +167,7 @@ class Connection:
         self._wire.close("it was closed here")
 
     def retire(self) -> None:
-        """Close the connection as soon as no request is in flight; the caller sends no more requests over it."""
+        """Close the connection when no request is in flight; the caller sends no more requests over it."""
         self._wire.retire("another connection has replaced it")
 
     async def _send(self, request: Request[_R], version: int, timeout: float) -> _R:
@@ -193,7 +193,7 @@ class Connection:
             raise UnexpectedAnswer(f"{self.endpoint} sent a malformed answer to {request.name}: {error}.") from error
 
     def _obey(self, throttle_ms: int, name: str) -> None:
-        """Send nothing for this time: the broker does not read from this connection."""
+        """Send nothing for this time, in which the broker does not read from this connection."""
         if throttle_ms <= 0:
             return
         pause = throttle_ms / 1000
@@ -206,10 +206,10 @@ class Connection:
         talk = handshake(self.endpoint, settings.sasl, expected)
         step: Call | Session = next(talk)
         while isinstance(step, Call):
-            # `open` limits the time of the whole handshake; this timeout never expires before that limit.
+            # `open` limits the time of the whole handshake, so this timeout never expires first.
             response = await self._send(step.request, step.version, settings.connect_timeout)
-            # In another thread: the step may compute password hashes or fetch a token, while the event loop's thread
-            # sends heartbeats.
+            # In another thread, because the event loop sends heartbeats while the step computes hashes or fetches a
+            # token.
             step = await asyncio.get_running_loop().run_in_executor(None, advance, talk, response)
         return step
 
@@ -243,7 +243,7 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
         return problem
     if isinstance(problem, FrameError):
         return UnexpectedAnswer(f"The connection to {endpoint} was closed: {problem}.")
-    # A peer that closes the connection with our bytes unread resets it.
+    # A peer that closes the connection with unread bytes resets it.
     if isinstance(problem, ConnectionLost | StreamEnded | ConnectionResetError | BrokenPipeError):
         return HandshakeEnded(
             f"The broker {endpoint} ended the connection during the handshake.",
@@ -303,7 +303,7 @@ class _Wire(asyncio.Protocol):
             return
         self.closed, self._reason = True, reason
         if self._transport is not None:
-            # Not close(): it waits until the peer has read the buffered data, which a frozen peer never does.
+            # Not close(), which waits until the peer has read the buffered data: a frozen peer never does.
             self._transport.abort()
         while self._answers:
             answer = self._answers.popleft()
@@ -322,7 +322,7 @@ class _Wire(asyncio.Protocol):
         return _WireError(self._reason) if isinstance(self._reason, str) else self._reason
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # `create_connection` passes an asyncio.Transport, with and without TLS; the protocol's signature is wider.
+        # `create_connection` always passes an asyncio.Transport; the protocol's signature is wider.
         self._transport, self.closed = cast(asyncio.Transport, transport), False
         raw = transport.get_extra_info("socket")
         if raw is not None:
@@ -358,7 +358,7 @@ async def _connect(endpoint: Endpoint, settings: ConnectionSettings) -> _Wire:
         endpoint.port,
         ssl=settings.tls,
         server_hostname=endpoint.host if settings.tls is not None else None,
-        # One address needs no race: asyncio loses a socket if the race is cancelled in the moment in which it ends.
+        # No race for one address: asyncio loses a socket if a race is cancelled at the moment when it ends.
         happy_eyeballs_delay=None if addresses.is_address(endpoint.host) else addresses.DELAY_SECONDS,
     )
     wire.set_buffers(settings)

@@ -1,4 +1,4 @@
-"""Requests to the coordinator of a group or a transactional id, repeated while it moves or loads; its errors."""
+"""Requests to the coordinator of a group or a transactional id, repeated while it moves or loads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafka_source.kafka_client.metadata import topic_id_of
 from kafka_source.model.commits import CommitOffset
 from kafka_source.runtime.deadline import Deadline
 
-# With these errors an outdated coordinator may refuse requests that the current one accepts.
+# With these errors an outdated coordinator may refuse requests that the current coordinator accepts.
 _REFUSALS = frozenset(
     (
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -47,7 +47,7 @@ async def to_coordinator(
 ) -> _R:
     """Send a request to the coordinator and return its response.
 
-    If the coordinator cannot be reached, the client discards it, so that the next attempt looks it up again.
+    If the coordinator cannot be reached, the client drops it, so that the next attempt looks it up again.
 
     Args:
         client: The cluster's client.
@@ -56,11 +56,11 @@ async def to_coordinator(
         request: The request; it is sent once.
         deadline: The time limit, besides `request.timeout.ms`.
         max_version: The highest version of the request to use.
-        min_version: The lowest usable version of the request, if earlier ones have another meaning.
+        min_version: The lowest usable version of the request, if earlier versions have another meaning.
 
     Raises:
-        ConnectionLost: The coordinator did not answer. Or it refuses a member or an epoch, and another broker names
-            another coordinator: a broker that is cut off refuses by its earlier state.
+        ConnectionLost: The coordinator did not answer. Or it refuses a member or an epoch by an earlier state, because
+            it is cut off and another broker names another coordinator.
         RetriableError: The coordinator does not support `min_version`; nothing was sent.
     """
     connection = await _connection(client, kind, key, deadline)
@@ -93,7 +93,7 @@ def _codes_of(response: object) -> Iterator[int]:
 
 
 async def coordinator_versions(client: KafkaClient, kind: int, key: str, deadline: Deadline) -> ApiVersions:
-    """Return the API versions and features that the coordinator has reported when its connection was opened.
+    """Return the API versions and features that the coordinator reported when its connection was opened.
 
     Raises:
         RetriableError: The coordinator was not reached before the deadline.
@@ -123,7 +123,7 @@ async def coordinator_call(
     min_version: int = 0,
     on_lost: Callable[[], None] | None = None,
 ) -> _T:
-    """Send a request to the coordinator, again after each retriable error, and return the result of `read`.
+    """Send a request to the coordinator, after each retriable error again, and return the result of `read`.
 
     Args:
         client: The cluster's client.
@@ -131,13 +131,13 @@ async def coordinator_call(
         key: The group id or the transactional id.
         request: The request, which each attempt sends unchanged.
         deadline: The time limit for all attempts.
-        read: Returns the result of a response. It raises the errors in it, see `check_coordinator`.
+        read: Returns the result of a response, or raises its error, see `check_coordinator`.
         max_version: The highest version of the request to use.
         min_version: The lowest version of the request to use, as in `to_coordinator`.
-        on_lost: Called after an attempt whose response was lost: the coordinator may have handled the request.
+        on_lost: Called after an attempt whose response was lost, and which the coordinator may have handled.
 
     Raises:
-        KafkaGroupError: The error of `read`; a retriable one only from the last attempt before the deadline.
+        KafkaGroupError: The error of `read`; a retriable error only from the last attempt before the deadline.
     """
 
     async def attempt() -> _T:
@@ -155,7 +155,7 @@ async def coordinator_call(
 def check_coordinator(client: KafkaClient, kind: int, key: str, code: int, what: str) -> None:
     """Raise the error for the code in a coordinator's response; 0 is no error.
 
-    If the coordinator has moved, the client discards it, so that the next attempt looks it up again.
+    If the coordinator has moved, the client drops it, so that the next attempt looks it up again.
     """
     if code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
         client.forget_coordinator(key, kind)
@@ -164,7 +164,7 @@ def check_coordinator(client: KafkaClient, kind: int, key: str, code: int, what:
 
 
 def topic_ids_to_commit(offsets: Mapping[TopicPartition, CommitOffset]) -> dict[str, UUID]:
-    """Return the ids of the topics of these offsets; empty if one of them is unknown, so that names are sent."""
+    """Return the ids of the topics of these offsets; empty if an id is unknown, so that names are sent."""
     found = {tp.topic: topic_id_of(entry.topic_id) for tp, entry in offsets.items()}
     known = {name: topic_id for name, topic_id in found.items() if topic_id is not None}
     return known if len(known) == len(found) else {}
@@ -178,15 +178,15 @@ def check_commits(
     *,
     skip_unknown: bool,
 ) -> list[str]:
-    """Raise the error of the first partition whose offset was refused, and return the partitions of unknown topics.
+    """Raise the error of the first refused partition, and return the partitions of unknown topics.
 
     Args:
         client: The client that sent the request.
         group: The group.
         outcomes: Each partition, for the text, and its error code in the response to OffsetCommit or TxnOffsetCommit.
         failed: The beginning of the error text.
-        skip_unknown: Return the partitions of unknown topics instead of raising their errors, which are retriable.
-            Without it the list is empty.
+        skip_unknown: Return the partitions of unknown topics instead of raising their errors, which are retriable; else
+            the list is empty.
     """
     unknown = []
     for where, code in outcomes:

@@ -1,8 +1,7 @@
-"""Frames of the Kafka protocol: a length of four bytes, then a message; their largest length.
+"""Frames of the Kafka protocol: a length of four bytes, then a message.
 
-The length is checked before memory is allocated for it. If the peer does not speak the Kafka protocol, the four bytes
-can be any number: the first bytes of a TLS alert are a length of 352 MB, those of "HTTP" a length of 1.2 GB
-(KAFKA-4090).
+The length is checked before memory is allocated for it. If the peer does not speak the Kafka protocol, it can be any
+number: a TLS alert begins with a length of 352 MB, "HTTP" is a length of 1.2 GB (KAFKA-4090).
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ import time
 from collections.abc import Iterator, Sequence
 
 HANDSHAKE_BYTES = 1024 * 1024
-"""The maximum size of a response before authentication is complete; brokers send a few kB there."""
+"""The maximum size of a response before authentication is complete, when brokers send a few kB."""
 
 RESPONSE_BYTES = 256 * 1024 * 1024
-"""The maximum size of a response after authentication, unless a connection sets another one."""
+"""The maximum size of a response after authentication, unless a connection sets another maximum."""
 
 _LENGTH = struct.Struct(">i")
 # A response begins with its correlation id.
@@ -79,7 +78,7 @@ def read_frame(sock: socket.socket, max_bytes: int, *, until: float) -> bytes:
 def read_into(sock: socket.socket, view: memoryview, *, until: float) -> None:
     """Fill `view` from a blocking socket.
 
-    The time limit is for all bytes together; otherwise a peer that sends a byte now and then would block the caller.
+    The time limit is for all bytes together, so that a peer that sends a byte now and then cannot block the caller.
 
     Raises:
         OSError: The connection was closed, or the view is not full at `until`.

@@ -1,7 +1,7 @@
 """The handshake of a new connection: ApiVersions, the broker's identity (KIP-1242), then SASL (KIP-152, KIP-368).
 
-It is a generator that yields requests and receives their responses, so that the event loop's connections and the
-blocking sockets of the engines share it.
+It is a generator that yields requests and receives responses, for the event loop's connections and the engines'
+blocking sockets.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The broker that a client wants to reach; another one at that address refuses it (KIP-1242, Kafka 4.4)."""
+    """The broker that a client wants to reach; another broker at that address refuses it (KIP-1242, Kafka 4.4)."""
 
     cluster_id: str
     node_id: int
@@ -73,10 +73,10 @@ def handshake(
     """Yield the calls to make, in order; return the session.
 
     Args:
-        endpoint: Where the broker is.
-        sasl: How to log in; None: not at all.
-        expected: The expected broker. Name it only if brokers of this cluster check it: others refuse the version of
-            the request first, which costs a round trip.
+        endpoint: The broker's endpoint.
+        sasl: The login; None: no login.
+        expected: The expected broker. Name it only if brokers of this cluster check it: other brokers refuse the
+            request's version, which costs a round trip.
 
     Raises:
         AuthenticationError: The broker refuses the credentials or the mechanism.
@@ -92,7 +92,7 @@ def handshake(
 def advance(talk: Generator[Call, object, Session], response: object) -> Call | Session:
     """Pass a response to the handshake; return its next call, or the session when it is complete.
 
-    This can take seconds: OAUTHBEARER may have to fetch a token, and SCRAM hashes the password thousands of times.
+    This can take seconds, because OAUTHBEARER may fetch a token, and SCRAM hashes the password thousands of times.
     """
     try:
         return talk.send(response)
@@ -113,7 +113,8 @@ def _api_versions(endpoint: Endpoint, expected: Identity | None) -> Generator[Ca
         response = yield from _ask(request, version)
         ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
-            # The broker does not know this version. It responds in version 0, with the versions it supports (KIP-511).
+            # A broker that does not know this version responds in version 0, with the versions that it supports
+            # (KIP-511).
             version = min(version - 1, ranges.get(request.API_KEY, (0, 0))[1])
             continue
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and expected:
@@ -169,14 +170,14 @@ def _first(exchange: Exchange, name: str) -> bytes | None:
     except KafkaGroupError:
         raise  # From our own token provider, whose messages contain no secrets.
     except Exception as error:
-        # The message of the error may contain settings, and these may be secret: report the type of the error only.
+        # Report the type of the error only: its message may contain secret settings.
         raise AuthenticationError(
             f"kafka.sasl.mechanism={name} cannot be used: {type(error).__name__}. Check kafka.sasl.jaas.config."
         ) from None
 
 
 def _next(exchange: Exchange, answer: bytes, endpoint: Endpoint) -> bytes | None:
-    """Pass the broker's answer to the login; return the next bytes to send, None when the login is complete."""
+    """Pass the broker's answer to the login; return the next bytes to send, or None when the login is complete."""
     try:
         return exchange.send(answer)
     except StopIteration:

@@ -52,11 +52,11 @@ def text_of_id(topic_id: uuid.UUID) -> str:
 
 
 def topic_id_of(text: str | None) -> uuid.UUID | None:
-    """Return the id that `text_of_id` gives as this text; None for a text of anything else."""
+    """Return the id of a text of `text_of_id`; None for another text."""
     if text is None:
         return None
     try:
-        # Kafka's own tools write it with the other two signs of base64.
+        # Kafka's own tools write ids with the other two signs of base64.
         return uuid.UUID(bytes=base64.b64decode(text.replace("-", "+").replace("_", "/") + "=="))
     except ValueError:
         return None
@@ -67,7 +67,7 @@ class Snapshot:
     """The cluster as one broker described it.
 
     Attributes:
-        cluster_id: The cluster's id; it shows when another cluster answers under the same host names.
+        cluster_id: The cluster's id, which differs if another cluster answers under the same host names.
         brokers: The live brokers by node id.
         topics: The requested topics that exist, by name.
         refused: The error code of each requested topic that this user may not describe or whose name is invalid.
@@ -90,15 +90,15 @@ class Snapshot:
             raise ConnectionLost(f"Broker {node_id} is not in the cluster's metadata: it is down.") from None
 
     def renewed(self, seen: Snapshot, topics: Collection[str]) -> Snapshot:
-        """Return the newer snapshot `seen`, which has only `topics`, with all other topics of this snapshot."""
+        """Return the newer snapshot `seen` of `topics`, with all other topics of this snapshot."""
         others = {name: topic for name, topic in self.topics.items() if name not in topics}
         return replace(seen, topics={**others, **seen.topics})
 
     def newer_than(self, seen: Snapshot) -> str | None:
-        """Return in words the point in which this snapshot is newer than `seen`; None: in none.
+        """Return in words why this snapshot is newer than `seen`; None: it is not.
 
-        A leader epoch never decreases while a topic exists. Topics without an id (brokers before 2.8) are not compared:
-        they may have been created again, and begin at 0 then.
+        A leader epoch never decreases while a topic exists. Topics without an id (brokers before 2.8) are not compared,
+        because they may have been created again with epoch 0.
         """
         for name, topic in seen.topics.items():
             known = self.topics.get(name)
@@ -117,7 +117,7 @@ class Snapshot:
         """Return the metadata of these topics for assignors."""
         known = [self.topics[name] for name in sorted(set(topics)) if name in self.topics]
         return ClusterMetadata(
-            # Partition numbers have no gaps: if metadata lacks a partition for a moment, the partition still exists.
+            # Partition numbers have no gaps: a partition that metadata lack for a moment still exists.
             partitions={t.name: max(t.partitions, default=-1) + 1 for t in known},
             racks={t.name: [self._racks(t, p) for p in range(max(t.partitions, default=-1) + 1)] for t in known},
         )
@@ -130,10 +130,10 @@ class Snapshot:
 
 
 def read_snapshot(response: MetadataResponse) -> Snapshot:
-    """Return a MetadataResponse as a snapshot; it leaves out topics with an error."""
+    """Return a MetadataResponse as a snapshot without the topics that have an error."""
     topics = {}
     for topic in response.topics:
-        # Errors such as LEADER_NOT_AVAILABLE belong to a partition, not to the topic, which exists.
+        # Errors such as LEADER_NOT_AVAILABLE belong to a partition of an existing topic.
         if topic.error_code == 0 and topic.name:
             topics[topic.name] = TopicMetadata(
                 topic.name,

@@ -1,7 +1,7 @@
-"""The pause until the same broker is tried again (`reconnect.backoff.ms`, KIP-144); `client` tries another one.
+"""The pause before the same broker is tried again (`reconnect.backoff.ms`, KIP-144).
 
-Each consecutive failure doubles the pause, up to `reconnect.backoff.max.ms`, with a jitter, so that the executors of a
-job do not return to a broker at the same time.
+Each consecutive failure doubles the pause, up to `reconnect.backoff.max.ms`. A jitter keeps the executors of a job from
+returning to a broker at the same time. During the pause `client` tries other brokers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Reconnects:
         self._failures: dict[Endpoint, _Failures] = {}
 
     def pause(self, endpoint: Endpoint, now: float) -> float:
-        """Return the seconds until the next attempt; 0: now."""
+        """Return the seconds until the next attempt."""
         failures = self._failures.get(endpoint)
         return 0.0 if failures is None else max(0.0, failures.until - now)
 
@@ -37,5 +37,5 @@ class Reconnects:
         self._failures[endpoint] = _Failures(count + 1, now + self._policy.pause(count))
 
     def connected(self, endpoint: Endpoint) -> None:
-        """Discard the failures: the next one begins with the shortest pause."""
+        """Drop the failures, so that the next failure begins with the shortest pause."""
         self._failures.pop(endpoint, None)

@@ -1,7 +1,7 @@
 """Logins by PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628) and GSSAPI (RFC 4752); refreshed OAuth tokens.
 
 Each mechanism is a generator that yields the bytes to send and receives the broker's answers. It ends when the broker
-has accepted the login, and has proved its identity if the mechanism has a proof.
+has accepted the login and, if the mechanism has a proof, proved its identity.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ Exchange = Generator[bytes, bytes, None]
 """A login under way."""
 
 MIN_ITERATIONS = 4096
-"""The fewest rounds of SCRAM that are accepted, as in Java's client (RFC 7677): fewer make a stolen exchange cheap to
-search for the password."""
+"""The fewest accepted rounds of SCRAM, as in Java's client (RFC 7677). With fewer rounds it would be cheap to find the
+password of a stolen exchange.
+"""
 
-# A round takes half a microsecond: no broker is set to more than this, which would only occupy this process.
+# More rounds, of half a microsecond each, are no broker's setting and would only occupy this process.
 _MAX_ITERATIONS = 1_000_000
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-# No security layer: Kafka has no security layer other than TLS.
+# No security layer, because Kafka's only one is TLS.
 _AUTHENTICATION_ONLY = 1
 
 
@@ -51,7 +52,7 @@ class SaslError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The login of a client. It contains secrets in clear text and a lock: never log or pickle it.
+    """The login of a client. Never log or pickle it, because it contains secrets in clear text and a lock.
 
     Attributes:
         sasl: The mechanism and its credentials.
@@ -105,7 +106,7 @@ def scram(hash_name: str, username: str, password: str, nonce: str = "") -> Exch
         SaslError: The broker's answer is malformed, requires too few or too many iterations, or has a wrong proof.
     """
     nonce = nonce or secrets.token_urlsafe(24)
-    # RFC 5802, section 5.1: these two signs have a meaning in the message.
+    # RFC 5802, section 5.1: these two signs are separators in the message.
     escaped = username.replace("=", "=3D").replace(",", "=2C")
     first_bare = f"n={escaped},r={nonce}"
     first_answer = yield f"n,,{first_bare}".encode()
@@ -165,7 +166,7 @@ def oauthbearer(tokens: Tokens) -> Exchange:
     """
     extensions = "".join(f"\1{name}={value}" for name, value in tokens.extensions.items())
     if (yield f"n,,\1auth=Bearer {tokens.token()}{extensions}\1\1".encode()):
-        # A broker that refuses the token reports it, waits for this byte, and ends the login (RFC 7628, 3.2.3).
+        # A broker that refuses the token sends an error, waits for this byte, and ends the login (RFC 7628, 3.2.3).
         yield b"\1"
         raise SaslError("the broker refuses the token")
 
@@ -173,8 +174,8 @@ def oauthbearer(tokens: Tokens) -> Exchange:
 def gssapi(service: str, *, keytab: str, principal: str) -> Exchange:
     """Log in by Kerberos.
 
-    MIT's library gets the ticket from the KDC when a connection needs one, and another one before the first has
-    expired. With a keytab no kinit and no ticket cache on disk are needed.
+    MIT's library gets a ticket from the KDC when a connection needs one, and a new ticket before it expires. With a
+    keytab neither kinit nor a ticket cache on disk is needed.
 
     Args:
         service: The broker's service and host, with `@` between them.
@@ -203,7 +204,7 @@ def _security_context(service: str, keytab: str, principal: str) -> Any:
     credentials = None
     if keytab or principal:
         name = library.Name(principal, name_type=library.NameType.kerberos_principal) if principal else None
-        # A cache in memory has a name, so that all connections of the process with this login share its ticket.
+        # The name lets all connections of the process with this login share the ticket in memory.
         store = {"client_keytab": keytab, "ccache": f"MEMORY:kafkagroup-{principal}-{keytab}"} if keytab else None
         credentials = library.Credentials(name=name, usage="initiate", store=store)
     host = library.Name(service, name_type=library.NameType.hostbased_service)
@@ -223,7 +224,7 @@ _TOO_BUSY = (408, 429)
 
 
 class Tokens:
-    """The OAUTHBEARER tokens of a client; all its connections share one until it is refreshed.
+    """The OAUTHBEARER tokens of a client. All its connections share a token until it is refreshed.
 
     Args:
         oauth: The token endpoint and the client's credentials.
@@ -282,10 +283,10 @@ def _new_token(oauth: OAuth) -> tuple[str, float]:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: urllib would repeat the client's secret to the other host, even without TLS."""
+    """Follows no redirect, because urllib would send the client's secret to the other host, even without TLS."""
 
     def redirect_request(self, *_: object) -> None:
-        """Return None, by which a redirect becomes an HTTPError."""
+        """Return None, so that a redirect becomes an HTTPError."""
 
 
 _OPENER = urllib.request.build_opener(_NoRedirects)
@@ -306,9 +307,9 @@ def _fetch(oauth: OAuth) -> tuple[str, float]:
         return str(answer["access_token"]), float(answer.get("expires_in", 300))
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         if isinstance(error, urllib.error.HTTPError):
-            # An HTTPError is also the response and keeps its connection open.
+            # An HTTPError is also the response, and keeps its connection open.
             error.close()
-        # The response may contain a token: report the type of the error only.
+        # Report the type of the error only: the response may contain a token.
         reason = getattr(error, "reason", error)
         problem = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else type(reason).__name__
         if isinstance(error, urllib.error.HTTPError) and 300 <= error.code < 400:

@@ -15,7 +15,7 @@ from kafka_source.kafka_client.sasl import Login
 from kafka_source.model.identity import MOVED_FROM
 from kafka_source.runtime.retry import RetryPolicy
 
-# Shorter than Java's five minutes: after this time a query sees new records even if the broker that it used is cut off.
+# Less than Java's five minutes, because this delays new records if the broker in use is cut off.
 _METADATA_AGE_MS = 10_000
 
 
@@ -34,9 +34,9 @@ class ConnectionSettings:
         reconnect: The pauses before the next connection to a broker that could not be reached.
         rebootstrap_after: Seconds without metadata until the client rebootstraps (KIP-1102); None: never.
         receive_buffer: The size of the socket's receive buffer in bytes (`receive.buffer.bytes`); None: the system's.
-        send_buffer: The size of its send buffer (`send.buffer.bytes`); None: the system's.
+        send_buffer: The size of the socket's send buffer (`send.buffer.bytes`); None: the system's.
         metadata_age: Seconds after which metadata are requested from another broker (`metadata.max.age.ms`).
-        moved_from: The id of the cluster from which the topics were migrated (`cluster.moved.from`), or None.
+        moved_from: The id of the topics' previous cluster (`cluster.moved.from`), or None.
     """
 
     bootstrap: tuple[Endpoint, ...]

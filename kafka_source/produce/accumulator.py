@@ -1,4 +1,4 @@
-"""Encode records by the kernel, keep batches by partition; the errors for large records and unknown partitions."""
+"""Encode records by the kernel, and keep batches by partition."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Accumulator:
         Args:
             topic: The topic; the records' own `topics` are ignored.
             partitions: The topic's number of partitions.
-            records: The records. Where `partitions` is null, the partitioner chooses (murmur2 of the key, as in Java).
+            records: The records. If `partitions` is null, the partitioner chooses (murmur2 of the key, as in Java).
 
         Raises:
             DeliveryError: A record is too large, or its partition does not exist.
@@ -101,7 +101,7 @@ class Accumulator:
         return [RecordBatch(TopicPartition(self._topics[t], p), data) for t, p, _, data in taken]
 
     def split(self, batch: RecordBatch) -> list[RecordBatch]:
-        """Split a batch that is too large for its topic in two. Later batches are not larger either."""
+        """Split a batch that is too large for its topic in two. Later batches are smaller too."""
         return [RecordBatch(batch.tp, data) for data in self._encoder.split(batch.data)]
 
 
@@ -119,6 +119,6 @@ def _columns(records: Records) -> pa.RecordBatch:
     }
     given = {name: column for name, column in columns.items() if column is not None}
     batch = pa.RecordBatch.from_arrays(list(given.values()), names=list(given))
-    # The kernel reads the buffers in place. It gets their addresses without their lengths, so check the lengths here.
+    # Check the lengths here: the kernel gets only the addresses of the buffers.
     batch.validate()
     return batch

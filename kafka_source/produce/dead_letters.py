@@ -1,7 +1,6 @@
 """Dead letters: the records of a read whose values cannot be decoded, written to another topic as they are.
 
-Their headers have the names of Kafka Streams (KIP-1034, `ExceptionHandlerUtils`), so readers of its dead letters read
-these too.
+Their headers have the names of Kafka Streams (KIP-1034, `ExceptionHandlerUtils`), for readers of its dead letters.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _ACKS = ("acks", "request.required.acks")
 PREFIX = "__streams.errors."
 """The prefix of the headers' names of dead letters."""
 
-# As users import it.
+# The class as users import it.
 _EXCEPTION = f"kafkagroup.{UnreadableRecordError.__name__}"
 
 
@@ -35,7 +34,7 @@ def check_dead_letter_topic(options: ReadOptions, cluster: Cluster, subscribed: 
     Raises:
         OptionError: The query reads the topic of its dead letters.
         UnknownTopicError: The topic does not exist.
-        AuthenticationError: This user may not describe it.
+        AuthenticationError: This user may not describe the topic.
     """
     topic = options.deadletter_topic
     if topic is None:
@@ -62,9 +61,9 @@ def write_dead_letters(
         engine: The option `engine`.
 
     Raises:
-        KafkaGroupError: A dead letter was not delivered, as `deliver`; the task must fail.
+        KafkaGroupError: A dead letter was not delivered, see `deliver`; the task must fail.
     """
-    # Most queries find no bad value: only a task that does loads a producer.
+    # Imported here, because most queries find no bad value and need no producer.
     from kafka_source.produce.delivery import deliver
 
     try:
@@ -85,7 +84,7 @@ def dead_letters(topic: str, records: pa.RecordBatch, reasons: Sequence[str]) ->
     Args:
         topic: The topic of the dead letters.
         records: Raw records, with `key`, `value`, `headers`, `topic`, `partition` and `offset`; the key may be text.
-        reasons: The reason why each cannot be decoded, without the value.
+        reasons: The reason why each record cannot be decoded, without the value.
     """
     own = records.column("headers").to_pylist()
     places = (records.column(name).to_pylist() for name in ("topic", "partition", "offset"))
@@ -95,7 +94,7 @@ def dead_letters(topic: str, records: pa.RecordBatch, reasons: Sequence[str]) ->
     ]
     return Records(
         values=records.column("value"),
-        # Columns that were read as text are UTF-8, so the bytes are the same.
+        # Text is UTF-8, so the bytes are the record's.
         keys=records.column("key").cast(pa.binary()),
         topics=topic,
         headers=pa.array(headers, HEADERS),

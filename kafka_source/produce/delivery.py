@@ -1,4 +1,4 @@
-"""Deliver the records of one task: the interface and choice of both engines; a topic that does not exist."""
+"""Deliver the records of one task: the interface of the engines, their choice, the check of the topic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RecordWriter(Protocol):
         """Send records; block while too many are unacknowledged.
 
         Raises:
-            DeliveryError: One of these records, or an earlier one, was not delivered.
+            DeliveryError: One of these records, or an earlier record, was not delivered.
             AuthenticationError: The brokers refuse the credentials.
         """
         ...
@@ -47,7 +47,7 @@ class Delivery(RecordWriter, Protocol):
         ...
 
     def drop(self) -> None:
-        """Abandon the records that are not sent yet: the task fails, and its next attempt writes all records again."""
+        """Drop the records that are not sent yet: the task fails, and its next attempt writes all records again."""
         ...
 
 
@@ -60,11 +60,11 @@ class TransactionalDelivery(RecordWriter, Protocol):
         ...
 
     def abort(self) -> None:
-        """Abort the transaction. If that fails now, the next initialisation of the transactional id aborts it."""
+        """Abort the transaction. If the abort fails, the next initialisation of the transactional id aborts it."""
         ...
 
     def release(self) -> None:
-        """Leave the transaction open, after `flush`, and let go of the producer."""
+        """Leave the transaction open, after `flush`, and release the producer."""
         ...
 
 
@@ -98,7 +98,7 @@ def deliver(settings: Settings, batches: Iterable[Records], engine: str = "auto"
             count += len(records)
         delivery.flush()
     except BaseException:
-        # The rest of this task's records must not be sent with those of the next task.
+        # The rest of this task's records must not be sent with the next task's.
         delivery.drop()
         raise
     delivery.keep()
@@ -115,14 +115,14 @@ def in_transaction(settings: Settings, transactional_id: str, engine: str = "aut
         engine: The option `engine`.
 
     Raises:
-        UnknownOutcomeError: The coordinator has not answered: it may initialise the transactional id at any time later.
+        UnknownOutcomeError: The coordinator has not answered, and may still initialise the transactional id.
         KafkaGroupError: The transactional id could not be initialised.
     """
     return _engine(settings, engine).in_transaction(settings, transactional_id)
 
 
 def writes_native(settings: Settings, engine: str) -> bool:
-    """Return whether the native engine writes: not if a setting needs librdkafka.
+    """Return whether the native engine writes; a setting may need librdkafka.
 
     Raises:
         InvalidConfigurationError: The option is `native`, and this process cannot use the native engine.
@@ -134,7 +134,8 @@ def check_settings(settings: Settings, engine: str) -> None:
     """Check in the driver that the engine supports all settings.
 
     Raises:
-        OptionError: The option is `native`, and only librdkafka supports one of the settings; or two contradict.
+        OptionError: The option is `native` and only librdkafka supports a setting, or two settings contradict each
+            other.
     """
     check_idempotence(settings)
     if engine == "native" and (others := librdkafka_only(settings)):
@@ -142,20 +143,20 @@ def check_settings(settings: Settings, engine: str) -> None:
 
 
 def check_topic(settings: Settings, topic: str) -> None:
-    """Look for a topic before records are written to it. The brokers may create it here, as they do for a producer.
+    """Check that a topic exists before records are written. The brokers may create it, as for a producer.
 
-    If brokers that have answered earlier do not answer, the delivery reports it.
+    If brokers that have answered earlier do not answer, the delivery raises the error.
 
     Raises:
         BootstrapError: No broker has ever answered this process.
         UnknownTopicError: The topic does not exist, and the brokers do not create it.
-        AuthenticationError: This user may not write to it.
+        AuthenticationError: This user may not write to the topic.
         InvalidConfigurationError: The brokers advertise addresses that cannot be reached.
     """
     client = cached_client(settings)
     try:
         client.run(client.reach_broker(Deadline(_REACH_SECONDS)))
-        # Topics that the client knows, as in a process that writes a stream, are not looked up again.
+        # Topics that the client knows, for example of a stream, are not looked up again.
         if topic not in client.known.topics:
             client.run(_find_topic(client, topic, Deadline(_TOPIC_SECONDS)))
         client.run(client.reach_broker(Deadline(_REACH_SECONDS)))
@@ -184,7 +185,7 @@ async def _find_topic(client: KafkaClient, topic: str, deadline: Deadline) -> No
 
 def _engine(settings: Settings, engine: str) -> ProduceEngine:
     if writes_native(settings, engine):
-        # Import it late: the native engine is optional.
+        # Imported here: the native engine is optional.
         from kafka_source.produce import native
 
         return native

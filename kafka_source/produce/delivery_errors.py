@@ -11,15 +11,15 @@ from kafka_source.errors import AbortableError, DeliveryError, KafkaGroupError, 
 def delivery_error(code: int, topic: str, partition: int | None, detail: str = "") -> KafkaGroupError:
     """Return the error for an error code of Kafka or librdkafka, in the category that KIP-1050 gives the code.
 
-    A retriable code is abortable here: the producer has sent the record again until the delivery timeout. It becomes a
-    DeliveryError, as every abortable code does. Another code becomes the class of its category, for example
-    AuthenticationError if the user may not write to the topic.
+    A retriable code is abortable here, because the producer has sent the record again until the delivery timeout. Every
+    abortable code becomes a DeliveryError, another code the class of its category, for example AuthenticationError if
+    the user may not write to the topic.
 
     Args:
         code: The error code.
         topic: The record's topic.
-        partition: The record's partition; None or negative if none was chosen.
-        detail: More about the error than the code's text.
+        partition: The record's partition; None or negative if no partition was chosen.
+        detail: Details beside the code's text.
     """
     text = str(KafkaError(code).str())
     reason = f"{text}: {detail}" if detail else text

@@ -1,4 +1,4 @@
-"""The librdkafka engine of writes: defaults other than its own, a full queue, one Python call for each record."""
+"""The librdkafka engine of writes: its defaults, a full queue, one Python call for each record."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _MAX_IDLE = 4
 _ABORT_SECONDS = 5.0
 _INIT_SECONDS = 60.0
 
-# librdkafka's name for Java's default partitioner: murmur2 of the key; for records without a key, one partition until
-# its batch is full, then another one.
+# librdkafka's name for Java's default partitioner: murmur2 of the key, or without keys one partition until its batch is
+# full.
 _JAVA_COMPATIBLE = "murmur2_random"
 
-# Java's defaults where librdkafka's differ; the defaults for unknown topics, linger and memory are our own.
+# Java's defaults where librdkafka's differ; the defaults for unknown topics, linger and memory are kafkagroup's.
 _DEFAULTS = {
     "client.id": DEFAULT_CLIENT_ID,
     "partitioner": _JAVA_COMPATIBLE,
@@ -51,8 +51,7 @@ _DEFAULTS = {
     "topic.metadata.propagation.max.ms": str(UNKNOWN_TOPIC_MS),
     "message.max.bytes": str(REQUEST_BYTES),
     "linger.ms": str(LINGER_MS),
-    # Memory for records that wait to be sent. A Python worker's memory is outside of the executor's heap, so keep it
-    # small.
+    # Memory for records that wait to be sent, small because a Python worker's memory is outside of the executor's heap.
     "queue.buffering.max.kbytes": "65536",
 }
 
@@ -65,7 +64,7 @@ class LibrdkafkaDelivery:
     Args:
         config: librdkafka's configuration.
         make: Creates the producer from its configuration; None for a producer without transactions.
-        keep: Keeps the delivery for the worker's next task; None to keep none.
+        keep: Keeps the delivery for the worker's next task; None: it is not kept.
 
     Attributes:
         transaction: Always None: librdkafka does not expose its producer id and epoch.
@@ -135,7 +134,7 @@ class LibrdkafkaDelivery:
             self._keep(self)
 
     def drop(self) -> None:
-        """Abandon the records that are not sent yet; see `Delivery`."""
+        """Drop the records that are not sent yet; see `Delivery`."""
         with contextlib.suppress(KafkaException):
             self._producer.purge()
             self._producer.flush(_POLL_SECONDS)
@@ -149,7 +148,7 @@ class LibrdkafkaDelivery:
 
     def release(self) -> None:
         """Leave the transaction open; see `TransactionalDelivery`."""
-        # Do not close the producer: confluent-kafka aborts the open transaction when a producer is closed.
+        # Not closed: confluent-kafka aborts the open transaction when a producer is closed.
         del self._producer
 
     def _produce_when_possible(
@@ -180,7 +179,7 @@ class LibrdkafkaDelivery:
         try:
             return call()
         except KafkaException as error:
-            # A fatal error arrives here. If a record has failed, its own error says more.
+            # A fatal error arrives here. If a record has failed, the record's error says more.
             failure = from_confluent(error, "Writing failed") if self._failed is None else self._error(*self._failed)
             raise failure from error
 
@@ -203,12 +202,12 @@ class LibrdkafkaDelivery:
         return delivery_error(error.code(), topic, partition, detail)
 
     def _on_client_error(self, error: KafkaError) -> None:
-        # Temporary connection problems arrive here too. Keep the last one for the text of a later failure.
+        # Temporary connection problems arrive here too. The text of a later failure has the last problem.
         self._problem = error
 
 
 class _IdleDeliveries:
-    """Idle producers, kept for the worker's next task, since a new one needs new connections and metadata."""
+    """Idle producers for the worker's next task, because a new producer needs new connections and metadata."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -268,7 +267,7 @@ def producer_config(settings: Settings) -> dict[str, Any]:
     """
     given = librdkafka_config(settings, Role.PRODUCER)
     if given.get("delivery.timeout.ms") == "0":
-        # librdkafka has no limit with 0.
+        # 0 means no limit in librdkafka.
         given["delivery.timeout.ms"] = "1"
     given = {_ALIASES.get(name, name): value for name, value in given.items()}
     config: dict[str, Any] = {**_DEFAULTS, **given}
@@ -280,7 +279,7 @@ def transactional_config(settings: Settings) -> dict[str, Any]:
     """Return librdkafka's configuration for an exactly-once sink, without `transactional.id`.
 
     Raises:
-        OptionError: As `producer_config`, or a setting contradicts transactions.
+        OptionError: As for `producer_config`, or a setting contradicts transactions.
     """
     config = producer_config(settings)
     check_transactional(settings)

@@ -1,7 +1,7 @@
 """The native engine of writes: a delivery for each task, at least once or in a transaction; its `Sender` works.
 
-A delivery lives as long as its task. Connections, metadata and an idempotent identity outlive it in the
-`NativeProducer`, one in each worker process for each set of settings.
+A delivery lives as long as its task. `NativeProducer`, one in each worker process for each set of settings, keeps
+connections, metadata and an idempotent identity for later tasks.
 """
 
 from __future__ import annotations
@@ -70,8 +70,7 @@ class NativeDelivery:
             self._producer.keep_accumulator(self._accumulator)
 
     def drop(self) -> None:
-        """Abandon the delivery; see `Delivery`. Requests on their way may be written, but the identity is not used
-        again."""
+        """Drop the delivery; see `Delivery`. Requests on their way may be written. The identity is not used again."""
         if self._sender is not None:
             self._sender.release_connections()
 
@@ -89,7 +88,7 @@ class NativeTransactionalDelivery:
 
     Raises:
         UnknownOutcomeError: It is unknown whether the transactional id is initialised, or will be.
-        KafkaGroupError: It could not be initialised.
+        KafkaGroupError: The transactional id could not be initialised.
     """
 
     def __init__(self, producer: NativeProducer, settings: Settings, transactional_id: str) -> None:
@@ -120,7 +119,7 @@ class NativeTransactionalDelivery:
 
 
 async def _opened(client: KafkaClient, transactional_id: str, timeout_ms: int) -> OpenTransaction:
-    """Return a new transaction, in the newest protocol that its coordinator has now."""
+    """Return a new transaction, in the newest protocol that its coordinator has."""
     deadline = Deadline(CONTROL_SECONDS)
     transaction = await initialise(client, transactional_id, timeout_ms, deadline, once=True)
     second = await has_second_protocol(client, transactional_id, deadline)

@@ -45,7 +45,7 @@ class NativeProducer:
         return cached_client(self._client_settings)
 
     def is_stale(self, topic: str) -> bool:
-        """Return whether a topic's metadata are missing or older than `metadata.max.age.ms`: it may have grown."""
+        """Return whether a topic's metadata are missing, or are so old that it may have grown (`metadata.max.age.ms`)."""
         seen = self._seen.get(topic)
         return seen is None or time.monotonic() - seen > self.settings.metadata_age
 
@@ -79,7 +79,7 @@ class NativeProducer:
         self._idle.keep(node, connection)
 
     def close(self) -> None:
-        """Close the idle connections; a running task closes its own when it ends."""
+        """Close the idle connections; a running task closes its own connections when it ends."""
         self._idle.close()
 
     def take_accumulator(self) -> Accumulator:
@@ -95,7 +95,7 @@ class NativeProducer:
         return accumulator
 
     def keep_accumulator(self, accumulator: Accumulator) -> None:
-        """Keep an accumulator, all of whose records are acknowledged, for the next task."""
+        """Keep an accumulator for the next task; all of its records must be acknowledged."""
         self._accumulator = accumulator
 
     def _new_identity(self) -> ProducerIdentity:

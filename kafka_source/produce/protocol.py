@@ -1,10 +1,10 @@
-"""Produce requests: their bytes and versions, and a connection that sends them and receives the responses.
+"""Produce requests: bytes, versions, and a connection that sends them and receives the responses.
 
-Version 13 names topics by their ids (KIP-516, Kafka 4.1): a topic that was created again has another id, so the broker
-refuses records for the deleted one. Version 8 names them by name, for brokers before and topics without an id. From
-version 12 on a request adds its partitions to the transaction implicitly, which is KIP-890's second protocol
-(docs/design/transactions.md): there version 12 stands in for version 8, and a transaction of the first protocol has
-version 8 only. Source: `ProduceRequest.json` and `ProduceResponse.json` of Apache Kafka.
+Version 13 names topics by id (KIP-516, Kafka 4.1), so the broker refuses records for a topic that was deleted and
+created again. Version 8 names topics by name, for older brokers and topics without an id. From version 12 on a request
+adds its partitions to the transaction implicitly, which is KIP-890's second protocol (docs/design/transactions.md). In
+that protocol version 12 replaces version 8; a transaction of the first protocol has version 8 only. Source:
+`ProduceRequest.json` and `ProduceResponse.json` of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class PartitionResponse:
 
     Attributes:
         tp: The partition.
-        error: Kafka's error code; 0 for success.
-        message: The broker's reason; empty if it gives none.
+        error: Kafka's error code; 0: success.
+        message: The broker's reason; may be empty.
     """
 
     tp: TopicPartition
@@ -75,7 +75,7 @@ def encode(
     timeout_ms: int,
     topic_ids: Mapping[str, UUID],
 ) -> bytes:
-    """Return the bytes of a request, with its length first.
+    """Return the bytes of a request, with its length prefix.
 
     Args:
         client_id: `client.id`.
@@ -98,7 +98,7 @@ def encode(
             for number, batch in of_topic:
                 parts += [_PARTITION.pack(number, len(batch)), batch]
         return frame(API_KEY, BY_NAME, client_id, correlation_id, parts)
-    # The first one ends the header.
+    # The first NO_TAGS ends the header.
     parts = [NO_TAGS, _NULL if transactional_id is None else _compact(transactional_id), head, compact(len(topics))]
     for topic, of_topic in topics.items():
         parts += [topic_ids[topic].bytes if version == BY_ID else _compact(topic), compact(len(of_topic))]
@@ -117,7 +117,7 @@ def parse(buffer: bytearray, size: int, version: int, names: Mapping[UUID, str])
     """Return the response in `buffer[:size]`.
 
     Args:
-        buffer: Begins with the response.
+        buffer: The buffer, which begins with the response.
         size: The size of the response.
         version: The version.
         names: The names of the topics by their ids, for version 13.
@@ -172,11 +172,11 @@ class ProduceConnection(RequestConnection):
 
     Attributes:
         batches: The record batches of the last request.
-        topic_ids: The ids by which it named their topics; empty: it had names.
-        version: Its version.
+        topic_ids: The topic ids of the last request; empty: it had names.
+        version: The version of the last request.
 
     Raises:
-        InvalidConfigurationError: The broker does not speak the version of Produce that every request can have.
+        InvalidConfigurationError: The broker does not support the version of Produce that every request can have.
     """
 
     def __init__(self, raw: BlockingConnection, *, acks: int, timeout: float) -> None:
@@ -200,8 +200,7 @@ class ProduceConnection(RequestConnection):
             topic_ids: The known ids of the topics.
 
         Raises:
-            ConnectionLost: The connection has ended, or is of no use: the broker does not speak the transaction's
-                protocol.
+            ConnectionLost: The connection has ended, or its broker does not support the transaction's protocol.
         """
         self.batches = batches
         content = [(batch.tp, batch.data) for batch in batches]

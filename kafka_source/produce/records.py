@@ -10,13 +10,13 @@ import pyarrow as pa
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
-# Bytes of a record in a record batch besides key and value, about.
+# The approximate bytes of a record in a record batch besides key and value.
 _OVERHEAD = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records as Arrow columns of the same length; None where no record has this part.
+    """Records as Arrow columns of the same length; None: no record has this part.
 
     Attributes:
         values: binary; a null is a tombstone.
@@ -50,7 +50,7 @@ class Records:
         return found
 
     def last_partition(self) -> int:
-        """Return the highest partition that a record names; -1 where none does."""
+        """Return the highest partition that a record names; -1: no record does."""
         last = None if self.partitions is None else _compute().max(self.partitions).as_py()
         return -1 if last is None else int(last)
 
@@ -76,7 +76,7 @@ class Records:
 
 
 def _compute() -> Any:
-    # Import it late: it adds 50 ms to the start of each of Spark's Python workers, and most sinks do not need it.
+    # Imported here: it adds 50 ms to the start of each Python worker, and most sinks do not need it.
     import pyarrow.compute
 
     return pyarrow.compute

@@ -1,8 +1,8 @@
 """Sends a task's record batches (`Sender`): brokers, repetitions, the blocking of `send`, and time limits.
 
-At most one record batch of a partition is in flight: the next one is sent when the broker has acknowledged it. So
-batches stay in order even if some are sent again, and the sequence numbers of an idempotent producer have no gap. A
-broker gets one request at a time, with one batch for each of its partitions, while the next batches are encoded.
+At most one record batch of a partition is in flight; the next batch is sent when the broker has acknowledged it. So
+batches stay in order even if some are sent again, and sequence numbers of an idempotent producer have no gap. A broker
+gets one request at a time, with one batch for each of its partitions, while the next batches are encoded.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class _PartitionQueue:
 
     Attributes:
         tp: The partition.
-        batches: Each with the time (`time.monotonic()`) from which its delivery timeout counts. The first one may be in
-            flight.
+        batches: Each with the time (`time.monotonic()`) from which its delivery timeout counts. The first batch may be
+            in flight.
         leader: The node id of the partition's leader; None if unknown.
         in_flight: Whether the first batch is in flight.
         failures: Failed attempts since the last acknowledged batch.
-        early: Attempts since then during which the coordinator was adding something else to the transaction.
-        retry_at: Earliest time to look for the leader, or to send the first batch, again.
+        early: Attempts since then while the coordinator was adding something else to the transaction.
+        retry_at: Earliest time to look up the leader, or to send the first batch, again.
     """
 
     tp: TopicPartition
@@ -94,7 +94,7 @@ class Sender:
         self._queues: dict[TopicPartition, _PartitionQueue] = {}
         self._connections: dict[int, ProduceConnection] = {}
         self._queued_bytes = 0
-        # The ids of topics by which records are acknowledged.
+        # The ids of topics under which records are acknowledged.
         self._written: dict[str, UUID] = {}
         self._last_problem = ""
         self._left_at = self._filled_since = time.monotonic()
@@ -103,7 +103,7 @@ class Sender:
         """Encode records and send the batches that are full; block while too many bytes are queued.
 
         Raises:
-            DeliveryError: A record was not delivered, or cannot be.
+            DeliveryError: A record was not or cannot be delivered.
             AuthenticationError: The brokers refuse the credentials.
         """
         self._resume()
@@ -123,7 +123,7 @@ class Sender:
             self._poll(wait=True)
 
     def release_connections(self) -> None:
-        """Return the connections to the producer, which closes those that still expect a response."""
+        """Return the connections to the producer, which closes connections that still expect a response."""
         for node, connection in self._connections.items():
             self._producer.keep(node, connection)
         self._connections.clear()
@@ -131,7 +131,7 @@ class Sender:
     # ---- queues
 
     def _resume(self) -> None:
-        """Extend the delivery timeouts by the time since the last call, in which nothing was sent or received.
+        """Extend the delivery timeouts by the time since the last call, because nothing was sent or received in it.
 
         The rows come from Spark, perhaps slowly, and the sender has no thread of its own.
         """
@@ -161,10 +161,10 @@ class Sender:
             self._queued_bytes += len(batch.data)
 
     def _partition_count(self, topic: str, last: int) -> int:
-        """Return the number of partitions of a topic, of which `last` should be one; wait until the topic exists."""
+        """Return the number of a topic's partitions, which should include `last`; wait until the topic exists."""
         known = self._producer.cluster.topics.get(topic)
-        # A topic may be missing from a metadata response while its leaders change, and a partition be added since.
-        # Java's producer retries that for `max.block.ms`; one request is enough where a broker knows the partition.
+        # A topic may be missing from a metadata response while its leaders change, and a partition may have been added.
+        # Java's producer retries for `max.block.ms`; one request is enough if a broker knows the partition.
         if known is None or self._producer.is_stale(topic) or last >= len(known.partitions):
             self._find_topic(topic)
         return len(self._producer.cluster.topics[topic].partitions)
@@ -255,8 +255,8 @@ class Sender:
         """Return the known ids of topics.
 
         Raises:
-            DeliveryError: A topic was created again after a part of the records was acknowledged. The rest would go to
-                the new topic, and that part is lost with the old one.
+            DeliveryError: A topic was created again after a part of the records was acknowledged. This part is lost
+                with the old topic, and the rest would go to the new topic.
         """
         cluster = self._producer.cluster.topics
         ids = {name: cluster[name].topic_id for name in topics if name in cluster}
@@ -271,8 +271,8 @@ class Sender:
         if self._transaction is None or all(queue.tp in self._in_transaction for queue in queues):
             return
         if self._transaction.opened.second_protocol and len({queue.leader for queue in self._queues.values()}) == 1:
-            # The leader has the coordinator add them. Several leaders that add partitions at the same time wait for
-            # each other, for longer than one request of ours takes.
+            # The leader lets the coordinator add the partitions. Several leaders that add partitions at the same time
+            # wait for each other, for longer than one request takes.
             return
         # Add all known partitions, in one request.
         new = self._queues.keys() - self._in_transaction
@@ -325,8 +325,7 @@ class Sender:
                 raise delivery_error(result.error, batch.tp.topic, batch.tp.partition, result.message)
             self._last_problem = f"{_name(batch.tp)}: {code_name(result.error)} {result.message}".strip()
             if result.error == ErrorCode.CONCURRENT_TRANSACTIONS:
-                # The leader is the right one, and the request not too large: the coordinator is adding something else
-                # to the transaction.
+                # Leader and size are right: the coordinator is adding something else to the transaction.
                 queue.retry_at = time.monotonic() + MARKER_PAUSES.pause(queue.early)
                 queue.early += 1
                 continue
@@ -334,9 +333,9 @@ class Sender:
             self._back_off(queue)
 
     def _split(self, queue: _PartitionQueue) -> None:
-        """Split the first batch in two, since the topic accepts only smaller ones (Kafka: `ProducerBatch.split`).
+        """Split the first batch in two, because the topic accepts smaller batches only (Kafka: `ProducerBatch.split`).
 
-        The sender cannot know the topic's limit beforehand: to describe a topic's configuration needs another right.
+        The sender does not know the topic's limit, because to describe a topic's configuration needs another right.
         """
         batch, since = queue.batches.popleft()
         halves = self._accumulator.split(batch)
@@ -344,7 +343,7 @@ class Sender:
         self._queued_bytes += sum(len(half.data) for half in halves) - len(batch.data)
 
     def _on_connection_lost(self, node: int, problem: ConnectionLost) -> None:
-        """Send the batches in flight again, with the same sequence numbers: they may have been written or not."""
+        """Send the batches in flight, which may or may not have been written, again with the same sequence numbers."""
         self._last_problem = str(problem)
         connection = self._connections.pop(node, None)
         if connection is not None:
@@ -375,7 +374,7 @@ class Sender:
 def _of_one_request(queues: list[_PartitionQueue]) -> list[_PartitionQueue]:
     """Return the queues that fit into one request, at least one.
 
-    A queue that has failed is sent alone, since the whole request may have been too large.
+    A queue that has failed is sent alone, because the whole request may have been too large.
     """
     if queues[0].failures:
         return queues[:1]
@@ -415,7 +414,7 @@ class TaskTransaction:
 
         Raises:
             FencedError: Another process has initialised the transactional id.
-            AbortableError: The coordinator does not answer in time.
+            AbortableError: The coordinator has not answered in time.
             KafkaGroupError: The coordinator refuses a partition.
         """
         try:
@@ -425,16 +424,16 @@ class TaskTransaction:
             raise AbortableError(str(error), code=error.code) from error
 
     def abort(self) -> None:
-        """Abort the transaction. If the coordinator does not answer, the next initialisation of this id aborts it."""
+        """Abort the transaction. Without an answer, the next initialisation of this transactional id aborts it."""
         with contextlib.suppress(KafkaGroupError):
             self._client.run(self._give_up(Deadline(_ABORT_SECONDS)))
 
     async def _give_up(self, deadline: Deadline) -> None:
-        # InitProducerId alone would abort the transaction of another attempt that has taken the id since, with any
-        # epoch. EndTxn of an epoch that is no longer the id's is refused.
+        # InitProducerId alone would abort the transaction of another attempt that has taken the id since, at any epoch.
+        # EndTxn is refused if the epoch is no longer the id's.
         await end(self._client, self.opened, commit=False, deadline=deadline)
         if not self.opened.second_protocol:
-            # There EndTxn leaves the epoch as it is. A request that is still on its way would open the transaction
+            # In this protocol EndTxn keeps the epoch, so a request that is still on its way would open the transaction
             # again.
             name = self.opened.transactional_id
             await initialise(self._client, name, self._timeout_ms, deadline, ended=self.opened)
@@ -458,7 +457,7 @@ class TaskTransaction:
                 for partition in topic.results_by_partition
                 if partition.partition_error_code
             ]
-            # If one partition is refused, the others are "not attempted". Report the refusal, not its consequence.
+            # If one partition is refused, the others are "not attempted". Report the refusal.
             for code, where in sorted(refused, key=lambda one: one[0] == ErrorCode.OPERATION_NOT_ATTEMPTED):
                 check_coordinator(
                     self._client, TRANSACTION, name, code, f"Adding {where} to the transaction of {name} failed"

@@ -19,20 +19,20 @@ REQUEST_BYTES = 1_048_576
 """Java's default of `max.request.size`."""
 
 LINGER_MS = 50
-"""Our default of `linger.ms`.
+"""kafkagroup's default of `linger.ms`.
 
-Full batches cost half as much as small ones. No record waits longer for it: the flush at the end of a task sends every
-batch in one call.
+Full batches cost half as much as small batches. No record waits longer, because the flush at the end of a task sends
+every batch.
 """
 
-# Brokers allow 15 minutes by default (transaction.max.timeout.ms). A batch and a restart of the driver have to fit in.
+# Long enough for a batch and a restart of the driver. Brokers allow 15 minutes by default (transaction.max.timeout.ms).
 _TRANSACTION_TIMEOUT_MS = 600_000
 
 _ACKS = {"all": -1, "-1": -1, "1": 1}
 # librdkafka's default. With Java's 16 KiB the broker would get 60 times as many requests.
 _BATCH_BYTES = 1_000_000
 _METADATA_MS = 300_000
-# Brokers know a topic soon after it is created. A wrong name is reported within ten seconds.
+# Brokers know a new topic sooner, and a wrong name is reported within ten seconds.
 UNKNOWN_TOPIC_MS = 5_000
 
 
@@ -44,7 +44,7 @@ class ProducerSettings:
         acks: -1 (all) or 1.
         idempotent: Whether the producer is idempotent (KIP-98): brokers drop duplicates.
         compression: The codec's name.
-        level: The codec's level; None for its default.
+        level: The codec's level; None: its default.
         batch_bytes: Size at which a record batch is full, before compression.
         record_bytes: Maximum size of a record.
         linger: Maximum time that a record batch waits for more records.
@@ -145,7 +145,7 @@ _IDEMPOTENCE = (
 
 
 def is_idempotent(settings: Settings) -> bool:
-    """Return whether an at-least-once producer is idempotent: by Java's rule, unless another setting contradicts it."""
+    """Return whether an at-least-once producer is idempotent, by Java's rule: unless another setting contradicts it."""
     given = settings.get("enable.idempotence")
     return not _contradicting(settings, _IDEMPOTENCE) if given is None else given.lower() in ("true", "t", "1")
 
@@ -154,7 +154,7 @@ def check_idempotence(settings: Settings) -> None:
     """Check that no setting contradicts `enable.idempotence=true`, as Java's producer does.
 
     Raises:
-        OptionError: One does.
+        OptionError: A setting does.
     """
     if "enable.idempotence" in settings and is_idempotent(settings):
         for name, demand in _contradicting(settings, _IDEMPOTENCE):
@@ -166,7 +166,7 @@ def check_transactional(settings: Settings) -> None:
     """Check that no setting contradicts transactions.
 
     Raises:
-        OptionError: One does.
+        OptionError: A setting does.
     """
     timeout_ms = transaction_timeout_ms(settings)
     # librdkafka refuses a producer whose delivery or request timeout exceeds its transaction timeout.

@@ -1,9 +1,9 @@
 """The quota of a query and the fetched amounts of its tasks: decides when each task may fetch, and how much.
 
-KIP-13 delays a reader by (observed - bound x window) / bound. Brokers apply it to a sliding window: they let a whole
-window pass together, and a pause of the reader counts twice, when it happens and when it leaves the window. Here the
-window begins with the first fetch, and moves forward only over the part of a pause that may not be caught up. So a
-pause is caught up once, and an idle reader cannot save up more than 4 % of a window. Callers pass the time.
+KIP-13 delays a reader by (observed - bound x window) / bound. Brokers have a sliding window: a whole window passes
+together, and a pause of the reader counts twice, when it happens and when it leaves the window. Here the window begins
+with the first fetch, and moves forward only over the part of a pause that may not be caught up. So a pause is caught up
+once, and an idle reader cannot save more than 4 % of a window. Callers pass the time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka_source.quota.bounds import BROKER, Amounts, Bounds, QuotaSettings
 
 
 def delay_of(observed: float, bound: float, window: float) -> float:
-    """Return KIP-13's delay in seconds, (observed - bound x window) / bound; 0 where that is negative.
+    """Return KIP-13's delay in seconds, (observed - bound x window) / bound, at least 0.
 
     Args:
         observed: The amount in the window.
@@ -29,7 +29,7 @@ def delay_of(observed: float, bound: float, window: float) -> float:
 
 
 class Sensor:
-    """Adds up amounts over the last samples, the one that is being filled included."""
+    """Adds up amounts over the last samples and the current sample."""
 
     def __init__(self, windows: int, seconds: float) -> None:
         self._windows = windows
@@ -38,7 +38,7 @@ class Sensor:
         self._samples: deque[tuple[float, float]] = deque()
 
     def record(self, amount: float, now: float) -> None:
-        """Add an amount to the sample that is being filled, or begin the next."""
+        """Add an amount to the current sample, or begin the next."""
         self._expire(now)
         is_filled = not self._samples or now - self._samples[-1][0] >= self._seconds
         start, before = (now, 0.0) if is_filled else self._samples.pop()
@@ -64,7 +64,7 @@ class Sensor:
 
 
 CATCH_UP_FACTOR = 0.04
-"""The factor over the bound of a reader that catches up after a pause: its pace, and the sum of any window."""
+"""How far a reader that catches up after a pause may exceed the bound, in its pace and in the sum of any window."""
 
 
 class Limiter:
@@ -80,7 +80,7 @@ class Limiter:
         self._bound = bound
         self.sensor = Sensor(windows, seconds)
         self._max_saved = CATCH_UP_FACTOR * windows * seconds
-        # The amount since the beginning of the window that the delay is of, and when the pace allows the next fetch.
+        # The amount since the beginning of the delay's window, and when the pace allows the next fetch.
         self._amount = 0.0
         self._since = self._next_at = float("-inf")
 
@@ -91,7 +91,7 @@ class Limiter:
         return max(delay_of(self._amount, self._bound, now - self._since), self._next_at - now)
 
     def record(self, amount: float, now: float) -> None:
-        """Add a fetched amount; a negative one corrects an estimate."""
+        """Add a fetched amount; a negative amount corrects an estimate."""
         self.sensor.record(amount, now)
         if self._bound is not None:
             self._since = max(self._since, now - self._amount / self._bound - self._max_saved)
@@ -99,7 +99,7 @@ class Limiter:
             self._next_at = max(self._next_at, now) + amount / ((1 + CATCH_UP_FACTOR) * self._bound)
 
     def used(self, now: float) -> float:
-        """Return the percentage of the bound that is used; 100: readers have to wait."""
+        """Return the used percentage of the bound; at 100 readers have to wait."""
         if self._bound is None:
             return 0.0
         return 100.0 if self.delay(now) > 0 else min(100.0, 100 * self.sensor.rate(now) / self._bound)
@@ -109,14 +109,14 @@ GRANT_SECONDS = 0.05
 """The seconds of the bound in one grant: all tasks together send twenty requests a second."""
 
 BROKER_SAFETY_FACTOR = 0.99
-"""The part of the brokers' own quota that is used: the brokers' window is not aligned with ours."""
+"""The part of the brokers' own quota that is used, because their window is not aligned with this one."""
 
 _NOTHING: Amounts = (0.0, 0.0)
 
 
 @dataclass(slots=True)
 class Report:
-    """The reads of a task since its last report, and its remaining ones.
+    """The reads of a task since its last report, and its remaining offsets.
 
     Attributes:
         slot: The task's slot or input partition.
@@ -127,7 +127,7 @@ class Report:
         left: Offsets that are still to be read; 0: the task is done.
         sizes: Topic, partition, bytes and offsets, measured together.
         bad_records: Records whose values cannot be decoded.
-        busy: Seconds of a task that is done, without those in which it waited for the quota or was throttled.
+        busy: Seconds of a task that is done, without its waits for the quota and its throttling.
     """
 
     slot: int
@@ -161,7 +161,7 @@ class Grant:
 
 @dataclass(slots=True)
 class _Slot:
-    """The sums of a slot's reports, and its turn: when its next fetch may leave, of which `expected` was recorded."""
+    """The sums of a slot's reports, and its turn: the time of its next fetch, of which `expected` was recorded."""
 
     totals: Counter[str] = field(default_factory=Counter)
     turn_at: float | None = None
@@ -178,12 +178,12 @@ class Account:
         self._last: Amounts = _NOTHING
         self._record_bytes: dict[TopicPartition, float] = {}
         self._lock = threading.RLock()
-        # The time of the last report of a finished task; None: none has.
+        # The time of the last report of a finished task; None: no task has finished.
         self.tasks_done_at: float | None = None
         self.reported = Reported()
 
     def change(self, bounds: Bounds) -> None:
-        """Set other bounds; earlier fetches are discarded, or they would stop a lowered query."""
+        """Set other bounds, without earlier fetches, which would stop a query whose bounds are lowered."""
         with self._lock:
             self.bounds = bounds
             self._limiters = self._limiters_of(bounds)
@@ -198,8 +198,8 @@ class Account:
     def grant(self, report: Report, now: float) -> Grant:
         """Record the work of a task, and return its next permission.
 
-        A task that has records left gets a turn: the time of its next fetch, after all earlier turns. It keeps the turn
-        until it reports the fetch. Until then the quota counts the size of the last fetch of any task.
+        A task that has records left gets a turn, the time of its next fetch after all earlier turns, until it reports
+        the fetch. Until then the quota counts the size of the last fetch of any task.
         """
         with self._lock:
             if not report.left:

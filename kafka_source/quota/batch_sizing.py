@@ -1,4 +1,4 @@
-"""How far a micro-batch reads so that it keeps a quota, or `maxBytesPerTrigger`. Pure."""
+"""The ends of a micro-batch that keeps a quota or `maxBytesPerTrigger`. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from assignors.model import TopicPartition
 from kafka_source.quota.bounds import Amounts
 
 UNKNOWN_RECORD_BYTES = 65_536.0
-"""The size of a record before the first measure: too large, so that the first micro-batch is short."""
+"""The size of a record before the first measurement, so large that the first micro-batch is short."""
 
 
 def admit(
@@ -19,12 +19,12 @@ def admit(
 ) -> dict[TopicPartition, int]:
     """Return the ends of the partitions of `starts` with which the micro-batch fits.
 
-    Each partition gets a share in proportion to its available offsets, and at least one, so that none starves.
+    Each partition gets a share in proportion to its available offsets, at least one offset.
 
     Args:
         starts: Start offsets.
-        ends: The end offsets without a quota; may have more partitions.
-        record_bytes: Measured bytes of an offset; partitions without one get the average of the others.
+        ends: The end offsets without a quota, which may have more partitions.
+        record_bytes: Measured bytes of an offset; an unmeasured partition gets the average of the others.
         allowed: Bytes and records of the micro-batch.
     """
     known = [record_bytes[tp] for tp in starts if tp in record_bytes]
@@ -34,7 +34,7 @@ def admit(
     part = min([1.0, *(bound / whole for bound, whole in zip(allowed, total, strict=True) if whole)])
     admitted, owed = {}, 0.0
     for tp, size in sizes.items():
-        # The fraction of an offset goes to the next partition: with large records it is some percent of a batch.
+        # The fraction of an offset, with large records some percent of a batch, goes to the next partition.
         owed += size * part
         taken = min(size, max(1, int(owed)))
         owed = max(0.0, owed - taken)

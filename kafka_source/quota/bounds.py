@@ -51,8 +51,8 @@ def read_document(document: Any, client_id: str, otherwise: Bounds) -> Bounds:
         {"bytes_per_second": 1000000, "records_per_second": null, "enabled": true,
          "clients": {"orders-etl": {"enabled": false}}}
 
-    The entry of the client id takes precedence over the top level. A missing name leaves the bound of the options,
-    null removes it, and `"enabled": false` removes both.
+    The entry of the client id takes precedence over the top level. A missing name leaves the bound of the options, null
+    removes the bound, and `"enabled": false` removes both bounds.
 
     Args:
         document: The parsed JSON.
@@ -100,8 +100,8 @@ class QuotaSettings:
         bounds: The bounds of the options.
         windows: The number of samples in a window.
         seconds: The length of a sample.
-        watch: Where bounds are looked up while the query runs: a file's path, a URL, or `broker`; None: nowhere.
-        report: The file to which the driver writes figures; None: none.
+        watch: The source of bounds while the query runs: a file's path, a URL, or `broker`; None: no source.
+        report: The file to which the driver writes figures; None: no file.
         client_id: The fetchers' (or producers') client id, and the query's name in a watched document.
     """
 
@@ -124,13 +124,13 @@ class QuotaSettings:
 
     @staticmethod
     def of(options: CommonOptions) -> QuotaSettings | None:
-        """Return the options' quota, None without one."""
+        """Return the options' quota, or None."""
         settings = QuotaSettings.measuring(options)
         return settings if settings.limits else None
 
     @staticmethod
     def measuring(options: CommonOptions) -> QuotaSettings:
-        """Return the options' quota, or one without bounds."""
+        """Return the options' quota, or a quota without bounds."""
         bounds, watch = Bounds(options.quota_bytes_per_second, options.quota_records_per_second), options.quota_watch
         windows, seconds = options.quota_windows, options.quota_window_ms / 1000
         client_id = options.settings.client_id()
@@ -170,12 +170,12 @@ _PROBLEMS = (OSError, ValueError, KafkaGroupError, http.client.HTTPException)
 
 
 def is_file(watch: str) -> bool:
-    """Return whether the bounds are in a file: the driver's, which tasks elsewhere cannot read."""
+    """Return whether the bounds are in a file of the driver's machine, which tasks elsewhere cannot read."""
     return watch != BROKER and not watch.lower().startswith(("http://", "https://"))
 
 
 def current_bounds(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
-    """Return the current bounds: those of the options, or of `quota.watch`.
+    """Return the current bounds, of the options or of `quota.watch`.
 
     Args:
         quota: The query's quota.
@@ -186,7 +186,7 @@ def current_bounds(quota: QuotaSettings, settings: Settings, rate: str) -> Bound
         KafkaGroupError: The brokers refuse to describe quotas.
         OSError: The file or URL cannot be read.
         HTTPException: The URL cannot be read.
-        ValueError: It has no quota.
+        ValueError: The file or URL has no quota.
     """
     where = quota.watch
     if where is None:
@@ -217,14 +217,14 @@ def watch(
 ) -> Callable[[], None]:
     """Call `on_change` with the bounds whenever they change, on a thread, until the returned function is called.
 
-    An unreadable source changes nothing. The bounds are looked up once a second at least, four times a window.
+    An unreadable source changes nothing. The bounds are looked up four times a window, at least once a second.
 
     Args:
         quota: See `current_bounds`.
         settings: See `current_bounds`.
         rate: See `current_bounds`.
         last: The current bounds.
-        on_change: Called with other ones.
+        on_change: Called with the new bounds.
     """
     ended = threading.Event()
 
@@ -250,5 +250,5 @@ def watch(
 
 
 def _words(problem: Exception) -> str:
-    # HTTP's own errors show pieces of the URL, which may have a password.
+    # Errors of HTTP show pieces of the URL, which may have a password.
     return type(problem).__name__ if isinstance(problem, http.client.HTTPException) else str(problem)

@@ -1,9 +1,9 @@
 """Serve a query's quota to its tasks, in a stream's driver or in a process of its own; `quota.report`.
 
 The planner of a batch ends before its tasks run, and the driver of a sink is a new process for each micro-batch. So the
-first of them starts a process beside the Spark driver; later ones with the same quota and client settings find that
-process by a file that only this user can read, and have accounts of their own there. It ends with the Spark driver, or
-ten minutes after the last request of a task.
+first planner or driver starts a process beside the Spark driver. Later ones with the same quota and client settings
+find that process by a file that only this user can read, and have their own accounts there. The process ends with the
+Spark driver, or ten minutes after the last request of a task.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _MAX_ACCOUNTS = 256
 
 
 class QuotaServer:
-    """The accounts of reads or writes that have the same quota, with its current bounds, at a control port.
+    """The accounts of reads or writes with the same quota, and its current bounds, at a control port.
 
-    Each read has an account of its own, even if several share this server.
+    Each read has its own account, even if several reads share this server.
 
     Args:
         ticket: Names the quota, its bounds and the port's address.
         settings: The query's client settings.
-        rate: The brokers' name of their bound, see `bounds.current_bounds`.
+        rate: The name of the brokers' bound, see `bounds.current_bounds`.
         listener: The port's socket.
     """
 
     def __init__(self, ticket: Ticket, settings: Settings, rate: str, listener: socket.socket) -> None:
         self._settings, self._bounds = ticket.settings, ticket.bounds
-        # Ordered by last use, the least recently used first.
+        # The least recently used account first.
         self._accounts: dict[str, Account] = {}
         self._lock = threading.Lock()
         self.port = ControlPort(listener, ticket.server.secret, self._grant)
@@ -60,14 +60,14 @@ class QuotaServer:
         with self._lock:
             found = self._accounts.pop(name, None) or Account(self._settings, self._bounds)
             self._accounts[name] = found
-            # A read does not report its end. The bound is for memory only: it is far above the reads of one driver at a
-            # time, and a read that loses its account continues with a new one.
+            # A read does not report its end, so the number of accounts is bounded to save memory, far above the reads
+            # of one driver at a time. A read that loses its account continues with a new account.
             if len(self._accounts) > _MAX_ACCOUNTS:
                 del self._accounts[next(iter(self._accounts))]
             return found
 
     def close(self) -> None:
-        """End the server; later, tasks keep to their share of the bound."""
+        """End the server. Then tasks keep to their share of the bound."""
         self._stop_watching()
         self.port.close()
 
@@ -83,11 +83,11 @@ class QuotaServer:
 
 
 def listen(quota: QuotaSettings, settings: Settings, rate: str) -> tuple[socket.socket, Ticket]:
-    """Return a socket at which tasks will reach this machine, and a ticket with the current bounds.
+    """Return a socket at which tasks reach this machine, and a ticket with the current bounds.
 
     Raises:
         InvalidConfigurationError: `quota.watch` cannot be read.
-        OSError: This machine has no address towards the brokers.
+        OSError: This machine has no address in the network of the brokers.
     """
     bounds = bounds_at_start(quota, settings, rate)
     brokers = parse_servers(settings.get("bootstrap.servers", ""))
@@ -101,7 +101,7 @@ CONSUMER_RATE = "consumer_byte_rate"
 
 
 class StreamQuota:
-    """Made once by a stream's driver.
+    """The quota of a stream, made once by its driver.
 
     Raises:
         InvalidConfigurationError: `quota.watch` cannot be read.
@@ -122,7 +122,7 @@ class StreamQuota:
     ) -> dict[TopicPartition, int]:
         """Return the ends of the next micro-batch's partitions, so that the batch takes one window of the quota.
 
-        Every window has one pause between two micro-batches then, neither two nor none.
+        Then every window has exactly one pause between two micro-batches.
         """
         allowed = self._account.bounds.amounts(self._quota.window)
         return admit(starts, ends, self._account.record_bytes(), allowed)
@@ -132,7 +132,7 @@ class StreamQuota:
         return self._account.record_bytes()
 
     def tasks_done_at(self) -> float | None:
-        """Return when a task has last reported that it is done, by `time.monotonic`; None: none has."""
+        """Return when a task last reported its end, by `time.monotonic`; None: no task has."""
         return self._account.tasks_done_at
 
     @property
@@ -175,17 +175,18 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
     Args:
         quota: The query's quota.
         settings: The query's client settings.
-        rate: The brokers' name of their bound, see `bounds.current_bounds`.
+        rate: The name of the brokers' bound, see `bounds.current_bounds`.
         driver: The id of the Spark driver's process.
-        name: The name of the account: a write's, which all its micro-batches share, or a new one for a read.
+        name: The name of the account: of a write, whose micro-batches share it, or a new name for a read.
 
     Raises:
-        InvalidConfigurationError: `quota.watch` cannot be read, or others can read the directory for temporary files.
+        InvalidConfigurationError: `quota.watch` cannot be read, or other users can read the directory for temporary
+            files.
         OSError: The directory cannot be used, or this machine has no address towards the brokers.
     """
     try:
         with private_directory() as directory:
-            # All that a process does in one way for its accounts; the settings' repr masks secrets.
+            # What the accounts of a process have in common; the settings' repr masks secrets.
             file = directory / f"quota-{driver}-{name_of((quota, settings, rate))}.json"
             return replace(_read(file, quota) or _start(quota, settings, rate, driver, file), account=name)
     except PermissionError as problem:
@@ -193,7 +194,7 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
 
 
 def _read(file: Path, quota: QuotaSettings) -> Ticket | None:
-    """A ticket for the process that the file names, if it listens; this counts as a request of a task."""
+    """A ticket for the process that the file names, if it listens. The check counts as a request of a task."""
     try:
         server, bounds = json.loads(file.read_text())
         ticket = Ticket(quota, Bounds(*bounds), Address(*server))
@@ -207,7 +208,7 @@ def _read(file: Path, quota: QuotaSettings) -> Ticket | None:
 def _start(quota: QuotaSettings, settings: Settings, rate: str, driver: int, file: Path) -> Ticket:
     listener, ticket = listen(quota, settings, rate)
     with listener:
-        # The settings may contain secrets, so they are no arguments.
+        # Not as arguments, because the settings may contain secrets.
         message = (ticket, settings, rate)
         start_side_process(__name__, [str(listener.fileno()), str(driver), str(file)], message, [listener.fileno()])
     file.write_text(json.dumps([astuple(ticket.server), astuple(ticket.bounds)]))
@@ -215,7 +216,7 @@ def _start(quota: QuotaSettings, settings: Settings, rate: str, driver: int, fil
 
 
 def main(listener: str, driver: str, file: str) -> None:
-    """Serve until the Spark driver has ended, or tasks have sent no request for long."""
+    """Serve until the Spark driver has ended, or tasks have sent no request for a long time."""
     set_up_logging()
     ticket, settings, rate = cast("tuple[Ticket, Settings, str]", side_process_message())
     with closing(QuotaServer(ticket, settings, rate, socket.socket(fileno=int(listener)))) as server:

@@ -1,4 +1,4 @@
-"""The number of bad values in a stream, and of cores that its target needs, as its tasks report them."""
+"""The numbers of bad values in a stream and of cores that its target needs, from its tasks' reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class TaskFigures:
     """Add up the tasks' reports from one micro-batch to the next.
 
     Args:
-        quota: The server of the tasks' reports; None: they report nothing.
+        quota: The server of the tasks' reports; None: no reports.
         counts_bad: Whether the stream continues after bad values.
         target: `targetTriggerDuration` in seconds; None: not set.
     """
@@ -21,7 +21,7 @@ class TaskFigures:
         self._expected: int | None = None
 
     def expect(self, reports: int) -> None:
-        """Record that tasks are made, with the number of reports of their end."""
+        """Record the number of reports at the end of the tasks that are made now."""
         if self._quota is not None:
             self._expected = self._quota.reported.tasks_done + reports
 
@@ -33,7 +33,7 @@ class TaskFigures:
     def take(self) -> tuple[int | None, float | None]:
         """Return the bad records reported since the last call, and the cores that the target needs.
 
-        These are the seconds in which tasks were busy, over the target. None: unknown, not all tasks have reported.
+        Cores are the busy seconds of tasks divided by the target. None: unknown, because not all tasks have reported.
         """
         if self._quota is None or self._expected is None:
             return None, None

@@ -1,4 +1,4 @@
-"""A task's side of a quota: the time and size of its fetches, even without an answer."""
+"""A task's side of a quota: the time and size of its fetches, also without an answer of the server."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def pacer_of(ticket: Ticket | None, settings: Settings, rate: str) -> Pacer:
     Args:
         ticket: The task's part of its query's quota.
         settings: The query's client settings.
-        rate: The brokers' name of their bound, for `quota.watch=broker`.
+        rate: The name of the brokers' bound, for `quota.watch=broker`.
     """
     return Pacer() if ticket is None else Pacer(ticket.slot, _Allowances(ticket, settings, rate).ask)
 
 
 class _Allowances:
-    """Asks the query's server; a task that cannot reach it keeps to its share of the bound."""
+    """Sends requests to the query's server. A task that cannot reach it keeps to its share of the bound."""
 
     def __init__(self, ticket: Ticket, settings: Settings, rate: str) -> None:
         self._ticket, self._settings, self._rate = ticket, settings, rate
@@ -56,7 +56,7 @@ class _Allowances:
         return self._own.grant(report, time.monotonic())
 
     def _keep_to_share(self, problem: Exception) -> Account:
-        # A server that answered before has ended with its query, whose tasks end as well.
+        # A server that answered before has ended with its query, whose tasks end too.
         has_ended = isinstance(problem, (ConnectionResetError, BrokenPipeError))
         level = logging.INFO if has_ended else logging.WARNING
         log.log(level, "quota server not reachable (%s); this task keeps to its share of the bound", problem)
@@ -90,7 +90,7 @@ class Pacer:
         return self._ask is not None
 
     def seconds_to_wait(self, left: int) -> float:
-        """Return the seconds until the next fetch may leave; 0: now.
+        """Return the seconds until the next fetch may be sent; 0: now.
 
         Args:
             left: Offsets that the task has still to read, above 0.
@@ -111,7 +111,7 @@ class Pacer:
         """Return the most bytes of the next fetch; None: any.
 
         Args:
-            record_bytes: Bytes of an offset, about.
+            record_bytes: The approximate bytes of an offset.
         """
         grant, done = self._grant, self._report
         max_bytes = min(grant.bytes - done.bytes, (grant.records - done.records) * record_bytes)

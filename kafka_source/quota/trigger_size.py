@@ -1,9 +1,9 @@
 """The number of offsets with which a trigger takes its target time (`targetTriggerDuration`). Pure.
 
-A trigger takes `fixed + cost x offsets` seconds: the line through the recent micro-batches, by the median of all slopes
-(Theil-Sen), which one odd trigger does not move. The next micro-batch has as many offsets as the line allows. Where the
-size cannot follow the line (one offset a partition is the least) and all recent sizes are alike, a larger micro-batch
-shows which part of the time is fixed. Nothing is kept over a restart, which may have changed the speed.
+A trigger takes `fixed + cost x offsets` seconds. This is the line through the recent micro-batches by the median of all
+slopes (Theil-Sen), which one odd trigger does not move. The next micro-batch has as many offsets as the line allows. If
+all recent sizes are alike, because the size cannot follow the line (at least one offset a partition), a larger
+micro-batch shows which part of the time is fixed. Nothing is kept over a restart, which may change the speed.
 """
 
 from __future__ import annotations
@@ -13,36 +13,35 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 FIRST_OFFSETS = 1000
-"""The first micro-batch of a run: small enough for slow work on each record, and measured before more is read."""
+"""The size of a run's first micro-batch, small enough for slow work on each record."""
 
 MAX_CHANGE = 10.0
-"""The largest factor between two consecutive micro-batches: the line does not hold far beyond its points."""
+"""The largest factor between two consecutive micro-batches, because the line does not hold far beyond its points."""
 
 _NEAR = 0.25
-"""A trigger that differs from its goal by at most this part of it meets the goal."""
+"""The part of its goal by which a trigger may differ from the goal and still meet it."""
 
 _ODD = 1.5
-"""The factor to the line's duration from which a trigger is odd. Two consecutive ones show that the speed has
-changed."""
+"""The factor to the line's duration from which a trigger is odd. Two consecutive odd triggers show another speed."""
 
 _COMPARABLE = 1.5
 """The factor between the sizes of two micro-batches from which they have a slope."""
 
 _REMEMBERED = 10
-"""The micro-batches through which the line goes."""
+"""The number of micro-batches through which the line goes."""
 
 _PROBE_AFTER = 3
-"""The number of similar micro-batches that miss the goal, after which one of twice the size follows."""
+"""The number of similar micro-batches that miss the goal before a micro-batch of twice the size."""
 
 _PROBE_AGAIN = 30
 """The number of triggers after which the measured fixed part is too old."""
 
 _OVER_FIXED = 1.25
-"""The smallest duration of a trigger, as a multiple of its fixed part: smaller micro-batches would hardly be faster."""
+"""The shortest trigger, as a multiple of its fixed part: smaller micro-batches would hardly be faster."""
 
 _WAITED_SECONDS = 0.1
-"""With an interval, Spark starts a trigger that waited at a multiple of it since 1970, and calls us within this
-time."""
+"""A trigger that waited starts at a multiple of the interval since 1970, and Spark calls the source within this time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +50,10 @@ class Measured:
 
     Attributes:
         offsets: The number of its offsets, above 0.
-        seconds: The seconds from its plan to Spark's request for the next one; with an interval of triggers including
-            Spark's wait.
-        reading: From the moment when it was planned to the end of its last task; None: unknown.
-        asked_at: The time of Spark's request for the next one, in seconds since 1970.
+        seconds: The seconds from its plan to Spark's request for the next micro-batch, with Spark's wait for the
+            interval of triggers.
+        reading: The seconds from its plan to the end of its last task; None: unknown.
+        asked_at: The time of Spark's request for the next micro-batch, in seconds since 1970.
     """
 
     offsets: int
@@ -64,7 +63,7 @@ class Measured:
 
     @property
     def may_have_waited(self) -> bool:
-        """Whether Spark may have waited for the interval of its triggers: the next one started at a whole second."""
+        """Whether Spark may have waited for its interval, because the next trigger started at a whole second."""
         return self.asked_at % 1 < _WAITED_SECONDS
 
 
@@ -122,7 +121,7 @@ class TriggerSize:
         size = replace(self, after_reading=self._after_reading(batch))
         latest = batch.offsets, max(size._work(batch), 1e-3)
         if latest[0] < self.limit / 2 and latest[1] <= self.goal:
-            # A quiet topic: a micro-batch far below the limit does not contradict it.
+            # A quiet topic: a micro-batch far below the limit does not contradict the limit.
             return size
         # Triggers that waited were underestimated while the time after the reading was unknown.
         earlier = self.points if size.after_reading <= _ODD * self.after_reading else ()
@@ -136,7 +135,6 @@ class TriggerSize:
         wanted = (self.goal - line.fixed) / max(line.cost, 1e-12)
         usual = median(seconds for _, seconds in self.points[-_PROBE_AFTER:])
         too_long = usual > (1 + _NEAR) * self.goal and not may_be_smaller
-        # One more offset would be a quarter more at least.
         too_short = usual < (1 - _NEAR) * self.goal and wanted < offsets + 1 <= 1 / _NEAR
         if (too_long or too_short) and len(self.points) >= _PROBE_AFTER and self.unknown_for >= _PROBE_AGAIN:
             wanted = max(wanted, 2 * offsets)
@@ -144,15 +142,15 @@ class TriggerSize:
             wanted = min(wanted, offsets * self.goal / seconds)
         wanted = min(offsets * MAX_CHANGE, max(offsets / MAX_CHANGE, wanted))
         least = usual if too_long else line.fixed if self.goal > self.target else None
-        # A whole number but for the error of floating point stays one.
+        # 1e-6: a whole number stays whole despite the error of floating point.
         return replace(self, limit=max(1, math.floor(wanted + 1e-6)), least=least)
 
     def _work(self, batch: Measured) -> float:
-        """Return the seconds of a trigger without those in which Spark waited for the interval."""
+        """Return the seconds of a trigger without Spark's wait for the interval."""
         if not batch.may_have_waited:
             return batch.seconds
         if batch.reading is None:
-            # Below the measured duration, which may exceed the target by waiting alone, so it does not count.
+            # The measured duration may exceed the target by waiting alone, so at most the target counts.
             return min(batch.seconds, self.target)
         return min(batch.seconds, batch.reading * self.after_reading)
 
@@ -163,7 +161,7 @@ class TriggerSize:
 
 
 def line_through(points: tuple[_Point, ...], fixed: float) -> Line:
-    """Return the line through these micro-batches; where their sizes are alike, with a fixed part that is given."""
+    """Return the line through these micro-batches; if their sizes are alike, with the given fixed part."""
     if slopes := _slopes(points):
         slope = median(slopes)
         fixed = median(seconds - slope * offsets for offsets, seconds in points)

@@ -1,7 +1,7 @@
-"""A TCP port at which a driver answers its tasks, in lines of JSON: its address, and the secret that tasks must know.
+"""A TCP port at which a driver answers its tasks, in lines of JSON, if they know its secret.
 
-A task first proves that it knows the port's secret: it answers a random challenge with the challenge's HMAC. Until then
-the server reads nothing but this answer, and closes the connection after a few seconds. The secret is never sent.
+A task first proves that it knows the port's secret, by the HMAC of a random challenge. Before that the server reads
+nothing else, and closes the connection after a few seconds. The secret is never sent.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 
 from kafka_source.runtime.event_loop import EventLoop
 
-# For a task to connect, and for the server to wait for the proof of its secret.
+# The time for a task to connect, and for the server to wait for the proof.
 _CONNECT_SECONDS = 5.0
 _MAX_LINE = 1 << 20
-# A firewall lets each task of a query wait for the whole time to connect: the next tasks of a worker do not try.
+# Behind a firewall each task would wait for the whole time to connect, so the next tasks of a worker do not try.
 _UNREACHABLE_SECONDS = 60.0
-# The maximum number of connections that have not proved yet that they know the secret.
+# The maximum number of connections without the proof yet.
 _MAX_UNAUTHENTICATED = 64
 
 
@@ -45,13 +45,13 @@ class Address:
 
 
 class ControlPort:
-    """The server at a control port; it runs on its own thread.
+    """The server at a control port, on its own thread.
 
     Args:
         listener: A listening socket.
         secret: The secret of its `Address`.
-        answer: Returns the response to a task's request, both as JSON values; it is called on the server's thread.
-        patience: Seconds within which a connection has to prove that it knows the secret.
+        answer: Returns the response to a task's request, both as JSON values; called on the server's thread.
+        patience: Seconds within which a connection has to send the proof.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ControlClient:
         """Return the connection; open it first if necessary, and prove that this task knows the secret.
 
         Raises:
-            OSError: The port cannot be reached, or could not a moment ago.
+            OSError: The port cannot be reached, or could not be reached a moment ago.
         """
         if self._stream is None:
             if time.monotonic() < _unreachable.get(self._address, 0.0):
@@ -146,7 +146,7 @@ class ControlClient:
 
         Raises:
             OSError: The port cannot be reached, or the connection was lost: ConnectionResetError or BrokenPipeError.
-            ValueError: The response is not JSON: another server listens there.
+            ValueError: The response is not JSON, because another server listens there.
         """
         peer, lines = self.connect()
         peer.sendall(json.dumps(question).encode() + b"\n")
@@ -172,7 +172,7 @@ def listen_towards(servers: Iterable[tuple[str, int]]) -> socket.socket:
         with contextlib.suppress(OSError):
             for family, kind, number, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
                 with contextlib.suppress(OSError), socket.socket(family, kind, number) as probe:
-                    # Connecting a datagram socket sends nothing: it only selects the route, and so the local address.
+                    # To connect a datagram socket sends nothing, and selects the route and so the local address.
                     probe.connect(where)
                     return socket.create_server((probe.getsockname()[0], 0), family=family)
     return socket.create_server((socket.gethostname(), 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-# Loaded here, because pyarrow and other libraries load it late, which Python refuses after its main thread.
+# Loaded here, because Python refuses to load it after the end of its main thread, as pyarrow and others do.
 import concurrent.futures.thread
 import contextlib
 import os
@@ -19,9 +19,9 @@ _T = TypeVar("_T")
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop that runs blocking work, including that of asyncio's resolver, in threads of its own.
+    """A loop that runs blocking work, also of asyncio's resolver, in its own threads.
 
-    Python refuses its pools further work when the main thread has ended, although other threads continue.
+    Python's pools accept no work when the main thread has ended, although other threads continue.
     """
 
     def run_in_executor(  # type: ignore[override]
@@ -38,14 +38,14 @@ class _Loop(asyncio.SelectorEventLoop):
                 notify(answer.set_result, result)
 
         def notify(setter: Callable[[Any], None], value: object) -> None:
-            # The loop may have been closed, and its caller may no longer wait.
+            # The loop may have been closed, because its caller no longer waits.
             with contextlib.suppress(RuntimeError):
                 self.call_soon_threadsafe(lambda: None if answer.done() else setter(value))
 
         try:
             threading.Thread(target=work, name="kafkagroup-work", daemon=True).start()
         except RuntimeError:
-            # No thread starts while the interpreter ends (`atexit`): then the loop itself waits.
+            # No thread starts while the interpreter ends (`atexit`), so the loop itself waits.
             work()
         return answer
 
@@ -57,27 +57,27 @@ class EventLoop:
         self._pid = os.getpid()
         self._loop = _Loop()
         self._last: Callable[[], object] | None = None
-        # From the end of the loop on no thread starts work, which would stay pending.
+        # After the end of the loop no thread may start work, which would stay pending.
         self._entry, self._ends = threading.Lock(), False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     @staticmethod
     def shared() -> EventLoop:
-        """Return the loop that this process shares, and create it at the first call; a forked child gets a new one."""
+        """Return the loop that this process shares, created at the first call; a forked child gets a new loop."""
         return _shared.of("kafkagroup-shared")
 
     @property
     def alive(self) -> bool:
-        """Whether the loop takes work: not after `close`, nor where the interpreter has stopped all such threads."""
+        """Whether the loop takes work: not after `close`, nor after the interpreter has stopped all such threads."""
         return self._pid == os.getpid() and self._thread.is_alive() and not self._ends and not sys.is_finalizing()
 
     def run(self, work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
         """Run a coroutine on the loop and return its result.
 
         Raises:
-            TimeoutError: It took longer than `timeout` seconds. The coroutine is cancelled.
-            RuntimeError: It was called on the loop's own thread, which would block forever.
+            TimeoutError: The coroutine took longer than `timeout` seconds, and is cancelled.
+            RuntimeError: The call is on the loop's own thread, which would block forever.
         """
         if threading.current_thread() is self._thread:
             work.close()
@@ -90,14 +90,14 @@ class EventLoop:
                 raise
             raise TimeoutError(f"not done within {timeout:g} s") from None
         finally:
-            # After a timeout or Ctrl-C no caller waits for the coroutine, so it must not continue.
+            # After a timeout or Ctrl-C no caller waits for the coroutine, which must not continue.
             future.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, _T]) -> concurrent.futures.Future[_T]:
         """Start a coroutine on the loop; return its future.
 
         Raises:
-            RuntimeError: The loop is that of the process from which this one was forked, or it or the interpreter ends.
+            RuntimeError: The loop belongs to the parent of this forked process, or the loop or the interpreter ends.
         """
         if sys.is_finalizing():
             work.close()
@@ -122,7 +122,7 @@ class EventLoop:
         """Cancel all tasks, stop the thread and wait for its end.
 
         Args:
-            last: The function to call on the loop's thread when all tasks have ended: it may close their connections.
+            last: The function to call on the loop's thread when all tasks have ended, for example to close connections.
         """
         if not self.alive:
             return
@@ -137,7 +137,7 @@ class EventLoop:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
-            # A task may start another one at its end, and a thread until the loop is closed.
+            # A task may start another task at its end, and a thread may do so until the loop is closed.
             while tasks := asyncio.all_tasks(self._loop):
                 for task in tasks:
                     task.cancel()
@@ -150,8 +150,7 @@ class EventLoop:
             self._loop.close()
 
 
-# A forked child must not close its parent's loop: both share the selector, and closing it would stop the parent's
-# polling.
+# A forked child must not close its parent's loop: both share the selector, so the parent's polling would stop.
 _shared = ProcessCache(EventLoop, usable=lambda loop: loop.alive, max_size=1)
 
 

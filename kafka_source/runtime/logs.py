@@ -1,10 +1,9 @@
 """Destination and format of log lines in Spark's Python processes (`log.level`, `log.format`); one-time lines.
 
-Warnings go to standard error, in the form of Spark's. The options `log.level` and `log.format` of a query, or the
-variables `KAFKAGROUP_LOG_LEVEL` and `KAFKAGROUP_LOG_FORMAT`, change that. Where Spark captures the log of a worker (4.1
-and later, `spark.sql.pyspark.worker.logging.enabled`), the records go there instead, with their level, logger and
-fields. The fields travel in `record.context`, where Spark's own `pyspark.logger` has them, so that both our JSON format
-and Spark's capture show them by name.
+Warnings go to standard error, in Spark's form, unless a query's options `log.level` and `log.format`, or the variables
+`KAFKAGROUP_LOG_LEVEL` and `KAFKAGROUP_LOG_FORMAT`, say otherwise. If Spark captures the log of a worker (4.1 and later,
+`spark.sql.pyspark.worker.logging.enabled`), the records go there instead, with level, logger and fields. The fields are
+in `record.context`, as in Spark's own `pyspark.logger`, so that the JSON format and Spark's capture show them by name.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def log_event(log: logging.Logger, level: int, event: str, **fields: Value) -> N
         log: The logger.
         level: The level, such as `logging.INFO`.
         event: The event's name, the first word of the line and the field `event` of the JSON.
-        fields: Its known fields, in the order of the line.
+        fields: The event's known fields, in the order of the line.
     """
     if log.isEnabledFor(level):
         text = " ".join([event, *(f"{name}={_text(value)}" for name, value in fields.items())])
@@ -71,7 +70,7 @@ LEVEL = "KAFKAGROUP_LOG_LEVEL"
 FORMAT = "KAFKAGROUP_LOG_FORMAT"
 JSON = "json"
 _PACKAGE = "kafka_source"
-# As in the log4j2 settings that Spark brings: `26/11/24 03:50:12 WARN TaskSetManager: …`.
+# As in Spark's log4j2 settings: `26/11/24 03:50:12 WARN TaskSetManager: …`.
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _TIME = "%y/%m/%d %H:%M:%S"
 # Spark's module and class for the capture of a worker's log.
@@ -87,7 +86,7 @@ class TextFormatter(logging.Formatter):
 
 
 class WorkerHandler(logging.Handler):
-    """Writes to standard error, or to Spark's capture of this process' log while there is one.
+    """Writes to standard error, or to Spark's capture while Spark captures this process' log.
 
     Attributes:
         yields: Whether handlers of the root logger get the records instead, if there are any.
@@ -97,7 +96,8 @@ class WorkerHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
-        # Spark captures the log of one task, or of one call in the driver, and reuses the process: check each time.
+        # Checked each time, because Spark captures the log of one task or one call in the driver, and reuses the
+        # process.
         if self.yields and logging.getLogger().handlers:
             return
         capture = spark_capture()
@@ -125,9 +125,9 @@ def spark_capture() -> logging.Handler | None:
 def set_up_logging(level: str | None = None, form: str | None = None) -> None:
     """Log this package to standard error, or to Spark's capture, by one query's options.
 
-    A process serves several queries: the settings of one query end with the next call of a query without settings. A
-    query without these options logs warnings, in the form of Spark's own, unless the program has handlers of its own,
-    which get the records then. If the program has configured this package's logging itself, nothing is changed.
+    A process serves several queries, so a query's settings hold until the next call of a query without settings. A
+    query without these options logs warnings, in Spark's form, or to the program's own handlers if there are any. If
+    the program has configured this package's logging itself, nothing is changed.
 
     Args:
         level: The option `log.level`; None: the level in the variable `KAFKAGROUP_LOG_LEVEL`. With only the format

@@ -1,8 +1,8 @@
 """Process-wide cache of objects such as clients and engines: bounded, thread-safe, and safe to fork.
 
-A forked child starts with an empty cache. It has no threads of its parent and must not use the parent's sockets, so it
-neither uses nor closes the parent's objects. It only keeps references to them: if they were garbage-collected, their
-finalisers would close the parent's sockets.
+A forked child starts with an empty cache. It lacks its parent's threads and must not use its parent's sockets, so it
+neither uses nor closes the parent's objects. It keeps references to these objects, because their finalisers would close
+the parent's sockets.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def _leave_open(_: object) -> None:
 
 
 class ProcessCache(Generic[_Key, _Value]):
-    """Creates the object of a key at the first request and returns it to later ones.
+    """Creates the object of a key at the first request, and returns it to later requests.
 
-    Create caches at module level only: each registers a fork hook that is never removed.
+    Create caches at module level only, because each registers a fork hook that is never removed.
 
     Args:
-        make: Creates the object of a key. It is called while the cache is locked, so it must not wait for the network.
+        make: Creates the object of a key, while the cache is locked; must not wait for the network.
         close: Called with an object that the cache drops, after the lock is released. A caller that still uses the
-            object must be able to continue, or get an error because it is closed.
+            object must be able to continue, or get the error of a closed object.
         usable: Whether a cached object can still be used. If not, it is replaced and not closed.
-        max_size: The maximum number of objects; above it, the least recently used one is dropped.
+        max_size: The maximum number of objects; above it, the least recently used object is dropped.
     """
 
     def __init__(
@@ -49,7 +49,6 @@ class ProcessCache(Generic[_Key, _Value]):
     ) -> None:
         self._make, self._close, self._usable, self._max_size = make, close, usable, max_size
         self._lock = threading.Lock()
-        # Ordered by last use, the least recently used first.
         self._kept: dict[_Key, _Value] = {}
         self._of_parent: list[_Value] = []
         if hasattr(os, "register_at_fork"):
@@ -67,8 +66,8 @@ class ProcessCache(Generic[_Key, _Value]):
         return found
 
     def _forget(self) -> None:
-        # A thread of the parent may have held the lock during the fork. That thread does not exist in the child, so the
-        # old lock would never be released.
+        # A thread of the parent, which the child lacks, may have held the lock during the fork and would never release
+        # it.
         self._lock = threading.Lock()
         self._of_parent.extend(self._kept.values())
         self._kept = {}

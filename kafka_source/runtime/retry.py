@@ -14,11 +14,10 @@ from kafka_source.runtime.deadline import Deadline
 _T = TypeVar("_T")
 
 RANDOM = random.SystemRandom()
-"""It has no state: that of the random module belongs to the application, which may have seeded it."""
+"""Without state: the random module's state belongs to the application, which may have seeded it."""
 
 _JITTER = 0.2
-# After this number of doublings even the shortest pause exceeds any configured maximum. Without a limit, the power
-# would overflow a float at 2**1024.
+# After so many doublings even the shortest pause exceeds any configured maximum; 2**1024 would overflow a float.
 _MAX_DOUBLINGS = 30
 
 
@@ -52,8 +51,8 @@ class RetryPolicy:
 
 
 Again = Callable[[Exception, int, float], bool]
-"""Decides after a failed attempt whether to make another one. Arguments: the error, the number of attempts that failed
-before this one, and the pause in seconds. It may log."""
+"""Decides after a failed attempt whether to make another, by the error, the number of earlier failures, and the pause.
+"""
 
 
 def _always(_: Exception, __: int, ___: float) -> bool:
@@ -74,7 +73,7 @@ def retry(
         work: One attempt.
         policy: The pauses between attempts.
         on: The errors after which another attempt is made; any other error is raised immediately.
-        deadline: If it would expire during the next pause, the last error is raised; None: no time limit.
+        deadline: The last error is raised if the deadline would expire during the next pause; None: no time limit.
         again: See `Again`.
     """
     for failures, pause in enumerate(policy.pauses()):

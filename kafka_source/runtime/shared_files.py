@@ -16,7 +16,7 @@ def private_directory() -> Iterator[Path]:
     """Lock the user's directory and yield its path; only one process at a time holds the lock.
 
     Raises:
-        PermissionError: Other users can read or change it.
+        PermissionError: Other users can read or change the directory.
         OSError: The directory cannot be created or locked.
     """
     directory = Path(tempfile.gettempdir()) / f"kafkagroup-{os.getuid()}"
@@ -37,16 +37,16 @@ def private_directory() -> Iterator[Path]:
 
 @contextmanager
 def exclusive(name: str) -> Iterator[None]:
-    """Admit one process of this user and machine at a time to a block of this name; others wait.
+    """Admit one process of this user and machine at a time to a block of this name.
 
     Raises:
-        OSError: As `private_directory`.
+        OSError: As for `private_directory`.
     """
     handle = _lock(name)
     try:
         yield
     finally:
-        # The directory's lock keeps others from opening the file between these two steps.
+        # The directory's lock keeps other processes from opening the file between these two steps.
         with private_directory() as directory:
             (directory / f"{name}.lock").unlink(missing_ok=True)
             os.close(handle)
@@ -59,7 +59,7 @@ def _lock(name: str) -> int:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
-            # The file may go between two calls with its path.
+            # The file may be removed between two calls with its path.
             with suppress(FileNotFoundError):
                 if os.path.samestat(path.stat(), os.fstat(handle)):
                     return handle

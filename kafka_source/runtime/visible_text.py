@@ -1,4 +1,4 @@
-"""Texts of brokers, registries and records as a terminal may show them."""
+"""Make texts of brokers, registries and records safe for a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 def visible(text: str, keep: str = "") -> str:
     """Return a text with an escape such as `\\x1b` in place of each character that is not printable.
 
-    Such characters clear a screen, hide a line, or make one that looks like another record.
+    Such characters clear a screen, hide a line, or make a line that looks like another record.
     """
     if text.isprintable():
         return text

@@ -40,20 +40,19 @@ class BatchStart:
 
     Before the tasks of a batch start, the driver has to fence other drivers, complete the last decision and start the
     quota's server. Spark's Python data source API has no hook for this: a writer has `write` (in each task), `commit`
-    and `abort` (after the tasks). But Spark (4.0 to 4.3) creates a new writer for each batch and each micro-batch, in a
-    process of the driver (`pyspark.sql.worker.write_into_data_source`), and pickles it there for the tasks before they
-    start. So a writer owns a `BatchStart`, and pickling the writer pickles the `BatchStart`, which begins the batch.
+    and `abort` (after the tasks). But Spark (4.0 to 4.3) creates a new writer for each batch and micro-batch, in a
+    process of the driver (`pyspark.sql.worker.write_into_data_source`), and pickles the writer there before the tasks
+    start. So a writer owns a `BatchStart`, which begins the batch when it is pickled with the writer.
 
-    Pickling is a weak hook, since any code may pickle. The rules that make it safe:
+    Any code may pickle. These rules make the hook safe:
 
-    - Once per batch: the first pickling keeps the outcome. Spark pickles the writer twice, for the tasks and for the
-      commit; the second pickling returns the same epoch and begins nothing.
-    - Only in the driver's process that creates the writer: not in a task (`TaskContext`), not in the user's own program
-      (which has the `SparkContext`, where a debugger, a test or `copy` may pickle), and not after `commit` or `abort`
-      (`close`), because a begin would fence the epoch of the batch that is being committed.
+    - Once per batch: Spark pickles the writer twice, for the tasks and for the commit. The first pickling keeps the
+      outcome, and the second returns the same epoch and begins nothing.
+    - Only in the driver's process that creates the writer: not in a task (`TaskContext`), and not in the user's program
+      (which has the `SparkContext`), where a debugger, a test or `copy` may pickle. Not after `commit` or `abort`
+      (`close`) either, because a begin would fence the epoch of the batch that is being committed.
     - `copy.copy` and `copy.deepcopy` share the `BatchStart` and do not pickle it.
-    - An error does not leave the pickling, where Spark would report it as a failure to pickle: it travels with the
-      writer, and each task raises it.
+    - Spark would report an error as a failure to pickle, so the writer takes the error along, and each task raises it.
 
     Args:
         target: The target of the write.
@@ -75,7 +74,7 @@ class BatchStart:
         """Return the context that the driver gave to this task.
 
         Raises:
-            KafkaGroupError: The batch could not begin, or it has not begun.
+            KafkaGroupError: The batch could not begin, or has not begun.
         """
         if isinstance(self._outcome, KafkaGroupError):
             raise self._outcome
@@ -95,7 +94,7 @@ class BatchStart:
             self._outcome = error
 
     def close(self) -> None:
-        """Stop beginning: the writer commits or aborts a batch that another process has begun."""
+        """Never begin from now on: the writer commits or aborts a batch that another process has begun."""
         self._closed = True
 
     def __getstate__(self) -> tuple[Target, BatchContext | KafkaGroupError | None]:
@@ -116,12 +115,12 @@ class BatchStart:
 
 
 def begin_in_driver(target: Target) -> BatchContext:
-    """Start the quota's server and begin an exactly-once batch, where the target asks for them.
+    """Start the quota's server and begin an exactly-once batch, as the target requires.
 
     Raises:
-        KafkaGroupError: One of them failed.
+        KafkaGroupError: The start or the begin failed.
     """
-    # The quota comes first, so that no other driver is fenced if it fails.
+    # The quota comes first, so that its failure fences no other driver.
     ticket = None if target.quota is None else _ticket(target, target.quota)
     sink = target.exactly_once
     if sink is None:

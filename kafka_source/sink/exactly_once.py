@@ -1,6 +1,6 @@
 """An exactly-once write, step by step, with the driver's time limits; the check of the transactions' timeout.
 
-`two_phase/` knows nothing of Spark. This module connects it to Spark's tasks and commit messages, and checks the
+This module connects `two_phase/`, which knows nothing of Spark, to Spark's tasks and commit messages, and checks the
 transactions' timeout against the brokers' limit before the first batch.
 """
 
@@ -28,8 +28,8 @@ from kafka_source.sink.two_phase.committer import DriverEpoch, PreparedBatch, Tw
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.transactions.open_transaction import initialise
 
-# The time limit of the driver to begin a batch, to commit it, or to abort it. After a crash the begin waits this long
-# for the transactions that the last driver has left open.
+# The driver's time limit to begin, commit or abort a batch. After a crash the begin waits this long for the
+# transactions that the last driver has left open.
 _DRIVER_STEP_SECONDS = 120.0
 _BROKER = 4  # `ConfigResource.Type.BROKER`
 _LIMIT = "transaction.max.timeout.ms"
@@ -42,8 +42,8 @@ class CommitMessage(WriterCommitMessage):
     Attributes:
         records: The number of records.
         batch: The batch that the task belongs to; exactly-once sink only.
-        epoch: The driver's epoch in which the task ran; exactly-once sink only. The commit runs in another process than
-            the begin, and gets the epoch from here.
+        epoch: The driver's epoch in which the task ran; exactly-once sink only. The commit, in another process than the
+            begin, gets the epoch from here.
         prepared: The task's open transaction; exactly-once sink only.
     """
 
@@ -83,7 +83,7 @@ def commit_batch(settings: Settings, sink: ExactlyOnce, messages: Sequence[Commi
     """Commit the batch that these messages belong to; see `TwoPhaseCommit.commit`.
 
     Raises:
-        KafkaGroupError: The batch is not committed, or not visible; the error says which.
+        KafkaGroupError: The batch is not committed, or not visible, as the error states.
     """
     known = next(((m.epoch, m.batch) for m in messages if m.epoch is not None and m.batch is not None), None)
     if known is None:
@@ -122,7 +122,7 @@ async def _check_timeout_once(client: KafkaClient, settings: Settings, prefix: s
     """Call `check_timeout` once in this process for each prefix, cluster and timeout.
 
     Raises:
-        InvalidConfigurationError: As `check_timeout`.
+        InvalidConfigurationError: As for `check_timeout`.
     """
     check = _checks.of((settings, prefix))
     if not check.done:
@@ -133,10 +133,10 @@ async def _check_timeout_once(client: KafkaClient, settings: Settings, prefix: s
 async def check_timeout(client: KafkaClient, prefix: str, timeout_ms: int, deadline: Deadline) -> None:
     """Check the timeout against `transaction.max.timeout.ms` of the broker that coordinates `{prefix}-driver`.
 
-    The check reads the broker's configuration (DescribeConfigs), which changes nothing. This needs the right
-    DESCRIBE_CONFIGS on the cluster. If the broker returns no limit, the check initialises `{prefix}-driver` with the
-    timeout, and the coordinator refuses a timeout that is too high. That fences other drivers of the prefix, which the
-    begin of the next batch would do anyway.
+    The check reads the broker's configuration (DescribeConfigs), which needs the right DESCRIBE_CONFIGS on the cluster.
+    If the broker returns no limit, the check initialises `{prefix}-driver` with the timeout, and the coordinator
+    refuses a timeout that is too high. This fences other drivers of the prefix, as the begin of the next batch does
+    anyway.
 
     Args:
         client: Client of the cluster that the sink writes to.
@@ -174,7 +174,7 @@ def _too_high(timeout_ms: int, limit: str) -> InvalidConfigurationError:
 
 
 async def _limit(client: KafkaClient, transactional_id: str, deadline: Deadline) -> int | None:
-    """Return the limit of the broker that coordinates a transactional id, in milliseconds; None if it returns none."""
+    """Return the limit of the broker that coordinates a transactional id, in milliseconds; None: no limit returned."""
     what = f"Reading {_LIMIT} of the coordinator of transactional id {transactional_id} failed"
 
     async def ask() -> int | None:

@@ -1,6 +1,6 @@
-"""The columns of rows that are topic, key, value, headers and partition of records, and their types; rows to records.
+"""Rows to records: the columns with topic, key, value, headers and partition, and their types.
 
-The rules of the schema are those of Spark's own Kafka sink. Error texts are Spark's where users may search for them.
+The rules of the schema are those of Spark's own Kafka sink, as are error texts that users may search for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def from_arrow(
         batch: The rows.
         columns: The columns of a record's parts.
         topic: The option `topic`.
-        encodings: The encodings of keys and values; columns without one are bytes or strings.
+        encodings: The encodings of keys and values; columns without an encoding are bytes or strings.
 
     Raises:
         InvalidConfigurationError: A row has no topic, a negative partition, a header without a key, or a value or key
@@ -61,7 +61,7 @@ def from_rows(
     """Yield the records of rows, 1,000 rows at a time, for Spark versions that write streams row by row.
 
     Raises:
-        InvalidConfigurationError: As `from_arrow`.
+        InvalidConfigurationError: As for `from_arrow`.
     """
     by_position = _by_position(encodings, columns)
     while chunk := list(islice(rows, _ROWS_AT_ONCE)):
@@ -143,7 +143,7 @@ def _checked_headers(headers: pa.Array | None) -> pa.Array | None:
 
 
 def _compute() -> Any:
-    # Import it late: it adds 50 ms to the start of each of Spark's Python workers, and most sinks do not need it.
+    # Imported here: it adds 50 ms to the start of each Python worker, and most sinks do not need it.
     import pyarrow.compute
 
     return pyarrow.compute
@@ -189,7 +189,8 @@ def sink_columns(
         encoded: The columns that are encoded, which may have any type; each must exist.
 
     Raises:
-        InvalidConfigurationError: A column is missing or has a wrong type; names it and its allowed types.
+        InvalidConfigurationError: A column, which the error names with its allowed types, is missing or has a wrong
+            type.
     """
     allowed = {name: kinds for name, kinds in _ALLOWED.items() if name not in encoded}
     wanted = [name for name in _ALLOWED if name != "topic" or topic is None]
@@ -206,12 +207,12 @@ def sink_columns(
 
 
 def _position(fields: Sequence[tuple[str, str]], name: str, allowed: tuple[str, ...] | None) -> int | None:
-    """Return the index of a column; check its type if only some are allowed."""
+    """Return the index of a column; check its type if not all types are allowed."""
     position = next((i for i, field in enumerate(fields) if field[0] == name), None)
     if position is None or allowed is None:
         return position
     actual = fields[position][1]
-    # Compare neither nullability, nor the collation of a string, nor the case of the names in a header, as Spark does.
+    # Like Spark, compare neither nullability, nor a string's collation, nor the case of names in a header.
     if actual.split(" collate ")[0].lower() not in allowed:
         raise InvalidConfigurationError(
             f"{name} attribute unsupported type {actual}. {name} must be a(n) {' or '.join(allowed)}."

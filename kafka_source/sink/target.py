@@ -19,7 +19,7 @@ class ExactlyOnce:
     """Settings of an exactly-once sink.
 
     Attributes:
-        prefix: Prefix of all of its transactional ids.
+        prefix: Prefix of all of the sink's transactional ids.
         write_id: Id of a single (batch) write; None for a stream, whose tasks know query and batch.
         source_group: The group whose offsets are committed with each batch; None for no group.
         replays: Whether the replay of a decided batch may write its lost records again.
@@ -33,7 +33,7 @@ class ExactlyOnce:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The rows' format and destination; travels to every task.
+    """The rows' format and destination, sent to every task.
 
     Attributes:
         options: The sink's options, with the settings of the Kafka clients.
@@ -41,7 +41,7 @@ class Target:
         exactly_once: Settings of an exactly-once sink; None for an at-least-once sink.
         quota: The query's quota; None for no quota.
         name: Hash of the options, which distinguishes this write's quota from those of the driver's other writes.
-        encodings: The encodings of values and keys that are no bytes or strings; none if this writer only commits.
+        encodings: The encodings of values and keys that are no bytes or strings; empty if this writer only commits.
     """
 
     options: SinkOptions

@@ -1,6 +1,6 @@
 """Spark's writers, in any output mode: `write` runs in each task, `commit` and `abort` in the driver.
 
-The begin of a batch, before its tasks; see `BatchStart`.
+For the begin of a batch, before its tasks, see `BatchStart`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Writer:
         self.start = BatchStart(target)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Spark unpickles a writer in each Python worker that writes or commits. No other code sets up logging there.
+        # Spark unpickles a writer in each Python worker that writes or commits, where no other code sets up logging.
         self.__dict__.update(state)
         spark_processes.prepare_worker(self._target.options.log_level, self._target.options.log_format)
 
@@ -112,12 +112,12 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         return self._write_arrow(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit in the driver, after all tasks are done: an exactly-once write becomes visible now."""
+        """Commit in the driver, after all tasks are done, which makes an exactly-once write visible."""
         records = self._commit(messages)
         log.info("write records=%d", records)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """End a failed batch in the driver: abort an exactly-once write, else only log."""
+        """End a failed batch in the driver: abort an exactly-once write, else log."""
         self._abort(messages, "the write")
 
 
@@ -126,7 +126,7 @@ class _StreamWriter(_Writer, DataSourceStreamWriter):
     """The common part of both kinds of stream writers."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Commit in the driver, after all tasks are done: an exactly-once micro-batch becomes visible now."""
+        """Commit in the driver, after all tasks are done, which makes an exactly-once micro-batch visible."""
         records = self._commit(messages)
         log.info("write batch=%d records=%d", batchId, records)
 
@@ -164,12 +164,12 @@ def _commit_messages(messages: Iterable[WriterCommitMessage | None]) -> list[Com
 
 
 def _paced(batches: Iterable[Records], pacer: Pacer) -> Iterator[Records]:
-    """Yield records in pieces of the size that the quota allows, each when the quota allows it."""
+    """Yield records in pieces, each of the size and at the time that the quota allows."""
     if not pacer.enabled:
         yield from batches
         return
     for records in batches:
-        # Bytes of all records before each.
+        # The bytes of all records before each record.
         before = [0, *accumulate(records.sizes())]
         at, end = 0, len(before) - 1
         while at < end:
@@ -223,11 +223,11 @@ def stream_writer(
 
 
 def _checked(target: Target) -> Target:
-    """Return the target, after a check of its topic: tasks would wait for it for half a minute, in each attempt.
+    """Return the target, after a check of its topic, for which tasks would wait half a minute in each attempt.
 
     Raises:
         UnknownTopicError: The topic of the option `topic` does not exist, and the brokers do not create it.
-        AuthenticationError: This user may not write to it.
+        AuthenticationError: This user may not write to the topic.
     """
     if target.options.topic is not None and is_driver_process():
         check_topic(target.settings, target.options.topic)
@@ -239,7 +239,7 @@ def _target(given: Mapping[str, str], schema: StructType, write_id: str | None =
     exactly_once = _exactly_once(options, write_id)
     check_settings(options.settings, options.engine)
     engine = engine_of_tasks(options.engine)
-    # No warning: the process that commits has the same engine as the one that starts a micro-batch, which has warned.
+    # No warning in the process that commits: the process that starts a micro-batch has warned.
     native = writes_native(options.settings, options.engine if warns else engine)
     check_engine(options.engine, options.settings, Role.PRODUCER, native=native)
     options = replace(options, engine=engine)
@@ -251,10 +251,10 @@ def _target(given: Mapping[str, str], schema: StructType, write_id: str | None =
 
 
 def _with_encodings(target: Target, schema: StructType) -> Target:
-    """Return the target with the schemas of values and keys: errors of the registry come before any task starts."""
+    """Return the target with the schemas of values and keys, so that errors of the registry come before any task."""
     if not target.options.decoded:
         return target
-    # Import it late: most sinks do not need it.
+    # Imported here: most sinks do not need it.
     from kafka_source.spark_types import arrow_type
     from kafka_source.values.encoding import ColumnEncoding
     from kafka_source.values.writer_schema import writer_schema

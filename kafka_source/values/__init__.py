@@ -1,1 +1,1 @@
-"""Values, not bytes: Avro and Protobuf decoded with the schemas of a registry, and JSON, over Arrow record batches."""
+"""Values instead of bytes: Avro and Protobuf, with the schemas of a registry, and JSON, in Arrow record batches."""

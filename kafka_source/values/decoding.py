@@ -1,11 +1,11 @@
-"""Decode values and keys in tasks, each by its writer's schema; find and handle bad ones (`mode`).
+"""Decode values and keys in tasks, each by its writer's schema; find and handle bad values (`mode`).
 
     raw columns, with topic, partition and offset for errors  ->  a struct of each, and the bytes of bad values
 
-Below, a value is that of a column: of `value` or of `key`.
+Below, a value is a value of the column `value` or `key`.
 
-The mode decides about bad records: bytes that are no value of their schema, an id that the registry does not know, a
-schema that cannot be resolved to the column's. A registry that is away or refuses is an error of the task in every
+The mode decides about bad records: their bytes are no value of their schema, the registry does not know their id, or
+their schema cannot be resolved to the column's. If the registry does not answer or refuses, the task fails in every
 mode.
 """
 
@@ -41,9 +41,9 @@ from kafka_source.values.replayed_schema import current_column
 
 log = logging.getLogger(__name__)
 
-# The kernel's id of the writer schema of values that name none.
+# The kernel's id of the writer schema of values that name no schema.
 _UNNAMED = 0
-# The wait for a schema that the registry does not know, after which the query ends.
+# The longest wait for a schema that the registry does not know, before the query ends.
 _FAILFAST_SECONDS = 1.0
 
 
@@ -52,7 +52,7 @@ class ColumnDecoding:
     """The decoding of a column.
 
     Attributes:
-        reader: The schema of the column, to which values are resolved.
+        reader: The schema of the column to which values are resolved.
         type: The column's type.
         framing: The bytes before an Avro datum, a Protobuf message or a text of JSON.
         corrupt: The column with the bytes of bad values, with `mode=PERMISSIVE`.
@@ -95,8 +95,8 @@ class _Bad:
     """A value that cannot be decoded.
 
     Attributes:
-        row: Its row.
-        schema_id: The id of its schema, if it names one.
+        row: The value's row.
+        schema_id: The id of its schema, if it names an id.
         why: Its fault.
     """
 
@@ -122,15 +122,15 @@ def decode(
 
     Args:
         batch: Raw records, with the columns to decode, `topic`, `partition` and `offset`, and perhaps more.
-        decoding: How to decode.
+        decoding: The query's decoding.
         planned: The reader's schemas when the batch was planned. If one differs from the current schema, values are
             resolved to it first.
-        on_bad: Called with the raw records that have a bad value, and their faults, before their batch is yielded; not
-            without bad ones, or if the first one is an error.
+        on_bad: Called with the raw records that have bad values, if any, and their faults, before their batch is
+            yielded; not if the first one is an error.
 
     Raises:
         UnreadableRecordError: A value is bad, with `mode=FAILFAST`.
-        InvalidConfigurationError: A column of the earlier schema cannot be converted to the current one.
+        InvalidConfigurationError: A column of the earlier schema cannot be converted to the current schema.
         AuthenticationError: The registry refuses the credentials.
         ApplicationRecoverableError: The query is to start again with a newer schema.
         RetriableError: The registry does not answer.
@@ -139,7 +139,7 @@ def decode(
     while start < batch.num_rows or start == 0:
         taken, rows, made = _first_rows(batch.slice(start, most), decoding, planned, on_bad)
         yield rows, made
-        # Each call looks at all rows that it gets.
+        # Each call reads all rows that it gets.
         start, most = start + max(taken, 1), 4 * taken
 
 
@@ -149,7 +149,7 @@ def _first_rows(
     planned: Mapping[DecodedColumn, ReaderSchema] | None,
     on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None,
 ) -> tuple[int, pa.RecordBatch, dict[str, pa.Array]]:
-    """Return the number of rows that were decoded before a column was full, and `decode`'s result for these."""
+    """Return the number of rows that were decoded before a column was full, and `decode`'s result for them."""
     made: dict[str, pa.Array] = {}
     reasons: dict[int, list[str]] = {}
     for column in decoding.columns:
@@ -189,7 +189,7 @@ def _first_rows(
 
 
 def _without_too_large_times(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[int]]:
-    """Return the records with null for a timestamp that is too large, and the rows that have one."""
+    """Return the records with null for timestamps that are too large, and the rows of such timestamps."""
     index = batch.schema.get_field_index("timestamp")
     if index < 0 or not pa.types.is_timestamp(batch.schema.field(index).type):
         return batch, []
@@ -233,9 +233,9 @@ class _Decoder:
         self._kernel = decoding.reader.decoder(
             framing=framing, wanted=wanted, max_decoded_bytes=decoding.max_decoded_bytes
         )
-        # The ids of JSON values that were met, if a newer one ends the query.
+        # The ids of earlier JSON values, if a newer id ends the query.
         self._met = set[int]()
-        # The lasting reasons against the writer schemas with these ids.
+        # Why the writer schemas with these ids can never be used.
         self._unreadable: dict[int, str] = {}
         self._into_now: Callable[[pa.Array], pa.Array] | None = None
         if now is not None:
@@ -250,7 +250,7 @@ class _Decoder:
     def decode(
         self, raw: pa.Array, headers: pa.Array | None = None, patience: float | None = None
     ) -> tuple[pa.Array, list[_Bad]]:
-        """Return the column, of the first rows if it is full before the last, and its bad values.
+        """Return the column, only of the first rows if it is full before the last, and its bad values.
 
         For `patience` see `Registry.by_ids`.
         """
@@ -294,7 +294,7 @@ class _Decoder:
         return problems | self._unreadable, rows
 
     def _add(self, kernel: AvroDecoder | ProtobufDecoder, number: int, writer: RegisteredSchema) -> str | None:
-        """Add a writer schema to the kernel; return why it cannot be used, if it cannot."""
+        """Add a writer schema to the kernel; if it cannot be used, return why."""
         reader = self._decoding.reader
         found = writer.check(reader.format)
         if isinstance(found, Unusable):
@@ -311,7 +311,7 @@ class _Decoder:
     def _check_newest(self, new: set[int]) -> set[int]:
         """Return the new schemas of values, if the column still has the newest schema of its subject.
 
-        The registry decides, and not the number: a schema of another subject may have a higher one.
+        The registry decides, because a schema of another subject may have a higher id.
 
         Raises:
             ApplicationRecoverableError: The subject has a newer schema, with `avroSchemaEvolutionMode=restart`.
@@ -343,7 +343,7 @@ class _Decoder:
             (name for name in names.values() if name != reader.id), patience=patience, read_before=of_driver
         )
         if reader.id is not None:
-            # The driver has sent it: a worker that starts while the registry is away reads its values.
+            # From the driver, so that a worker that starts while the registry does not answer can read its values.
             found[reader.id] = RegisteredSchema(reader.id, reader.text, reader.format.upper())
         return {number: found[name] for number, name in names.items()}
 

@@ -1,6 +1,6 @@
 """The schema of a column that is written: of Avro, as Spark's `SchemaConverters.toAvroType` makes it, or a JSON Schema.
 
-There is none of Protobuf: the numbers of its fields must stay the same, and a column does not have them.
+No schema of Protobuf, whose numbers of fields must stay the same, and a column has no numbers.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ def avro_schema(kind: pa.DataType) -> str:
     """Return the Avro schema of a column of this type, as JSON.
 
     Args:
-        kind: The type, which may have timestamps in UTC only.
+        kind: The type; timestamps in UTC only.
 
     Raises:
-        InvalidConfigurationError: Avro has no such type, or does not allow the name of a field; names the path.
+        InvalidConfigurationError: Avro has no such type, or does not allow the name of a field; the error names the
+            path.
     """
     return json.dumps(_type_of(kind, False, _TOP, "", ""))
 
@@ -66,9 +67,9 @@ def _type_of(kind: pa.DataType, nullable: bool, name: str, namespace: str, path:
     Args:
         kind: Its Arrow type.
         nullable: Whether it may be null.
-        name: The name that a record gets: that of the field.
-        namespace: The names of the records around it.
-        path: Its place, for errors.
+        name: The name of a record: the field's.
+        namespace: The names of the records around the column.
+        path: The column's place, for errors.
     """
     made = _not_null(kind, name, namespace, path)
     return [made, "null"] if nullable and made != "null" else made
@@ -115,13 +116,12 @@ def _bytes_of(precision: int) -> int:
 
 
 def json_schema(kind: pa.DataType) -> str:
-    """Return the JSON Schema of the texts that are written of a column of this type.
+    """Return the JSON Schema of the texts that a column of this type is written as.
 
-    An object has no other properties than these. Only then registries accept a new optional property as a compatible
-    change.
+    An object allows no other properties, because only then registries accept a new optional property as compatible.
 
     Raises:
-        InvalidConfigurationError: JSON has no such type; names the path.
+        InvalidConfigurationError: JSON has no such type; the error names the path.
     """
     return json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **_json_type(kind, "")})
 

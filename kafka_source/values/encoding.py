@@ -38,11 +38,11 @@ def encode(values: pa.Array, topics: pa.Array | str | None, encoding: ColumnEnco
 
     Args:
         values: The column.
-        topics: The topic of each row, or of all, for errors.
-        encoding: How to encode.
+        topics: The topic of each row, or of all rows, for errors.
+        encoding: The encoding.
 
     Raises:
-        InvalidConfigurationError: A value does not fit the schema; names its topic and the path of the field.
+        InvalidConfigurationError: A value does not fit the schema; the error names its topic and the path of the field.
     """
     from kafkagroup_native import UnfitValue
 
@@ -58,7 +58,7 @@ def encode(values: pa.Array, topics: pa.Array | str | None, encoding: ColumnEnco
 
 
 def column_of(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column of values of Spark's rows, in which structs are tuples and instants are local times."""
+    """Return a column of the values of Spark's rows, in which structs are tuples and instants are local times."""
     return pa.array([_plain(value, kind) for value in values], kind)
 
 

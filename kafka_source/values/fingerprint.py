@@ -1,4 +1,4 @@
-"""The fingerprint of an Avro schema: CRC-64-AVRO of its Parsing Canonical Form, as Avro's specification says."""
+"""The fingerprint of an Avro schema: CRC-64-AVRO of its Parsing Canonical Form, by Avro's specification."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EMPTY = 0xC15D213AA4D7A795
 
 
 def fingerprint(schema: str) -> int:
-    """Return the fingerprint of a schema, which is valid, as an unsigned number of 64 bits."""
+    """Return the fingerprint of a valid schema as an unsigned number of 64 bits."""
     crc = _EMPTY
     for byte in canonical_form(schema).encode():
         crc = (crc >> 8) ^ _TABLE[(crc ^ byte) & 0xFF]

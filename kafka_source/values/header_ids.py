@@ -1,7 +1,7 @@
-"""The schemas that are named in the headers of records, by their GUIDs, as Confluent's serializers write them there.
+"""The schemas that the headers of records name by GUIDs, as Confluent's serializers write them.
 
-The header has a byte 1, the GUID of 16 bytes and, with Protobuf, the indexes of the message. A record without it has
-the id of its schema in front of the value, as Confluent's deserializers read it.
+The header has a byte 1, the GUID of 16 bytes and, with Protobuf, the indexes of the message. As for Confluent's
+deserializers, a record without the header has the id of its schema in front of the value.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kafka_source.options.kinds import DecodedColumn
 _GUID_FOLLOWS = 1
 _INDEXES_AT = 17
 
-# A number that stands for a GUID. An id of the registry has 31 bits.
+# The first number that stands for a GUID; ids of the registry have 31 bits.
 _FIRST = 1 << 31
 
 _NUMBERS_FROM, _NUMBERS_TO = pa.scalar(b"\0\x80", pa.binary()), pa.scalar(b"\1", pa.binary())
 _OF_NONE = pa.scalar(b"\0" + b"\xff" * 4, pa.binary())
 
-# A topic has a few GUIDs. Broken headers may name another GUID in each record.
+# A topic has few GUIDs, but broken headers may name another GUID in each record.
 _MAX_KNOWN = 10_000
 
 
@@ -33,14 +33,14 @@ def header_of(column: DecodedColumn) -> str:
 
 
 def parse_header(header: bytes | None) -> tuple[str, bytes] | None:
-    """Return the GUID that a header names, and the message indexes after it; None: it names none."""
+    """Return the GUID that a header names, and the message indexes after it; None: no GUID."""
     if header is None or len(header) < _INDEXES_AT or header[0] != _GUID_FOLLOWS:
         return None
     return str(UUID(bytes=header[1:_INDEXES_AT])), header[_INDEXES_AT:]
 
 
 class HeaderIds:
-    """Puts the ids that are in headers where they are in Confluent's other framing, each GUID as a number.
+    """Moves the ids from headers to the front of values, as in Confluent's other framing, each GUID as a number.
 
     Args:
         column: The column.
@@ -56,12 +56,11 @@ class HeaderIds:
     def framed(self, raw: pa.Array, headers: pa.Array) -> pa.Array:
         """Return the values with a zero byte and 4 bytes in front of each that has the header.
 
-        The bytes of a value without a header may be a number that stands for a GUID, and no id. Such a value gets a
-        number without a GUID.
+        If a value without a header begins with a number that stands for a GUID, it gets a number without a GUID.
         """
         entries, rows = headers.flatten(), pc.list_parent_indices(headers)
         is_id = pc.equal(entries.field("key"), self._header)
-        # Of several headers the last one counts, as for Java's deserializers.
+        # Of several headers the last counts, as for Java's deserializers.
         found = dict(zip(rows.filter(is_id).to_pylist(), entries.field("value").filter(is_id).to_pylist(), strict=True))
         if not found:
             return raw
@@ -74,7 +73,7 @@ class HeaderIds:
         return pc.if_else(is_none, _OF_NONE, pc.binary_join_element_wise(heads, raw, pa.scalar(b"", pa.binary())))
 
     def guid(self, number: int) -> str | None:
-        """Return the GUID for which a number stands; None: it is an id of the registry."""
+        """Return the GUID for which a number stands; None: the number is an id of the registry."""
         return self._guids.get(number)
 
     def _head(self, header: bytes | None) -> bytes:

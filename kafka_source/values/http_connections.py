@@ -1,4 +1,4 @@
-"""HTTP requests to a few hosts, over one kept connection to each; through the proxy that the environment names.
+"""HTTP requests to a few hosts, over one kept connection to each, through the environment's proxy.
 
 Redirects are not followed. A request ends at its time limit, even if the server sends a byte now and then.
 """
@@ -23,7 +23,7 @@ from kafka_source.runtime.deadline import Deadline, call_within
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer: its status, its headers, and the beginning of its body."""
+    """An answer: status, headers, and the beginning of the body."""
 
     status: int
     headers: Message
@@ -31,7 +31,7 @@ class Response:
 
 
 class Connections:
-    """The kept connections. Threads may share it: a second request at the same time has a connection of its own.
+    """The kept connections, which threads may share: a second request at the same time has its own connection.
 
     Args:
         context: The TLS context of connections.
@@ -53,7 +53,7 @@ class Connections:
 
         Raises:
             TimeoutError: There is no response in time.
-            OSError: The server cannot be reached, or breaks off.
+            OSError: The server cannot be reached, or ends the connection.
             http.client.HTTPException: The response is no HTTP.
             ValueError: A header cannot be sent.
         """
@@ -62,7 +62,7 @@ class Connections:
         with self._lock:
             kept = self._idle.pop((scheme, host), None)
         if kept is not None:
-            # The server may have closed it since. These requests may be repeated.
+            # The server may have closed the idle connection. These requests may be repeated.
             with suppress(ConnectionError, http.client.BadStatusLine, ssl.SSLError):
                 return self._exchange(kept, url, body, headers, deadline)
         return self._exchange(self._connection(url), url, body, headers, deadline)

@@ -1,7 +1,7 @@
 """Whether values of a column can be valid by a JSON Schema.
 
-Types, properties and items decide about a column; keywords about single values (`pattern`, `enum`, `not`, …) do not.
-Empty arrays, empty maps and nulls are valid in more schemas, and are not counted.
+Types, properties and items decide; keywords about single values (`pattern`, `enum`, `not`, …) do not. Empty arrays,
+empty maps and nulls, which are valid in more schemas, do not count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafka_source.values.derived_schema import JSON_TYPES
 from kafka_source.values.json_schema import MAX_PARTS, Documents, Json, SchemaError, list_of, string_type
 
 _TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
-# PySpark has them, and is not imported here: values are decoded and encoded without it, too.
+# PySpark has these names, but values are decoded and encoded without PySpark too.
 _NAMES = {
     "int8": "tinyint",
     "int16": "smallint",
@@ -33,8 +33,8 @@ class UnfitError(ValueError):
 
     Args:
         path: The names of the fields that lead to the part at fault.
-        has: What the column has there.
-        allows: What the schema allows there.
+        has: The type of the column there.
+        allows: The types that the schema allows there.
     """
 
     def __init__(self, path: tuple[str, ...], has: str, allows: str) -> None:
@@ -49,17 +49,17 @@ def check_fit(kind: pa.DataType, text: str, imports: Mapping[str, str]) -> None:
     Args:
         kind: The type.
         text: The schema.
-        imports: The schemas to which it refers, by the names of the references.
+        imports: The schemas to which `text` refers, by the names of the references.
 
     Raises:
-        UnfitError: It has none.
+        UnfitError: No value can be valid.
         SchemaError: The text is no schema.
     """
     documents = Documents(text, imports)
     try:
         _Fit(documents).check(kind, documents.root, "", ())
     except RecursionError:
-        # A schema that is nested so deeply decides nothing.
+        # So deeply nested parts are not checked.
         return
 
 
@@ -75,8 +75,8 @@ class _Fit:
         Args:
             kind: Its type.
             schema: The part of the schema that is for it.
-            document: The name of the document that this is in.
-            path: The names of the fields that lead to it.
+            document: The name of the document that contains `schema`.
+            path: The names of the fields that lead to this part.
             within: The references that led to this part of the schema.
         """
         self._parts += 1
@@ -99,7 +99,7 @@ class _Fit:
             branches = list_of(schema.get(name))
             faults = [fault for one in branches if (fault := self._fault(kind, one, document, path, within))]
             if faults and len(faults) == len(branches):
-                # The deepest fault is in the branch that the column is meant for.
+                # The deepest fault is in the branch for which the column is meant.
                 meant = max(faults, key=lambda fault: len(fault.path))
                 allows = dict.fromkeys(fault.allows for fault in faults if fault.path == meant.path)
                 raise UnfitError(meant.path, meant.has, " or ".join(allows))
@@ -118,7 +118,7 @@ class _Fit:
         written, types = _written(kind), schema.get("type")
         allowed = [types] if isinstance(types, str) else list_of(types)
         fitting = ("integer", "number") if written == "integer" else (written,)
-        # A type that no draft has decides nothing.
+        # Unknown types are not checked.
         if allowed and all(one in _TYPES for one in allowed) and not any(one in fitting for one in allowed):
             raise UnfitError(path, _has(kind), " or ".join(map(str, allowed)))
         if written == "string" and kind != pa.string() and string_type(schema) not in (pa.string(), kind):
@@ -149,7 +149,7 @@ class _Fit:
 
 
 def _written(kind: pa.DataType) -> object:
-    """Return what a value of a column is written as."""
+    """Return the JSON type as which a column's values are written."""
     if pa.types.is_struct(kind) or pa.types.is_map(kind):
         return "object"
     if pa.types.is_list(kind):
@@ -164,7 +164,7 @@ def _has(kind: pa.DataType) -> str:
 
 
 def _name(kind: pa.DataType) -> str:
-    """Return Spark's name of a type, without those of its parts."""
+    """Return Spark's name of a type, without its parts."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     nested = ((pa.types.is_struct, "struct"), (pa.types.is_map, "map"), (pa.types.is_list, "array"))

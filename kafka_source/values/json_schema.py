@@ -1,7 +1,7 @@
-"""The type of the values of a JSON Schema: fields by name, as Spark would infer it from values of all of its branches.
+"""The type of a JSON Schema's values: fields by name, as Spark would infer it from values of all branches.
 
-A JSON Schema defines the valid values, not their bytes. A value without a single type of Spark is a string: its JSON's
-text. All may be null.
+A JSON Schema defines the valid values, not their bytes. A value without a single type of Spark is a string, the text of
+its JSON. All values may be null.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 Json = object
 """A part of a schema, as JSON has it."""
 
-# A few lines can have an endless number of parts: a definition that refers twice to one that refers twice, and so on.
+# A few lines can have countless parts, by definitions that each refer twice to the next.
 MAX_PARTS = 20_000
 # Arrow's C++ library imports no deeper type.
 _MAX_DEPTH = 64
@@ -45,7 +45,7 @@ class _Object:
 
     Attributes:
         fields: Its fields, in their order.
-        others: The type of other fields, used if no field is named; null: there are none.
+        others: The type of other fields, used if no field is named; null: no other fields.
     """
 
     fields: Mapping[str, _Node] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class _Array:
 
 
 _Node: TypeAlias = pa.DataType | _Object | _Array | None
-"""What a part of a value is; None: anything."""
+"""The kind of a part of a value; None: any."""
 
 
 def json_schema_type(text: str, imports: Mapping[str, str] | None = None) -> pa.DataType:
@@ -68,10 +68,10 @@ def json_schema_type(text: str, imports: Mapping[str, str] | None = None) -> pa.
 
     Args:
         text: The schema.
-        imports: The schemas to which it refers, by the names of the references.
+        imports: The schemas to which `text` refers, by the names of the references.
 
     Raises:
-        SchemaError: It is no JSON Schema, has no type, refers to a missing schema, or is too large.
+        SchemaError: The text is no JSON Schema, has no type, refers to a missing schema, or is too large.
     """
     try:
         documents = Documents(text, imports or {})
@@ -84,17 +84,17 @@ def json_schema_type(text: str, imports: Mapping[str, str] | None = None) -> pa.
 
 
 class Documents:
-    """A schema and those to which it refers.
+    """A schema and the schemas to which it refers.
 
     Args:
         text: The schema, whose name here is empty.
-        imports: The others, by the names of the references.
+        imports: The other schemas, by the names of the references.
 
     Attributes:
         root: The schema as JSON has it.
 
     Raises:
-        SchemaError: One is no JSON.
+        SchemaError: A text is no JSON.
     """
 
     def __init__(self, text: str, imports: Mapping[str, str]) -> None:
@@ -105,14 +105,14 @@ class Documents:
         except RecursionError:
             raise SchemaError("it is nested too deeply") from None
         self.root: Json = self._documents[""]
-        # A schema may refer to another one by that schema's own id, too.
+        # A schema may also refer to another schema by the other's id.
         self._by_id = {_id_of(document): name for name, document in self._documents.items() if _id_of(document)}
 
     def find(self, reference: str, document: str) -> tuple[Json, str, str]:
-        """Return the part that a reference within a document means, the name of its document, and its place.
+        """Return the part to which a reference within a document leads, the name of its document, and its place.
 
         Raises:
-            SchemaError: It is not there, or not named by a path.
+            SchemaError: The part does not exist, or the reference has no path.
         """
         target, fragment = urldefrag(reference)
         name, fragment = self._document(target, document), unquote(fragment)
@@ -132,7 +132,7 @@ class Documents:
         return part, name, f"{name}#{fragment}"
 
     def _document(self, target: str, document: str) -> str:
-        """Return the name of the document that a reference means, within another one."""
+        """Return the name of the document to which a reference within another document leads."""
         if not target:
             return document
         of_base = urljoin(_id_of(self._documents[document]), target)
@@ -155,7 +155,7 @@ class _Reader:
 
         Args:
             schema: The part.
-            document: The name of the document that it is in.
+            document: The name of its document.
             within: The references that led to it.
         """
         self._parts += 1
@@ -185,7 +185,7 @@ class _Reader:
         if kind == "object":
             named = schema.get("properties")
             fields = named if isinstance(named, dict) else {}
-            # Of an object with named fields only these are read.
+            # Of an object with named fields only the named ones are read.
             patterns = [] if fields else [*_values(schema.get("patternProperties"))]
             return _Object(
                 {name: self.node(one, document, within) for name, one in fields.items()},
@@ -201,7 +201,7 @@ class _Reader:
         return _SCALARS.get(str(kind))
 
     def _listed(self, parts: list[Json], others: Json, document: str, within: tuple[str, ...]) -> _Node:
-        """Return the kind of a value's parts, some of which are listed; the others have one schema or none."""
+        """Return the kind of a value's parts: listed parts, and others with one schema or none."""
         listed = [self.node(one, document, within) for one in parts]
         if isinstance(others, dict):
             listed.append(self.node(others, document, within))
@@ -226,7 +226,7 @@ def _id_of(document: Json) -> str:
 
 
 def list_of(value: Json) -> list[Json]:
-    """Return a part of a schema that should be a list; an empty one, if it is none."""
+    """Return a part of a schema that should be a list; an empty list if it is not."""
     return value if isinstance(value, list) else []
 
 
@@ -246,7 +246,7 @@ def _one_of(branches: list[_Node]) -> _Node:
 
 
 def _both(a: _Node, b: _Node) -> _Node:
-    """Return the kind of values that are both. A part without conditions removes none."""
+    """Return the kind of values that are both. A part without conditions removes no value."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, _Object) and isinstance(b, _Object):
@@ -255,7 +255,7 @@ def _both(a: _Node, b: _Node) -> _Node:
     if isinstance(a, _Array) and isinstance(b, _Array):
         return _Array(_both(a.items, b.items))
     for wide, narrow in ((a, b), (b, a)):
-        # A string may be the text of anything.
+        # A string may be the text of any value.
         if wide == pa.string() or (wide, narrow) == (pa.float64(), pa.int64()):
             return narrow
     return _merged(a, b)
@@ -271,7 +271,7 @@ def _merged(a: _Node, b: _Node) -> _Node:
         return b
     if isinstance(a, _Object) and isinstance(b, _Object):
         if any(bool(one.fields) < bool(other.fields) and one.others != _NULL for one, other in ((a, b), (b, a))):
-            # A struct has no place for fields of any name.
+            # A struct cannot have fields of any name.
             return pa.string()
         shared = {name: _merged(a.fields[name], b.fields[name]) for name in a.fields if name in b.fields}
         return _Object({**a.fields, **b.fields, **shared}, _merged(a.others, b.others))
@@ -286,7 +286,7 @@ def _arrow(node: _Node, depth: int) -> pa.DataType:
         raise SchemaError(f"its types are nested more than {_MAX_DEPTH} deep")
     if isinstance(node, _Object):
         if not node.fields:
-            # The values of a map are in the structs of its entries.
+            # Two levels deeper: the values of a map are in the structs of its entries.
             return pa.map_(pa.string(), pa.field("value", _arrow(node.others, depth + 2)))
         return pa.struct([pa.field(name, _arrow(one, depth + 1)) for name, one in node.fields.items()])
     if isinstance(node, _Array):

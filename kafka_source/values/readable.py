@@ -1,4 +1,4 @@
-"""Values as JSON for reading by people (`peek`), each decoded by the schema with which it was written."""
+"""Values as readable JSON (`peek`), each decoded by the schema with which it was written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The frame of a value whose schema has no number.
 _FRAME = bytes(5)
 
-# The number of times that a record is shown within itself.
+# How often a record is shown within itself.
 _RECURSIVE_DEPTH = 5
 
 
@@ -30,7 +30,7 @@ class Readable:
 
     Attributes:
         json: The value as JSON.
-        message: The full name of its Protobuf message; None: it is Avro.
+        message: The full name of its Protobuf message; None: Avro.
     """
 
     json: str
@@ -52,7 +52,7 @@ class ReadableValues:
         self._decoders: dict[tuple[int | str, str | None], AvroDecoder | ProtobufDecoder | None] = {}
 
     def of_header(self, header: bytes | None, data: bytes) -> Readable | None:
-        """Return a value whose schema is named in a header; else as `of_frame`.
+        """Return a value whose schema a header names; else as `of_frame`.
 
         Args:
             header: The value of the header; see `header_ids`.
@@ -65,7 +65,7 @@ class ReadableValues:
         return self._readable(guid, _FRAME + indexes + data)
 
     def of_frame(self, schema_id: int, data: bytes) -> Readable | None:
-        """Return a value; None if its bytes do not fit this schema, or the registry does not have it.
+        """Return a value; None if its bytes do not fit this schema, or the registry lacks the schema.
 
         Raises:
             AuthenticationError: The registry refuses the credentials.
@@ -75,7 +75,7 @@ class ReadableValues:
         return self._readable(schema_id, data)
 
     def knows(self, schema_id: int) -> bool:
-        """Return whether the registry has a schema with this id; raises as `of_frame`."""
+        """Return whether the registry has a schema with this id; raise the errors of `of_frame`."""
         return not isinstance(self._registry.by_id(schema_id), Unusable)
 
     def _readable(self, schema_id: int | str, data: bytes) -> Readable | None:
@@ -124,7 +124,7 @@ class ReadableValues:
 def _plain(value: pa.Scalar) -> object:
     """Return a value as JSON: bytes in base64, times in ISO 8601, other values that JSON lacks as text.
 
-    Times beyond Python's calendar are their numbers.
+    Times beyond Python's calendar are numbers.
     """
     kind = value.type
     if not value.is_valid:

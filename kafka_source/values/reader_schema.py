@@ -1,9 +1,9 @@
-"""The schema of a column that is read: given, pinned by its id, or the newest of a subject, fixed at `load()`.
+"""The schema of a column that is read: given, by an id, or the newest of a subject.
 
-Protobuf values have fields by number, so the schema has the columns and their names. JSON values have fields by name; a
-JSON Schema, or a given type of Spark, names those that are columns.
+Protobuf values have fields by number, so the schema names the columns. JSON values have fields by name, of which a JSON
+Schema, or a given type of Spark, names the columns.
 
-It is fixed when a query is loaded, in the driver. The tasks resolve all values to it.
+The driver fixes the schema when it loads a query, and tasks resolve all values to it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ProtobufMessage:
     """The parts of a Protobuf schema other than its text.
 
     Attributes:
-        name: The full name of the message; None: the first one of the schema.
+        name: The full name of the message; None: the schema's first message.
         imports: The names and texts of the files that the schema imports.
         descriptors: A serialized `FileDescriptorSet` in place of a text.
     """
@@ -46,17 +46,17 @@ class ProtobufMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReaderSchema:
-    """The schema that the column has: of Avro, to which values are resolved, of Protobuf, or the type of JSON values.
+    """The schema of a column: of Avro, to which values are resolved, of Protobuf, or the type of JSON values.
 
     Attributes:
         text: The Avro or JSON Schema as JSON, of several subjects the union of their records; the text of a `.proto`
             file; or the type of JSON values as Spark's `from_json` takes it.
-        id: Its id in the registry; None: it was given in the options, or is of several subjects.
+        id: Its id in the registry; None: the schema was given in the options, or is of several subjects.
         json: The type of the column, if the values are JSON.
         protobuf: The message of the schema, if the values are Protobuf.
         column: The column.
-        newest: The subjects whose newest schemas it has, and their ids; empty: it is given or pinned.
-        recursive_depth: The depth to which a type may contain itself; 0: the type in itself is a text of JSON.
+        newest: The subjects whose newest schemas it has, and their ids; empty: the schema was given, or by id.
+        recursive_depth: The depth to which a type may contain itself; 0: the inner type is a text of JSON.
     """
 
     text: str
@@ -85,8 +85,8 @@ class ReaderSchema:
         """Return a decoder of the kernel.
 
         Args:
-            framing: What precedes a value.
-            wanted: A type whose structs name the fields that are decoded, at any depth; None: all.
+            framing: The bytes before a value.
+            wanted: A type whose structs name the decoded fields, at any depth; None: all.
             max_decoded_bytes: The limit of a decoded record.
 
         Raises:
@@ -121,14 +121,14 @@ class ReaderSchema:
             raise InvalidConfigurationError(f"The column {self.column} cannot have {self}: {problem}.") from None
 
     def column_type(self, wanted: pa.DataType | None = None) -> pa.DataType:
-        """Return the type of a column with these fields, or with all; for `wanted` and errors see `decoder`."""
+        """Return the type of a column with these fields, or all; for `wanted` and errors see `decoder`."""
         if self.json is not None:
             return self.json
         return pa.field(self.decoder(framing="none", wanted=wanted)).type
 
 
 def reader_schema(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
-    """Return the current schema of a column; not a given one of JSON values.
+    """Return the current schema of a column, except a given schema of JSON values.
 
     Raises:
         InvalidConfigurationError: The kernel is not installed, the registry does not have the schema, or a descriptor
@@ -176,14 +176,14 @@ def registered(
     *,
     value_format: ValueFormat | None = None,
 ) -> ReaderSchema:
-    """Return the schema with this id; raises as `reader_schema`.
+    """Return the schema with this id; raise the errors of `reader_schema`.
 
     Args:
         registry: The settings of the registry's client, without their prefix.
         schema_id: The id.
-        message: The full name of the message of a Protobuf schema; None: its first one.
-        column: The column that it is for.
-        value_format: The format that it must have; None: any.
+        message: The full name of the message of a Protobuf schema; None: its first message.
+        column: The column for which the schema is.
+        value_format: The format that the schema must have; None: any.
     """
     return _usable(registry_of(registry).by_id(schema_id), message, column, value_format)
 

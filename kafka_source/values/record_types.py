@@ -1,4 +1,4 @@
-"""Several types of records in one topic: the schema of a column that has several, and which records belong to it.
+"""Several types of records in one topic: the schema of a column with several types, and the records of a column.
 
 Confluent's serializers write them with a subject for each type (`RecordNameStrategy`, `TopicRecordNameStrategy`), or
 with one schema that is a union.
@@ -36,14 +36,14 @@ def union_of(schemas: Mapping[str, str]) -> str:
 
 
 def other_record(writer: str, reader: str) -> str | None:
-    """Return why a writer's record is none of the column's; None: it is, or one of the schemas has no record.
+    """Return why a writer's record is not the column's; None: it is, or a schema has no record.
 
     Avro's rules do not compare names of records, so a record of another type would be read as the column's if all
-    fields have defaults. Names are compared without their namespace, and with the aliases of the reader's.
+    fields have defaults. Here names are compared without namespaces, and with the reader's aliases.
 
     Args:
         writer: The Avro schema of a value, as JSON.
-        reader: That of the column.
+        reader: The Avro schema of the column.
     """
     written, read = _parsed(writer), _parsed(reader)
     records = [one for one in (read if isinstance(read, list) else [read]) if _is_record(one)]
@@ -61,7 +61,7 @@ def other_record(writer: str, reader: str) -> str | None:
 
 
 def record_of(text: str) -> dict[str, Any] | None:
-    """Return the record of an Avro schema, which may be nullable; None: it has none, or several.
+    """Return the record of an Avro schema, which may be nullable; None: no record, or several.
 
     The fields of a union of records are its members, which have neither names nor defaults.
     """

@@ -15,7 +15,7 @@ def inline_references(text: str, included: Iterable[str]) -> str:
     Args:
         text: The schema as JSON.
         included: The text of each schema to which it refers, directly or not. As in Java, a reference provides all
-            types that it defines, and of several with one name the first counts.
+            types that it defines, and the first type of a name counts.
 
     Raises:
         ValueError: A text is no JSON.
@@ -29,7 +29,7 @@ def inline_references(text: str, included: Iterable[str]) -> str:
 
 
 def _definitions(node: Any, namespace: str) -> Iterator[tuple[str, Any]]:
-    """Yield the types that a schema defines within a namespace, each by its full name and with its namespace."""
+    """Yield the types that a schema defines within a namespace, with their full names and namespaces."""
     if isinstance(node, list):
         for one in node:
             yield from _definitions(one, namespace)
@@ -41,13 +41,12 @@ def _definitions(node: Any, namespace: str) -> Iterator[tuple[str, Any]]:
     inner = [node[key] for key in ("type", "items", "values") if key in node]
     fields = node.get("fields")
     for one in [*inner, *(fields if isinstance(fields, list) else [])]:
-        # A field has its type where a type has its inner one.
         yield from _definitions(one, namespace)
 
 
 class _Inliner:
     def __init__(self, types: Mapping[str, Any]) -> None:
-        # A type's text is included at its first use, and is known from there on.
+        # A type's text is included at its first use, and known later.
         self._types, self._defined, self._written = types, set[str](), set[str]()
 
     def type_of(self, node: Any, namespace: str) -> Any:
@@ -62,7 +61,7 @@ class _Inliner:
         if kind in _NAMED:
             full, namespace = _names_of(node, namespace)
             if full in self._written:
-                # Another schema that is included has it too.
+                # Another included schema has this type too.
                 return full
             self._defined.add(full)
             self._written.add(full)
@@ -89,7 +88,7 @@ class _Inliner:
 
 
 def _names_of(node: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-    """Return the full name of a type that is defined within a namespace, and the namespace of the names in it."""
+    """Return the full name of a type that is defined within a namespace, and the namespace inside of the type."""
     name, own = str(node.get("name", "")), node.get("namespace")
     namespace = name.rpartition(".")[0] if "." in name else str(namespace if own is None else own)
     return _full(name, namespace), namespace

@@ -1,7 +1,7 @@
-"""The client of a schema registry: schemas with their references, unknown ids, cache, attempts, logins; registers.
+"""The client of a schema registry: finds and registers schemas; references, unknown ids, cache, attempts, logins.
 
-Each process requests an id once and keeps the response. A request is repeated while the registry is not reached or is
-overloaded, for as long as `schema.registry.timeout.ms`. Redirects are not followed, so credentials reach no other host.
+Each process requests an id once and keeps the response. If the registry is overloaded or not reached, a request is
+repeated for `schema.registry.timeout.ms`. Redirects are not followed, so credentials reach no other host.
 
 A refusal of a schema or subject of the options is an error. A refusal of an id that a record names (`by_ids`) is the
 record's fault if the registry still returns schemas that this process has read earlier; otherwise it is the registry's.
@@ -38,12 +38,12 @@ _JSON = "application/vnd.schemaregistry.v1+json"
 _ACCEPT = f"{_JSON}, application/json"
 
 _PAUSES = RetryPolicy(0.5, 10.0)
-# One attempt; the next one may reach another server of the same name.
+# The time for one attempt; the next attempt may reach another server of the same name.
 _ATTEMPT_SECONDS = 10.0
 _DEFAULT_TIMEOUT_MS = 60_000
 _OVERLOADED = (408, 425, 429)
 
-# Any user with the right to register can write a schema, and all executors read it.
+# A limit, because any user with the right to register can write a schema, and all executors read it.
 _MAX_BYTES = 1 << 20
 _MAX_REFERENCES = 100
 _MAX_DEPTH = 16
@@ -52,25 +52,25 @@ _MAX_KEPT = 1000
 # Registries have signed ids.
 _MAX_ID = (1 << 31) - 1
 
-# The time for which a refused schema stays refused; it may be deleted and registered again.
+# The time for which a refusal counts, because a schema may be deleted and registered again.
 _UNUSABLE_SECONDS = 60.0
-# The nodes of a registry learn of a new schema late.
+# The nodes of a registry may know a new schema late.
 _LATE_PAUSES = (1.0, 10.0)
-# The largest number of requests a minute for unknown ids. A producer may write any number of such ids.
+# The largest number of requests a minute for unknown ids, of which a producer may write any number.
 _UNKNOWN_A_MINUTE = 300
-# The part of its time in which a process may wait for ids without an answer.
+# The part of a process' time that may pass in waits for unknown ids.
 _WAITING_SHARE = 0.1
-# The time for which a response about known schemas counts, and the number of schemas of which one has to be returned.
+# The time for which a check of known schemas counts, and the number of schemas of which one must be returned.
 _CONTROL_SECONDS = 60.0
 _CONTROLS = 3
 
-# A sink's wait for the newest schema of a subject of which it knows an earlier one.
+# A sink's wait for the newest schema of a subject of which it knows an earlier schema.
 _KNOWN_SECONDS = 2.0
 
-# The largest part of a refusal that is shown: it may list all fields of a large schema.
+# The longest shown refusal, which may list all fields of a large schema.
 _MAX_SHOWN = 2000
 
-# Confluent's codes: no such subject, version or schema. Another 404 comes from a wrong URL.
+# Confluent's codes for no such subject, version or schema. Another 404 comes from a wrong URL.
 _NOT_FOUND = (40401, 40402, 40403)
 
 
@@ -79,11 +79,11 @@ class RegisteredSchema:
     """A schema of the registry.
 
     Attributes:
-        id: Its number in the registry, with which records begin; -1: the registry does not return it.
+        id: Its number in the registry, with which records begin; -1: not returned.
         text: The schema. An Avro schema includes its references.
         kind: The registry's word for what it is: AVRO, PROTOBUF or JSON.
-        imports: The names and texts of the files that a Protobuf schema imports, or a JSON Schema refers to.
-        rules: Its rules that change values; empty with `schema.rules=ignore`.
+        imports: The names and texts of the files that a Protobuf schema imports or to which a JSON Schema refers.
+        rules: The rules that change values; empty with `schema.rules=ignore`.
     """
 
     id: int
@@ -93,10 +93,10 @@ class RegisteredSchema:
     rules: tuple[SchemaRule, ...] = ()
 
     def check(self, value_format: str, *, writes: bool = False) -> RegisteredSchema | Unusable:
-        """Return the schema, if it is one of this format.
+        """Return the schema, if it has this format.
 
         Raises:
-            InvalidConfigurationError: It has rules that require a change of the values.
+            InvalidConfigurationError: The schema has rules that require a change of the values.
         """
         wanted, name = value_format.upper(), "the schema" if self.id < 0 else f"the schema with id {self.id}"
         if self.kind != wanted:
@@ -107,10 +107,10 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """The registry's answer in place of a usable schema: the record's fault, not the registry's.
+    """The registry's answer in place of a usable schema, by the fault of the record and not of the registry.
 
     Attributes:
-        reason: Why, as a sentence without a full stop.
+        reason: The reason, as a sentence without a full stop.
     """
 
     reason: str
@@ -122,9 +122,9 @@ class _Request:
 
     Attributes:
         path: Its path and query.
-        what: Which schema, for errors.
+        what: The schema in words, for errors.
         verb: The registry's action, for errors.
-        body: What is posted; None: it is a GET.
+        body: The posted body; None: a GET.
         wants: The type of the response: a text or a number.
     """
 
@@ -139,9 +139,9 @@ class _UnusableError(Exception):
     """Ends a lookup; see `Unusable`.
 
     Args:
-        reason: Why, as a sentence without a full stop.
+        reason: The reason, as a sentence without a full stop.
         is_refusal: Whether the registry has refused to return the schema.
-        error: The error of this refusal where it is the registry's; None: the registry does not have the schema.
+        error: The error if the refusal is the registry's fault; None: the registry does not have the schema.
     """
 
     def __init__(self, reason: str, *, is_refusal: bool = False, error: Exception | None = None) -> None:
@@ -154,10 +154,10 @@ class _Unknown:
     """An id that cannot be used now.
 
     Attributes:
-        unusable: Why.
-        may_come: Whether the registry has refused it, which it may not do later.
-        pause: Seconds until it is requested again.
-        until: When, by `time.monotonic`.
+        unusable: The reason.
+        may_come: Whether the registry has refused the schema, which it may return later.
+        pause: Seconds until the id is requested again.
+        until: The time of the next request, by `time.monotonic`.
     """
 
     unusable: Unusable
@@ -167,11 +167,11 @@ class _Unknown:
 
 
 class _Budget:
-    """An amount that is spent, and refills with time.
+    """An amount that is spent and refills with time.
 
     Args:
-        most: The amount at first, and at most.
-        per_second: How much comes back.
+        most: The first and the largest amount.
+        per_second: The refilled amount a second.
     """
 
     def __init__(self, most: float, per_second: float) -> None:
@@ -187,7 +187,7 @@ class _Budget:
         return self._left
 
     def spend(self, amount: float) -> None:
-        """Spend an amount; a negative one is returned."""
+        """Spend an amount; a negative amount is given back."""
         self._left = min(self._most, self.left - amount)
 
 
@@ -195,7 +195,7 @@ class Registry:
     """This process's state of one registry. Threads may share it.
 
     Args:
-        settings: The settings with the prefix `schema.registry.`, without it.
+        settings: The settings of `schema.registry.`, without this prefix.
 
     Raises:
         OptionError: A setting is missing or wrong.
@@ -210,7 +210,7 @@ class Registry:
         self._connections = Connections(_context(settings, self._urls), _MAX_BYTES + 1)
         self._patience = settings.seconds("timeout.ms", _DEFAULT_TIMEOUT_MS)
         self._ignores_rules = settings.get("rules", "").lower() == "ignore"
-        # One lookup at a time: tasks of one process that meet the same id send one request.
+        # One lookup at a time, so that tasks of one process send one request for an id.
         self._asking = threading.Lock()
         self._known: dict[int | str, RegisteredSchema] = {}
         self._unknown: dict[int | str, _Unknown] = {}
@@ -218,7 +218,7 @@ class Registry:
         self._waiting = _Budget(self._patience, _WAITING_SHARE)
         self._returns_known_until = 0.0
         self._newest: dict[str, RegisteredSchema] = {}
-        # By subject and text. They never change.
+        # By subject and text, because ids never change.
         self._ids: dict[tuple[str, str], int] = {}
 
     def __repr__(self) -> str:
@@ -247,18 +247,18 @@ class Registry:
     ) -> dict[int | str, RegisteredSchema | Unusable]:
         """Return the schemas that records name, with their references.
 
-        Requests for schemas that the registry does not have are repeated: a producer may have registered its schema
-        with another node, and a record that counts as bad may be left out forever. A process waits less for them where
-        it has waited without an answer.
+        Requests for schemas that the registry does not have are repeated, because a producer may have registered its
+        schema with another node, and a bad record may be left out forever. A process waits less after waits without an
+        answer.
 
         Args:
-            schema_ids: Their ids, or as texts their GUIDs.
+            schema_ids: Their ids, or their GUIDs as texts.
             patience: The time limit for a schema that was never requested; None: `schema.registry.timeout.ms`.
             read_before: Ids that another process has read from this registry.
 
         Raises:
             AuthenticationError: The registry refuses the credentials, or a schema that it returned earlier.
-            InvalidConfigurationError: The server is no registry, or not the one that returned the others.
+            InvalidConfigurationError: The server is no registry, or another registry than before.
             RetriableError: The registry does not answer.
         """
         wanted, before = tuple(schema_ids), tuple(read_before)
@@ -313,9 +313,9 @@ class Registry:
         return found
 
     def _check_known_schemas(self, refused: _UnusableError, read_before: tuple[int, ...]) -> None:
-        """Raise a refusal as the registry's, if it returns none of the schemas that it returned earlier.
+        """Raise a refusal if the registry returns none of the schemas that it returned earlier.
 
-        A revoked right, or a URL that leads to another server now, must not turn good records into bad ones.
+        A revoked right, or a URL that now leads to another server, must not make good records bad.
         """
         if time.monotonic() < self._returns_known_until:
             return
@@ -338,7 +338,7 @@ class Registry:
             ) from None
 
     def newest(self, subject: str, advice: str, *, or_known: bool = False) -> RegisteredSchema:
-        """Return the newest schema of a subject; raise as `by_id`, and if there is no usable one.
+        """Return the newest schema of a subject; raise the errors of `by_id`, also if no schema is usable.
 
         Args:
             subject: The subject.
@@ -364,12 +364,12 @@ class Registry:
         """Register a schema, if the registry does not have it, and return its id.
 
         Args:
-            subject: The subject of which it becomes a version.
+            subject: The subject of which the schema becomes a version.
             text: The schema.
             kind: The registry's word for what it is: AVRO, PROTOBUF or JSON.
 
         Raises:
-            InvalidConfigurationError: The registry refuses it; with the registry's own words.
+            InvalidConfigurationError: The registry refuses the schema; with the registry's message.
             AuthenticationError: The registry refuses the credentials.
             RetriableError: The registry does not answer.
         """
@@ -378,7 +378,9 @@ class Registry:
         return self._id(subject, text, _Request(path, what, "register", _posted(text, kind), int))
 
     def id_of(self, subject: str, text: str, kind: str) -> int:
-        """Return the id of a schema of a subject; raise as `register`, and if the subject lacks it."""
+        """Return the id of a schema of a subject; raise the errors of `register`, also if it is no version of the
+        subject.
+        """
         what = f"the given schema among the versions of subject {subject}"
         path = f"/subjects/{quote(subject, safe='')}"
         return self._id(subject, text, _Request(path, what, "find", _posted(text, kind), int))
@@ -434,7 +436,7 @@ class Registry:
                 continue
             if len(included) == _MAX_REFERENCES:
                 raise _UnusableError(f"{what} has more than {_MAX_REFERENCES} references")
-            # As Java's client: a version that is deleted still has records.
+            # As in Java's client, because a deleted version still has records.
             path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}?deleted=true"
             target = f"version {version} of subject {subject}, to which {what} refers"
             found = self._answer(_Request(path, target), deadline)
@@ -450,7 +452,7 @@ class Registry:
             try:
                 return self._ask(url, asked, seconds)
             except RetriableError:
-                # Other requests do not wait for it either, until all other URLs have failed as well.
+                # Last, so that no request waits for this URL until all others have failed too.
                 self._urls = (*(one for one in self._urls if one is not url), url)
                 raise
 
@@ -480,7 +482,7 @@ class Registry:
         except (OSError, http.client.HTTPException) as error:
             raise _away(asked, url, getattr(error, "strerror", None) or type(error).__name__) from None
         except ValueError:
-            # Its text may have the value of a header.
+            # The error's text may have the value of a header.
             problem = "credentials without line breaks and other control characters"
             raise OptionError("schema.registry.basic.auth.user.info", HIDDEN, problem) from None
         if not 200 <= answer.status < 300:
@@ -491,7 +493,7 @@ class Registry:
 
 
 registry_of: Callable[[Settings], Registry]
-"""Return the registry of these settings as this process knows it."""
+"""Return this process's registry of these settings."""
 registry_of = ProcessCache(Registry).of
 
 
@@ -515,7 +517,7 @@ class _AwayError(RetriableError):
     """The registry does not answer.
 
     Attributes:
-        seconds: The pause that it requests (`Retry-After`).
+        seconds: The pause that the registry requests (`Retry-After`).
     """
 
     seconds = 0.0
@@ -557,7 +559,6 @@ def _headers(settings: Settings) -> dict[str, str]:
     headers = {"Authorization": basic(user_info)} if user_info else {}
     if token:
         headers["Authorization"] = f"Bearer {token}"
-    # Confluent Cloud's.
     names = {
         "bearer.auth.logical.cluster": "target-sr-cluster",
         "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
@@ -571,7 +572,7 @@ def _context(settings: Settings, urls: tuple[_Url, ...]) -> ssl.SSLContext | Non
     try:
         return ssl_context(tls_of(settings))
     except OptionError as error:
-        # The settings have the names of the Kafka clients' and another prefix.
+        # The settings have the names of Kafka's clients with another prefix.
         name = error.option.replace("kafka.", "schema.registry.")
         raise OptionError(name, error.got, error.takes.replace("kafka.", "schema.registry.")) from None
 
@@ -587,7 +588,7 @@ def _away(asked: _Request, url: _Url, reason: str, seconds: float = 0.0) -> Retr
 
 
 def _refusal(answer: Response, asked: _Request, url: _Url) -> Exception:
-    """Return the error for an answer that is no success."""
+    """Return the error for an answer without success."""
     status, (code, message) = answer.status, _said(answer.body)
     if status in _OVERLOADED or status >= 500:
         return _away(asked, url, f"HTTP {status}", _seconds_of(answer.headers.get("Retry-After", "")))
@@ -617,7 +618,7 @@ def _refusal(answer: Response, asked: _Request, url: _Url) -> Exception:
 
 
 def _said(body: bytes) -> tuple[int | None, str]:
-    """Return the code and the message of an error as Confluent's API has them; None and an empty text: no such."""
+    """Return code and message of an error of Confluent's API; None and an empty text: another error."""
     try:
         answer = json.loads(body)
         code, message = answer.get("error_code"), answer.get("message")
@@ -628,7 +629,7 @@ def _said(body: bytes) -> tuple[int | None, str]:
 
 
 def _seconds_of(retry_after: str) -> float:
-    """Return the seconds of a header `Retry-After`, which is a number or a date; 0: it is neither."""
+    """Return the seconds of a header `Retry-After`, a number or a date; 0: neither."""
     try:
         if retry_after.strip().isdecimal():
             return float(retry_after)
@@ -667,12 +668,12 @@ _ValueT = TypeVar("_ValueT")
 
 
 def _put(kept: dict[_KeyT, _ValueT], key: _KeyT, value: _ValueT) -> None:
-    """Keep a value; discard the oldest ones if there are too many."""
+    """Keep a value; drop the oldest values if there are too many."""
     kept[key] = value
     for oldest in list(kept)[:-_MAX_KEPT]:
         del kept[oldest]
 
 
 def _text_and_kind(answer: Mapping[str, Any]) -> tuple[str, str]:
-    # Only other types are named; old registries know none.
+    # Only other types are named; old registries know no types.
     return str(answer["schema"]), str(answer.get("schemaType") or "AVRO")

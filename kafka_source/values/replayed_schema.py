@@ -1,7 +1,7 @@
-"""The schema of a batch that is replayed after a restart, when the column has a newer one.
+"""The schema of a batch that is replayed after a restart, when the column has a newer schema.
 
-Its values are resolved to the schema with which the batch was planned, as in its first run, and then to the column's
-current schema: newer fields have their defaults, so that all runs of the batch have the same rows.
+As in the first run, its values are resolved to the schema with which the batch was planned, and then to the column's
+current schema. So newer fields have their defaults, and all runs of the batch have the same rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WIDER = {
 
 
 def current_column(then: ReaderSchema, now: ReaderSchema, kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
-    """Return the function that makes the current column from an earlier one.
+    """Return the function that makes the current column from an earlier column.
 
     Args:
         then: The schema with which the batch was planned.
@@ -33,11 +33,11 @@ def current_column(then: ReaderSchema, now: ReaderSchema, kind: pa.DataType) -> 
         kind: The type of the current column.
 
     Raises:
-        InvalidConfigurationError: The current schema cannot read values of the earlier one.
+        InvalidConfigurationError: The current schema cannot read values of the earlier schema.
     """
     found, wanted = then.column_type(), kind
     if pa.types.is_struct(kind):
-        # The fields as the schema has them, of which the column may have a part.
+        # All fields of the schema, of which the column may have a part.
         wanted = now.column_type(pa.struct([(field.name, pa.null()) for field in kind]))
     if found == wanted:
         return lambda column: _part(column, kind)
@@ -94,7 +94,7 @@ def _default(field: pa.Field, record: dict[str, Any], then: ReaderSchema, now: R
     """Return the default of a field, in one row, as the kernel decodes it for a record without the field."""
     from kafkagroup_native import AvroDecoder
 
-    # The whole schema: the field's type may be one that a field before it defines.
+    # The whole schema, because an earlier field may define the field's type.
     decoder = AvroDecoder(now.text, framing="none", wanted=pa.struct([(field.name, pa.null())]))
     try:
         decoder.add_writer_schema(0, json.dumps({**record, "fields": []}))

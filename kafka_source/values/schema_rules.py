@@ -1,7 +1,7 @@
 """Rules of a schema that change its values: the encryption and transformations of Confluent's data contracts.
 
-Confluent's serializers apply such rules when they write or read, by executors that this project does not have. Without
-them a column would contain unchanged values, such as encrypted text.
+Confluent's serializers apply such rules when they write or read, by executors that this project lacks. Without these a
+column would contain unchanged values, such as encrypted text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class SchemaRule:
     Attributes:
         name: Its name in the schema's `ruleSet`.
         type: The kind of its executor, such as ENCRYPT, CEL_FIELD or JSONATA.
-        tags: The tags of the fields that it changes; empty: all, or the fields of its expression.
+        tags: The tags of the changed fields; empty: all fields, or the fields of the rule's expression.
         mode: READ, WRITE or WRITEREAD.
     """
 
@@ -34,7 +34,7 @@ class SchemaRule:
 
     @property
     def encrypts(self) -> bool:
-        """Whether it encrypts fields, or whole values."""
+        """Whether the rule encrypts fields, or whole values."""
         return self.type.startswith("ENCRYPT")
 
 
@@ -60,10 +60,10 @@ def changing_rules(answer: Mapping[str, object]) -> tuple[SchemaRule, ...]:
 
 
 def refuse_rules(rules: tuple[SchemaRule, ...], schema: str, *, writes: bool) -> None:
-    """Refuse a schema with rules that apply when its values are read, or written.
+    """Refuse a schema with rules that apply when its values are read or written.
 
     Raises:
-        InvalidConfigurationError: One of them applies.
+        InvalidConfigurationError: A rule applies.
     """
     mode, verb = ("WRITE", "written") if writes else ("READ", "read")
     applied = [rule for rule in rules if mode in rule.mode]

@@ -1,7 +1,7 @@
-"""The schema of a column to write: given, in the registry, or registered; refuses a column that does not fit it.
+"""The schema of a column to write: given, in the registry, or registered; the check that the column fits it.
 
-It is looked up in the driver, at the start of each batch. The tasks do not ask the registry. JSON needs no schema: a
-schema restricts values, and does not change their bytes.
+The driver looks the schema up at the start of each batch, and tasks send no request to the registry. JSON needs no
+schema, which would restrict values and not change their bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WriterSchema:
     Attributes:
         format: The format of the values.
         text: The Avro or JSON Schema as JSON, or the text of a `.proto` file; empty: JSON values without a schema.
-        id: Its id in the registry, which precedes each value; None: nothing does.
+        id: Its id in the registry, which precedes each value; None: no id.
         protobuf: The message of the schema, if the values are Protobuf.
         column: The column.
         imports: The names and texts of the schemas to which a Protobuf or JSON Schema refers.
@@ -77,7 +77,8 @@ class WriterSchema:
         """Check that a column of this type can be written.
 
         Raises:
-            InvalidConfigurationError: It cannot; names the path. Or the schema is not valid.
+            InvalidConfigurationError: The column cannot be written, with the path in the error. Or the schema is not
+                valid.
         """
         try:
             self.encoder().check(column)
@@ -105,7 +106,7 @@ def writer_schema(options: SinkOptions, column: ColumnOptions, kind: pa.DataType
     check_value_kernel(f"{column.column}.format={column.format}")
     schema = _given(options, column, kind)
     if schema is not None:
-        # Before it is registered, which cannot be undone.
+        # Before the registration, which cannot be undone.
         schema.check(kind)
         return replace(schema, id=_id_of(options, column, schema))
     schema = _known(options, column)
@@ -114,7 +115,7 @@ def writer_schema(options: SinkOptions, column: ColumnOptions, kind: pa.DataType
 
 
 def _given(options: SinkOptions, column: ColumnOptions, kind: pa.DataType) -> WriterSchema | None:
-    """Return the schema that the options or the column's type say; None: the registry has it."""
+    """Return the schema of the options or of the column's type; None: the registry has the schema."""
     text, protobuf = column.schema, None
     if column.descriptor_file is not None:
         text, protobuf = "", described(column, column.descriptor_file)
@@ -130,7 +131,7 @@ def _given(options: SinkOptions, column: ColumnOptions, kind: pa.DataType) -> Wr
 
 
 def _id_of(options: SinkOptions, column: ColumnOptions, schema: WriterSchema) -> int | None:
-    """Return the id of a schema that is given."""
+    """Return the id of a given schema."""
     if column.framing == "none" or options.schema_registry_url is None:
         return None
     registry = registry_of(options.registry)

@@ -36,7 +36,7 @@ class ApiVersions:
         """Return the newest version of a request (or its class) that both sides support, at most `max_version`.
 
         Raises:
-            InvalidConfigurationError: There is no common version: the broker is too old or too new.
+            InvalidConfigurationError: There is no common version, because the broker is too old or too new.
         """
         newest = request.max_version if max_version is None else min(max_version, request.max_version)
         lowest, highest = self.ranges.get(request.API_KEY, (0, -1))
@@ -75,7 +75,7 @@ def encode_request(request: Request[_R], correlation_id: int, client_id: str, ve
     writer.int16(request.API_KEY)
     writer.int16(version)
     writer.int32(correlation_id)
-    # Never flexible, so that a broker can read it before it knows the version.
+    # Never flexible, so that a broker can read the client id before it knows the version.
     writer.string(client_id)
     writer.flexible = flexible
     if flexible:
@@ -104,7 +104,7 @@ def decode_response(request: Request[_R], version: int, correlation_id: int, pay
         if found != correlation_id:
             raise ValueError(f"the response has correlation id {found}, the request {correlation_id}")
         if request.API_KEY == _API_VERSIONS:
-            # Its header is never flexible. A broker that does not know the version answers with an error in version 0
+            # The header of ApiVersions is never flexible. A broker that does not know the version answers in version 0
             # (KIP-511).
             if data[4:6] == _UNSUPPORTED_VERSION:
                 version = 0

@@ -1,8 +1,8 @@
 """Readers and writers of the Kafka protocol's types.
 
-Time and memory are linear in the bytes of a message: a length is compared with the remaining bytes before it is read or
-allocated, and a varint has at most five bytes. Null is refused where the schema does not allow it, as Java's clients
-do, so that no other code has to expect it. Source: Kafka's protocol guide, and KIP-482 for flexible versions.
+Time and memory are linear in the bytes of a message, because a length is compared with the remaining bytes before they
+are read, and a varint has at most five bytes. As in Java's clients, null is refused where the schema does not allow it.
+Source: Kafka's protocol guide, and KIP-482 for flexible versions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 NO_UUID = uuid.UUID(int=0)
-"""The UUID of a field that has none."""
+"""The value of a field without a UUID."""
 
 _INT8, _INT16, _INT32 = (struct.Struct(f">{code}") for code in "bhi")
 _MAX_VARINT_BYTES = 5
@@ -66,7 +66,7 @@ class Reader:
         return value
 
     def unique_id(self) -> uuid.UUID:
-        """Return a UUID; zeros mean that there is none."""
+        """Return a UUID; zeros mean no UUID."""
         return uuid.UUID(bytes=self._take(16))
 
     def string(self) -> str:
@@ -119,7 +119,7 @@ class Reader:
 
     def int32s(self) -> tuple[int, ...]:
         """Return an array of numbers of four bytes."""
-        # Three of these are in each partition of a Metadata response, so the usual case is written out.
+        # Each partition of a Metadata response has three such arrays, so the usual case is written out.
         if self.flexible:
             begin = self.position
             count = self._data[begin] - 1
@@ -146,10 +146,9 @@ class Reader:
             self.position = end
 
     def skip_tags(self) -> None:
-        """Skip the tagged fields of a structure that has none in our schema."""
+        """Skip the tagged fields of a structure whose schema here has no tagged fields."""
         data, position = self._data, self.position
         if position < self._end and data[position] == 0:
-            # Nearly every structure of nearly every response.
             self.position = position + 1
             return
         for _ in self.tags():
@@ -176,7 +175,6 @@ class Reader:
         if self.flexible:
             first = self._data[begin]
             if first < 0x80:
-                # Nearly all lengths.
                 self.position = begin + 1
                 return first - 1
             return self._varint() - 1

@@ -4,8 +4,8 @@
         node_id: int = field(int32)
         rack: str | None = field(string, since=1, null_since=1, default=None)
 
-The code that reads or writes a structure in a version is compiled when it is first needed, because a process needs few
-of them. Source: Kafka's protocol guide, and KIP-482 for flexible versions.
+The code that reads or writes a structure in a version is compiled at its first use, because a process uses few. Source:
+Kafka's protocol guide, and KIP-482 for flexible versions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, c
 from kafka_source.kafka_client.messages.codec import NO_UUID, Reader, Writer
 
 if TYPE_CHECKING:
-    # Python has it since 3.11; mypy has it for each Python.
+    # Part of Python since 3.11; mypy has it for each Python.
     from typing_extensions import dataclass_transform
 else:
 
@@ -44,7 +44,7 @@ class Kind(Generic[_T]):
         default: The value of a field without another default.
         method: The method of Reader and Writer; empty: `structure` reads and writes itself.
         code: A number's type in a layout of `struct`; consecutive numbers are read together.
-        structure: The structure, or that of the elements of an array.
+        structure: The structure, or the structure of an array's elements.
     """
 
     __slots__ = ("code", "default", "is_array", "method", "structure")
@@ -77,7 +77,7 @@ class Field(NamedTuple):
         kind: Its type.
         since: The first version that has it.
         until: The last version that has it.
-        null_since: The first version in which it may be null; none: it may not.
+        null_since: The first version in which it may be null; by default in no version.
         default: Its value in a version that does not have it.
         tag: The number of a tagged field.
         secret: Whether `repr` hides it.
@@ -144,7 +144,7 @@ class _Table(type):
 
 @dataclass_transform(frozen_default=True)
 class Structure(metaclass=_Table):
-    """Values with the fields that a class declares: equal if these are, and not to be changed.
+    """Immutable values with the fields that a class declares; equal if the fields are equal.
 
     Attributes:
         FIELDS: The fields in their order.
@@ -157,15 +157,15 @@ class Structure(metaclass=_Table):
         _set_constructor(type(self))(self, *values, **named)
 
     def encode(self, writer: Writer, version: int) -> None:
-        """Write it in a version, in the flexible format if the writer is flexible."""
+        """Write it in a version; flexible if the writer is flexible."""
         _writer(type(self), version, writer.flexible)(self, writer)
 
     @classmethod
     def decode(cls: type[_S], reader: Reader, version: int) -> _S:
-        """Read it in a version, in the flexible format if the reader is flexible.
+        """Read it in a version; flexible if the reader is flexible.
 
         Raises:
-            ValueError: The bytes do not match the schema; so do `struct.error` and `IndexError`.
+            ValueError: The bytes do not match the schema. `struct.error` and `IndexError` mean the same.
         """
         return cast("_S", _reader(cls, version, reader.flexible)(reader))
 
@@ -190,9 +190,9 @@ class Request(Structure, Generic[_R_co]):
         API_KEY: The number of the API.
         name: The request's name in Kafka's protocol.
         min_version: The oldest version that the schema has.
-        max_version: The newest version that this client knows. Later versions have another meaning of the same fields,
-            or need values that callers lack, for example topic ids in place of names.
-        flexible_from: The first flexible version (KIP-482); above `max_version` if there is none.
+        max_version: The newest version that this client knows. In later versions fields have another meaning, or need
+            values that callers lack, such as topic ids in place of names.
+        flexible_from: The first flexible version (KIP-482); above `max_version` if no version is.
     """
 
     API_KEY: ClassVar[int]
@@ -260,7 +260,7 @@ def _writer(structure: type[Structure], version: int, flexible: bool) -> Callabl
 
 
 def _of_version(structure: type[Structure], version: int) -> tuple[dict[str, Field], dict[str, Field]]:
-    """Return the fields of a version: the plain ones in their order, the tagged ones by their numbers."""
+    """Return the fields of a version: plain fields in their order, tagged fields by number."""
     present = {name: one for name, one in structure.FIELDS.items() if one.since <= version <= one.until}
     tagged = sorted((one.tag, name) for name, one in present.items() if one.tag is not None)
     return {name: one for name, one in present.items() if one.tag is None}, {name: present[name] for _, name in tagged}
@@ -308,7 +308,7 @@ def _write(fields: Mapping[str, Field], version: int, flexible: bool, names: dic
 
 
 def _runs(fields: Mapping[str, Field], names: dict[str, object]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the names of fields, those of one layout together; its name is empty for others."""
+    """Yield the names of fields, with fields of one layout together; without a layout its name is empty."""
     for has_code, group in groupby(fields, lambda name: bool(fields[name].kind.code)):
         run = list(group)
         layout = f"layout_{run[0]}" if has_code else ""

@@ -3,17 +3,17 @@
 The steps of a batch, and the effect of a crash after each of them:
 
 1. The driver begins the batch: it initialises `{prefix}-driver`, which fences every other driver of this prefix. It
-   commits the transactions that an earlier driver decided and did not finish, and aborts those that no decision names.
-   After a crash: nothing has begun.
-2. Each task writes in a transaction of its own, flushes, and leaves it open. After a crash: no reader sees the records.
-   The transaction of a killed attempt is aborted by step 5, or by step 1 of the next batch.
+   commits the transactions that an earlier driver decided and did not finish, and aborts transactions that no decision
+   names. After a crash nothing has begun.
+2. Each task writes in a transaction of its own, flushes, and leaves the transaction open. After a crash no reader sees
+   the records. Step 5, or step 1 of the next batch, aborts the transaction of a killed attempt.
 3. The driver checks that all of these transactions are still open. It writes its decision into the ledger, in one
    transaction of the epoch from step 1, together with the source's offsets if this sink commits them. This is the
-   commit point: before it no record of the batch can become visible, after it all of them will, unless a transaction
+   commit point. Before it no record of the batch can become visible. After it all records will, unless a transaction
    exceeds `kafka.transaction.timeout.ms` before step 4 (LostTransactionsError).
-4. The driver commits each transaction and waits until the records are visible. After a crash: the next driver commits
+4. The driver commits each transaction and waits until the records are visible. After a crash the next driver commits
    the transactions that the ledger names, and the replay of the batch writes nothing. A coordinator answers the second
-   commit of a transaction like the first one.
+   commit of a transaction like the first.
 5. The driver records the decision as finished. It aborts open transactions of this sink that no decision names, and
    fences attempts that have not sent a request yet. An attempt that begins later finds `{prefix}-driver` no longer in
    the epoch of step 1, and sends nothing. Until the decision is recorded as finished, every driver that begins a batch
@@ -58,14 +58,15 @@ _R = TypeVar("_R")
 Renew = Callable[[FencedError, Set[tuple[int, str]]], Awaitable[tuple[GroupOffsets, ...]]]
 """Returns offsets of groups with the current credentials, after the previous ones were refused with this error."""
 
-# Writing the decision takes milliseconds. While its transaction is open, readers of the groups' offsets wait. Our own
-# attempts end before the coordinator aborts it: the abort raises the epoch, as another driver would.
+# To write the decision takes milliseconds, and readers of the groups' offsets wait for its transaction. This driver's
+# attempts end before the coordinator aborts the transaction, because the abort raises the epoch, as another driver
+# would.
 _DECISION_TIMEOUT_MS = 30_000
 _DECISION_MARGIN_SECONDS = 3.0
 _VISIBLE_SECONDS = 30.0
 # A transaction that is decided must be committed before it times out.
 _MAX_MARGIN_MS = 5_000
-# The number of transactions that are ended in parallel; a coordinator ends hundreds in a second.
+# The number of transactions to end in parallel; a coordinator ends hundreds in a second.
 _MAX_IN_FLIGHT = 200
 # The maximum number of transactions that an error names.
 _MAX_NAMED = 10
@@ -98,17 +99,17 @@ class PreparedBatch:
 class DriverEpoch:
     """The right to decide about one batch; it ends when another driver begins a batch with the same prefix.
 
-    It travels to every task and returns with the commit message of every task. So it has neither the transactions nor
-    the partitions of the last decision: the messages of n tasks would have n² of them, 4.4 GB for 10,000 tasks. The
-    driver reads them from the ledger.
+    Every task gets the epoch and returns it with its commit message. So it has neither the transactions nor the
+    partitions of the last decision, which the driver reads from the ledger: the messages of n tasks would have n² of
+    them, 4.4 GB for 10,000 tasks.
 
     Attributes:
         driver: The epoch of `{prefix}-driver`. The decision is written in a transaction of this epoch.
-        finished: The epoch of `{prefix}-finished`. It serves the transaction that records the decision as finished.
+        finished: The epoch of `{prefix}-finished`. The decision is recorded as finished in a transaction of this epoch.
         number: The number of the next decision, above every number in the ledger.
         last: The batch of the last decision; None if the ledger is empty.
         lost: The tasks of the last decision whose records have to be written again, because their transactions no
-            longer exist. Bit n stands for task n; 0 if no records are lost. For the tasks only.
+            longer exist. Bit n stands for task n; 0: no records are lost. For the tasks only.
     """
 
     driver: OpenTransaction
@@ -139,7 +140,7 @@ class DriverEpoch:
 
     @property
     def in_message(self) -> DriverEpoch:
-        """The epoch as it returns to the driver, which looks lost transactions up again."""
+        """The epoch for a commit message; the driver looks up lost transactions again."""
         return replace(self, lost=0)
 
     def has_lost(self, task: int) -> bool:
@@ -182,7 +183,7 @@ class TwoPhaseCommit:
             LostTransactionsError: Transactions of the last decision no longer exist, and `replays` is false.
             NotVisibleError: The last batch is committed, but a broker has lost the markers that make it visible.
         """
-        # Every transaction that is there now belongs to an earlier batch, so the list can be fetched at the same time.
+        # All existing transactions belong to earlier batches, so the list can be fetched at the same time.
         driver, finished, left = await asyncio.gather(
             self._initialise("driver", deadline),
             self._initialise("finished", deadline),
@@ -209,19 +210,18 @@ class TwoPhaseCommit:
     async def commit(
         self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline, renew: Renew | None = None
     ) -> None:
-        """Commit a batch: make all of its transactions visible or, after an error before the decision, none.
+        """Commit a batch: make all of its transactions visible or, after an error before the decision, no transaction.
 
         Args:
             epoch: From `begin` of this batch.
             batch: The prepared transactions.
             deadline: Limit for the whole call.
             renew: Returns the sources' offsets with other credentials, after their group has refused these generations
-                and member ids with the error; or raises the error. None: the batch fails then.
+                and member ids with the error, or raises the error. None: the batch fails.
 
         Raises:
-            LostTransactionsError: A transaction no longer exists: it exceeded kafka.transaction.timeout.ms, or another
-                query uses the prefix. Before the decision nothing is lost; after it, the records of the named
-                transactions are.
+            LostTransactionsError: A transaction exceeded kafka.transaction.timeout.ms, or another query uses the
+                prefix. Before the decision nothing is lost; after it the records of the named transactions are lost.
             FencedError: Another driver has begun a batch, the source's group has replaced a member, or the batch is
                 refused. Nothing is decided.
             NotVisibleError: The batch is committed, but a broker has lost the markers that make it visible.
@@ -253,12 +253,12 @@ class TwoPhaseCommit:
                     raise
                 refused |= used
                 sources = await renew(error, refused)
-            # The transaction of the decision has ended, and one epoch serves one transaction. If another driver has
-            # begun a batch since, this raises an error.
+            # One epoch serves one transaction, and the decision's has ended. This raises an error if another driver has
+            # begun a batch since.
             epoch = replace(epoch, driver=await self._initialise("driver", deadline, ended=epoch.driver))
             prepared = await self._check_open(epoch, batch, deadline)
         failpoint("sink-decided")
-        # A replay has committed the other transactions of its decision already.
+        # The other transactions of a replay's decision are committed already.
         lost = await self._commit_all(sorted(batch.transactions), deadline)
         if lost:
             await self._check_not_replaced(epoch.driver, deadline)
@@ -286,21 +286,20 @@ class TwoPhaseCommit:
     async def abort_undecided(self, deadline: Deadline, epoch: DriverEpoch | None = None) -> list[Described]:
         """Abort the sink's open transactions that no decision names, because `read_committed` readers wait for them.
 
-        Return the aborted ones; the others have ended in the meantime. Tasks that still run, or that begin later, are
-        fenced.
+        Return the aborted transactions; others have ended since. Tasks that still run, or begin later, are fenced.
 
         Args:
             deadline: Limit for the whole call.
-            epoch: From `begin`. If another driver has begun a batch since, the transactions may be that driver's, and
-                none is aborted. None to fence every driver first, so that a driver that still works cannot decide
-                about a part of its batch.
+            epoch: From `begin`. If another driver has begun a batch since, the transactions may be that driver's and
+                are not aborted. None: fence every driver first, so that a driver that still works cannot decide about a
+                part of its batch.
         """
         if epoch is None:
             driver, _ = await asyncio.gather(
                 self._initialise("driver", deadline), self._initialise("finished", deadline)
             )
         else:
-            # The next epoch of the same driver, by which tasks know that their batch has ended.
+            # The next epoch of the same driver, which shows tasks that their batch has ended.
             try:
                 driver = await self._initialise("driver", deadline, ended=epoch.driver)
             except FencedError:
@@ -314,8 +313,8 @@ class TwoPhaseCommit:
         return [one for one in found if one.is_in_use]
 
     async def _abort(self, left: list[Described], driver: OpenTransaction, deadline: Deadline) -> list[Described]:
-        """End and fence transactions, unless another driver has begun a batch; return the aborted ones."""
-        # `left` was read before this check, so it has no transaction of a driver that begins after the check.
+        """End and fence transactions, unless another driver has begun a batch; return the aborted transactions."""
+        # `left` was read before this check, so it has no transaction of a driver that begins later.
         if not left or not await self._is_current(driver, deadline):
             return []
         aborted = await _each(self._abort_one, left, deadline)
@@ -327,12 +326,12 @@ class TwoPhaseCommit:
             try:
                 await end(self._client, one.transaction, commit=False, deadline=deadline)
             except KafkaGroupError as error:
-                # It has ended in the meantime: a task initialised the id again, or the coordinator timed it out.
+                # The transaction has ended since: a task initialised the id again, or the coordinator timed it out.
                 if not is_gone(error):
                     raise
                 return False
-        # EndTxn leaves the epoch as it is. A task that still runs would open a new transaction of the same epoch, with
-        # the rest of its records only. InitProducerId raises the epoch, unless another process has done so already.
+        # EndTxn keeps the epoch, so a task that still runs would open a new transaction of the same epoch with the rest
+        # of its records. InitProducerId raises the epoch, unless another process has done so already.
         name = one.transaction.transactional_id
         try:
             await initialise(self._client, name, FENCED_TIMEOUT_MS, deadline, ended=one.transaction)
@@ -346,20 +345,20 @@ class TwoPhaseCommit:
     ) -> OpenTransaction:
         """Initialise one of the driver's transactional ids, which fences every other driver that holds it.
 
-        With `ended` it fences none: it is the id's last transaction, or another driver has begun a batch (FencedError).
+        With `ended`, the id's last transaction, no driver is fenced: if another has begun a batch, raise FencedError.
         """
         return await initialise(self._client, f"{self._prefix}-{name}", _DECISION_TIMEOUT_MS, deadline, ended=ended)
 
     async def _is_current(self, driver: OpenTransaction, deadline: Deadline) -> bool:
-        """Return whether `{prefix}-driver` still has this epoch: no other driver has begun a batch since."""
+        """Return whether `{prefix}-driver` still has this epoch, so that no other driver has begun a batch since."""
         now = await describe(self._client, driver.transactional_id, deadline)
         return now.transaction == driver
 
     async def _check_not_replaced(self, driver: OpenTransaction, deadline: Deadline) -> None:
         """Raise an error if another driver has begun a batch since.
 
-        That driver has committed the transactions of the last decision, and its tasks have initialised their ids again.
-        Then this driver cannot distinguish them from lost ones. If some are lost, that driver reports it.
+        The other driver has committed the transactions of the last decision, and its tasks have initialised their ids
+        again, so this driver cannot distinguish them from lost transactions. The other driver reports a loss.
         """
         if not await self._is_current(driver, deadline):
             raise FencedError(
@@ -397,11 +396,11 @@ class TwoPhaseCommit:
         return Decision(epoch.number, batch.query, batch.number, homes, tuple(sorted(batch.transactions)), written)
 
     async def _repaired(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> Decision | None:
-        """Return the last decision with the replay's transactions in place of the lost ones; None if none is lost."""
+        """Return the last decision with the replay's transactions in place of lost ones; None without a loss."""
         decision = await self._last_decision(epoch, deadline)
         if decision.done:
             return None
-        # `begin` has committed all that exist. A repeated commit has the answer of the first one.
+        # `begin` has committed all that exist. A repeated commit has the answer of the first commit.
         lost = set(await self._commit_all(decision.transactions, deadline))
         replayed = {_task(t): t for t in batch.transactions}
         transactions = tuple(replayed.get(_task(t), t) for t in decision.transactions)
@@ -439,8 +438,8 @@ class TwoPhaseCommit:
     ) -> None:
         """Raise an error if transactions may time out between the decision and their commit.
 
-        The decision's own transaction has begun since `began` (time.monotonic()), so its start is the coordinators'
-        time. The process may have stood still since then.
+        The decision's own transaction has begun since `began` (time.monotonic()), so its start shows the coordinators'
+        time. The process may have been suspended since then.
         """
         decision = await describe(self._client, epoch.driver.transactional_id, deadline)
         now_ms = decision.started_ms + int((time.monotonic() - began) * 1000)
@@ -482,7 +481,7 @@ class TwoPhaseCommit:
         await wait_until_visible(self._client, decision.batch, decision.transactions, decision.partitions, within)
 
     async def _abort_open(self, epoch: DriverEpoch, deadline: Deadline) -> None:
-        """End every transaction of the sink; call it when all decided ones are committed."""
+        """End every transaction of the sink, after all decided transactions are committed."""
         await self._abort(await self._not_ended(deadline), epoch.driver, deadline)
 
     async def _commit_all(self, transactions: Sequence[OpenTransaction], deadline: Deadline) -> list[str]:
@@ -497,7 +496,7 @@ class TwoPhaseCommit:
         return [name for name in lost if name is not None]
 
     async def _commit_one(self, transaction: OpenTransaction, deadline: Deadline) -> str | None:
-        """Commit a transaction; return None, or its transactional id if it no longer exists."""
+        """Commit a transaction; return its transactional id if it no longer exists, else None."""
         try:
             await end(self._client, transaction, commit=True, deadline=deadline)
         except KafkaGroupError as error:
@@ -511,8 +510,8 @@ class TwoPhaseCommit:
 async def _each(work: Callable[[_T, Deadline], Awaitable[_R]], items: Sequence[_T], deadline: Deadline) -> list[_R]:
     """Return the results of a call for each item, with a limited number of calls in parallel.
 
-    A coordinator answers the requests of a connection in turn. With thousands in flight the last ones would wait
-    longer than `request.timeout.ms`, and all of them would begin again.
+    A coordinator answers the requests of a connection in turn. With thousands in flight the last would wait longer than
+    `request.timeout.ms`, and all would begin again.
     """
     free = asyncio.Semaphore(_MAX_IN_FLIGHT)
 

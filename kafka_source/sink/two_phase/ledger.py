@@ -2,15 +2,14 @@
 
 The ledger is a consumer group without members, `{prefix}-ledger`. A decision is a committed offset of this group: the
 offset is the decision's number, the metadata is its text. A text too long for one offset's metadata is continued in the
-groups `{prefix}-ledger-1`, `-2`, …, at the same partition and with the same offset. With a topic the offsets of its
-partitions are deleted, so the offset is committed for a partition of each of several topics. All parts are committed in
-one transaction of `{prefix}-driver`. So a replaced driver cannot decide, and the source's offsets can be part of the
-same transaction.
+groups `{prefix}-ledger-1`, `-2`, …, at the same partition and with the same offset. The offsets of a topic's partitions
+are deleted with the topic, so a decision is committed for a partition of each of several topics. All parts are
+committed in one transaction of `{prefix}-driver`, so a replaced driver cannot decide, and the source's offsets can be
+in the same transaction.
 
-A decision whose transactions are all committed is recorded as finished in a second group, `{prefix}-finished`: its
-number is the committed offset. A transaction of the transactional id of this name writes it, so a driver that was
-replaced cannot record anything either. Brokers keep both groups for `offsets.retention.minutes` (7 days) after their
-last commit.
+When all transactions of a decision are committed, its number is committed as an offset of a second group,
+`{prefix}-finished`, in a transaction of the transactional id of this name, which a replaced driver cannot write either.
+Brokers keep both groups for `offsets.retention.minutes` (7 days) after their last commit.
 
 Numbers begin beyond the end of any log (`commits.side_groups`).
 """
@@ -36,14 +35,14 @@ from kafka_source.transactions.open_transaction import OpenTransaction
 
 log = logging.getLogger(__name__)
 
-# Brokers refuse more than 4096 characters (offset.metadata.max.bytes). The rest is for the number of parts, which
-# stands before the text of the first part.
+# Brokers refuse more than 4096 characters (offset.metadata.max.bytes). The rest is for the number of parts, before the
+# first part's text.
 _PART_CHARACTERS = 4090
 
-# Far more than a cluster can have. Text that is no decision must not occupy the driver's memory.
+# Far more than a cluster can have, so that a text that is no decision does not occupy the driver's memory.
 _MAX_PARTITIONS = 1_000_000
 _MAX_PARTS_DIGITS = 4
-# More topics are hardly deleted between a decision and its end, and each one needs the decision's text.
+# More topics are hardly deleted between a decision and its end, and each topic needs the decision's text.
 _MAX_HOMES = 3
 # A marker takes milliseconds, and longer while a coordinator moves.
 _MARKER_SECONDS = 5.0
@@ -68,7 +67,7 @@ class DecidedBatch:
     homes: tuple[TopicPartition, ...]
 
     def covers(self, query: str, batch: int) -> bool:
-        """Return whether a batch is this one or an earlier one of the same query, so that its tasks run as a replay."""
+        """Return whether a batch is this batch or an earlier batch of the query, so that its tasks run as a replay."""
         return self.query == query and self.batch >= batch
 
 
@@ -77,7 +76,7 @@ class Decision(DecidedBatch):
     """The decision to commit a batch.
 
     Attributes:
-        transactions: The transactions to commit; none if the batch had no rows, or if the write was aborted.
+        transactions: The transactions to commit; empty if the batch had no rows, or the write was aborted.
         partitions: The partitions that these transactions have written to.
         done: Whether all of its transactions are known to be committed and visible.
     """
@@ -97,8 +96,8 @@ class LedgerState:
     """The content of the ledger's groups.
 
     Attributes:
-        last: The newest decision; None if there is none.
-        finished: The highest number that is recorded as finished; 0 if there is none.
+        last: The newest decision, if any.
+        finished: The highest number that is recorded as finished; 0: no number.
     """
 
     last: Decision | None
@@ -108,8 +107,8 @@ class LedgerState:
     def next_number(self) -> int:
         """The number for the next decision.
 
-        It exceeds the finished number too. The ledger may be deleted, or expire, while the finished number stays. A
-        decision with the first number would count as finished then, and no driver would complete it after a crash.
+        It exceeds the finished number too, which may stay when the ledger is deleted or expires: a decision with the
+        first number would then count as finished, and no driver would complete it after a crash.
         """
         return 1 + max(BEYOND_ALL_LOGS, self.finished, 0 if self.last is None else self.last.number)
 
@@ -128,7 +127,7 @@ class Ledger:
         self._finished_group = FINISHED.of(prefix)
 
     async def last(self, deadline: Deadline) -> Decision | None:
-        """Return the newest decision, None if there is none. Wait for a decision that is being written."""
+        """Return the newest decision, if any. Wait for a decision that is being written."""
         return (await self.read(deadline)).last
 
     async def read(self, deadline: Deadline) -> LedgerState:
@@ -142,7 +141,7 @@ class Ledger:
             finished = max((entry.offset for entry in finished_entries.values()), default=0)
             if not entries:
                 return LedgerState(None, finished)
-            # Every batch chooses the partitions again: the highest number is the newest decision.
+            # Every batch chooses the partitions again, so the newest decision is the highest number.
             number = max(entry.offset for entry in entries.values())
             homes = tuple(sorted(tp for tp, entry in entries.items() if entry.offset == number))
             tp, first = homes[0], entries[homes[0]]
@@ -159,9 +158,9 @@ class Ledger:
     async def shows(self, decision: Decision, deadline: Deadline) -> bool:
         """Return whether fetches show a decision whose transaction has been committed.
 
-        A killed broker may lose the marker of that transaction, if it is the only broker, and the next transaction of
-        the same id writes it. Until then a fetch of all offsets omits a partition without an earlier offset: the next
-        driver would neither wait for the decision nor know it.
+        If the only broker is killed, it may lose the marker of that transaction, which the next transaction of the same
+        id writes. Until then a fetch of all offsets omits a partition without an earlier offset, and the next driver
+        would neither wait for the decision nor know it.
         """
         within = Deadline(min(_MARKER_SECONDS, deadline.left))
         try:
@@ -174,7 +173,7 @@ class Ledger:
         return True
 
     def entries(self, decision: Decision) -> list[GroupOffsets]:
-        """Return the offsets that the ledger's groups commit for a decision, one group for each part of its text."""
+        """Return the offsets to commit in the ledger's groups for a decision, a group for each part of its text."""
         text = decision_text(self._prefix, decision)
         parts = [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
         parts[0] = f"{len(parts)} {parts[0]}"
@@ -194,7 +193,7 @@ class Ledger:
         *,
         before_commit: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Record that a decision is finished: all of its transactions are committed and visible.
+        """Record that a decision is finished, because all of its transactions are committed and visible.
 
         Args:
             transaction: The epoch of `{prefix}-finished` that this driver holds.
@@ -208,7 +207,7 @@ class Ledger:
         snapshot = await self._client.retrying(
             lambda: self._client.metadata({tp.topic for tp in decision.homes}, deadline), deadline
         )
-        # A topic that was deleted since has no offsets, neither this one nor the decision's.
+        # A topic that was deleted since can have no offsets.
         homes = [tp for tp in decision.homes if tp.topic in snapshot.topics]
         entry = GroupOffsets(
             SlotCredentials.without_membership(self._finished_group),
@@ -232,7 +231,7 @@ class Ledger:
 
 
 def homes_of(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-    """Return the partitions at which a decision is committed: the lowest one of each of the first topics."""
+    """Return the partitions at which a decision is committed: the lowest partition of each of the first topics."""
     lowest: dict[str, TopicPartition] = {}
     for tp in partitions:
         lowest[tp.topic] = min(tp, lowest.get(tp.topic, tp))
@@ -258,7 +257,7 @@ def read_decision(prefix: str, number: int, homes: tuple[TopicPartition, ...], t
     Args:
         prefix: The sink's `transactional.id.prefix`.
         number: The decision's number.
-        homes: The partitions whose committed offsets hold it.
+        homes: The partitions whose committed offsets hold the decision.
         text: The text of all parts.
         finished: The highest number that is recorded as finished.
 

@@ -1,4 +1,4 @@
-"""Ask coordinators which transactions of a sink's tasks are open; `committer` commits or aborts them."""
+"""Look up which transactions of a sink's tasks are open; `committer` commits or aborts them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ ONGOING = "Ongoing"
 COMMITTED = "CompleteCommit"
 
 FENCED_TIMEOUT_MS = 5_003
-"""The timeout of an id that a driver has fenced; an id of a task has another. No process has its epoch. A coordinator
-waits no longer than this timeout for the replicas of its own log: with a few milliseconds it answers
-COORDINATOR_NOT_AVAILABLE wherever the brokers are further apart."""
+"""The timeout of an id that a driver has fenced, so that no process has its epoch; ids of tasks have other timeouts. A
+coordinator waits no longer than this timeout for the replicas of its own log, so with a few milliseconds it would
+answer COORDINATOR_NOT_AVAILABLE if brokers are further apart.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Described:
         transaction: The newest transaction of the id.
         state: Its state in Kafka's words: `Ongoing`, `PrepareCommit`, `CompleteCommit`, …
         partitions: The partitions that it has written to; empty when it has ended.
-        started_ms: Start time by the coordinator's clock, in milliseconds since 1970; -1 if it is not open.
+        started_ms: Start time by the coordinator's clock, in milliseconds since 1970; -1: not open.
         timeout_ms: Time after which the coordinator aborts it, in milliseconds.
     """
 
@@ -84,7 +85,7 @@ async def describe(client: KafkaClient, transactional_id: str, deadline: Deadlin
 async def describe_all(client: KafkaClient, transactional_ids: Sequence[str], deadline: Deadline) -> list[Described]:
     """Return the states of several ids, in any order, with one request to each coordinator.
 
-    If that fails for a coordinator, describe each id separately.
+    If the request to a coordinator fails, describe each of its ids separately.
     """
     await client.find_coordinators(transactional_ids, deadline, TRANSACTION)
     coordinators = await asyncio.gather(*(client.coordinator(n, deadline, TRANSACTION) for n in transactional_ids))
@@ -147,5 +148,5 @@ async def list_in_states(
 
 def has_prefix(transactional_id: str, prefix: str) -> bool:
     """Return whether an id belongs to a task of a sink: `{prefix}-{partition}-{attempt}`."""
-    # The id must have exactly two numbers: `orders-2` may be the prefix of another sink.
+    # Exactly two numbers, because `orders-2` may be the prefix of another sink.
     return re.fullmatch(rf"{re.escape(prefix)}-\d+-\d+", transactional_id) is not None

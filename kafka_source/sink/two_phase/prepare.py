@@ -24,12 +24,13 @@ from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.open_transactions import EMPTY, FENCED_TIMEOUT_MS, ONGOING, describe
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise, is_gone
 
-# The time limit of a task's requests to the coordinators of its and its driver's transactions.
+# The time limit of a task's requests to the coordinators of its own and its driver's transactions.
 _COORDINATOR_SECONDS = 60.0
 
 IDS_OF_TASK = 7
-"""The number of transactional ids that the attempts of a task take in turn. It divides the 32,767 epochs of a producer
-id, so the turns continue in order when the next producer id begins with epoch 0."""
+"""The number of transactional ids that the attempts of a task take in turn. It divides 32,767, the number of epochs of
+a producer id, so the turns continue in order when the next producer id begins with epoch 0.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def prepare(
         settings: Settings of the Kafka clients.
         task: The task.
         epoch: The driver's epoch, from before the tasks of the batch began.
-        batches: The records. Without any, the task opens no transaction.
+        batches: The records. Without records the task opens no transaction.
         engine: The option `engine`.
 
     Raises:
@@ -90,7 +91,7 @@ def prepare(
     """
     if not _has_to_write(settings, task, epoch):
         for _ in batches:
-            # Take all rows nevertheless: stateful operators before the sink keep their state only for rows taken.
+            # Take all rows nevertheless, because stateful operators before the sink keep state only for taken rows.
             pass
         return Prepared(0)
     client = cached_client(settings)
@@ -130,20 +131,20 @@ def _initialised(
         name = client.run(_next_id(client, task, epoch, _deadline()))
         return name, in_transaction(settings, name, engine)
 
-    # An id that a request without an answer initialises is no longer this attempt's: it takes another turn.
+    # A request without an answer may have initialised the id, so the attempt takes another turn.
     return retry(attempt, client.settings.retry, on=UnknownOutcomeError, deadline=_deadline())
 
 
 async def _next_id(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, deadline: Deadline) -> str:
-    """Take turns until one has an unused id, and return this id.
+    """Take turns until a turn has an unused id, and return this id.
 
-    InitProducerId ends the transaction of the id's holder, whichever that is. But it numbers its senders: each caller
-    gets an epoch of its own from an id that never has a transaction. So simultaneous attempts get different ids, even
-    those of a repeated stage, whose numbers Spark counts from 0 again.
+    InitProducerId would end the transaction of any holder of the id. But on an id that never has a transaction it
+    numbers its callers by epochs. So simultaneous attempts get different ids, even attempts of a repeated stage, which
+    Spark numbers from 0 again.
 
     Raises:
-        FencedError: The batch has ended. Its transactions may be committed and not recorded as finished; then their ids
-            look free.
+        FencedError: The batch has ended. If its transactions are committed and not recorded as finished, their ids look
+            free.
     """
     while True:
         turn = await initialise(client, task.turns, FENCED_TIMEOUT_MS, deadline)
@@ -177,10 +178,10 @@ def _has_to_write(settings: Settings, task: SinkTask, epoch: DriverEpoch) -> boo
 def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
     """Raise an error if the query's checkpoint is older than the ledger.
 
-    Spark commits a batch in its checkpoint after the sink has decided about it, and before the next batch begins. So a
-    replay is always the last decided batch. An earlier batch means that the checkpoint was put back, for example from a
-    backup. Spark then plans the batches again, with other records, and the sink would drop all of them up to the last
-    decided batch as replays.
+    Spark commits a batch in its checkpoint after the sink's decision and before the next batch begins, so a replay is
+    always the last decided batch. An earlier batch means that the checkpoint was put back, for example from a backup.
+    Spark then plans batches with other records, and the sink would drop all batches up to the last decided one as
+    replays.
     """
     last = epoch.last
     if last is None or last.query != task.query or task.batch >= last.batch:
@@ -195,10 +196,10 @@ def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
 
 
 async def _check_undecided(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, deadline: Deadline) -> None:
-    """Raise an error if the batch has ended, with a decision or without.
+    """Raise an error if the batch has ended, with or without a decision.
 
-    Spark runs attempts besides the successful ones, and does not wait for their end. The driver ends the ids that
-    attempts have initialised before its decision, and does not know later ones, so an attempt checks again.
+    Spark does not wait for the end of unsuccessful attempts. The driver ends the ids that attempts have initialised
+    before its decision, but does not know later ids, so an attempt checks again.
     """
     driver = await describe(client, epoch.driver.transactional_id, deadline)
     if driver.transaction != epoch.driver or driver.state != EMPTY:
@@ -218,8 +219,8 @@ def _prepared(settings: Settings, task: SinkTask, opened: OpenTransaction, count
     client, name = cached_client(settings), opened.transactional_id
     found = client.run(describe(client, name, _deadline()))
     if found.transaction != opened:
-        # The acknowledged records were in a transaction that is aborted. The newest transaction has the records of
-        # another process, perhaps an abandoned attempt of this task that still runs.
+        # The acknowledged records were in a transaction that is aborted. The newest transaction is another process's,
+        # perhaps of an abandoned attempt of this task that still runs.
         raise FencedError(
             f"Another process has initialised {name} while this task wrote: epoch "
             f"{found.transaction.epoch} of producer id {found.transaction.producer_id} instead of epoch {opened.epoch} "

@@ -1,10 +1,10 @@
 """Wait until committed records are visible to readers; find and write commit markers that a broker has lost.
 
-A coordinator answers a commit when its own log has it, and sends the markers to the partitions afterwards. If it is
-killed between both, it sends them after its restart; but a single broker did not, in 3 of 7 attempts (Kafka 4.3.1).
-Then the last stable offset never passes the records, although the transaction counts as committed. So this module asks
-the partitions' leaders for open transactions (DescribeProducers). The last stable offset would not show it, since
-another producer's transaction may delay that offset too.
+A coordinator answers a commit when its own log has it, and then sends the markers to the partitions. If it is killed in
+between, it should send them after its restart, but a single broker did not, in 3 of 7 attempts (Kafka 4.3.1). Then the
+last stable offset never passes the records, although the transaction counts as committed. So this module looks up open
+transactions at the partitions' leaders (DescribeProducers). The last stable offset is no proof, because another
+producer's transaction may delay it too.
 
 Markers that a broker has lost can be found and written: `kafkagroup transactions repair`.
 """
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 _PAUSES = RetryPolicy(0.002, 0.5)
 _WHAT = "Looking for the commit marker"
-# Brokers' metadata lack a topic for a moment after it was created, and while its leaders change.
+# Metadata lack a topic for a moment after its creation, and while its leaders change.
 _DELETED_SECONDS = 5.0
 _MARKERS_VERSION = 1
 _NO_COORDINATOR = -1
@@ -50,10 +50,10 @@ async def wait_until_visible(
     partitions: Iterable[TopicPartition],
     deadline: Deadline,
 ) -> None:
-    """Wait until none of the partitions holds one of the transactions open.
+    """Wait until no partition holds one of the transactions open.
 
-    A user without READ on a topic may not send the request. Then this function logs a warning and returns. A topic that
-    was deleted has no records to wait for.
+    Without READ on a topic the user may not send the request: log a warning and return. A deleted topic has no records
+    to wait for.
 
     Args:
         client: Client of the cluster that the sink writes to.
@@ -63,7 +63,7 @@ async def wait_until_visible(
         deadline: Limit for the whole call.
 
     Raises:
-        NotVisibleError: A partition still holds a transaction open at the deadline; names both.
+        NotVisibleError: A partition holds a transaction open at the deadline; the error names both.
     """
     left = sorted(set(partitions))
     producers = {(t.producer_id, t.epoch): t.transactional_id for t in transactions}
@@ -104,7 +104,7 @@ class _AbsentPartitionsError(UnknownTopicError):
 
 
 class _AbsentPartitions:
-    """Distinguishes deleted topics, and those created again with fewer partitions, from short gaps of metadata."""
+    """Distinguishes deleted topics, and topics created again with fewer partitions, from short gaps of metadata."""
 
     def __init__(self) -> None:
         self._since: dict[TopicPartition, float] = {}
@@ -196,12 +196,12 @@ async def lost_markers(
         client: Client of the cluster that the sink writes to.
         prefix: The sink's `transactional.id.prefix`.
         decided: The transactions of a decision that is not finished.
-        partitions: Where to look.
+        partitions: The partitions to check.
         deadline: Limit for the whole call.
     """
     committed = await list_in_states(client, prefix, [COMMITTED], deadline)
     by_producer = {(one.transaction.producer_id, one.transaction.epoch): one.transaction for one in committed}
-    # In the second protocol the commit has raised the epoch, or given a new producer id with epoch 0.
+    # In the second protocol the commit has raised the epoch, or assigned a new producer id with epoch 0.
     epochs = {one.transaction.transactional_id: one.transaction.epoch for one in committed}
     by_producer |= {
         (t.producer_id, t.epoch): t
@@ -218,7 +218,7 @@ async def lost_markers(
 
 
 async def write_marker(client: KafkaClient, lost: LostMarker, deadline: Deadline) -> None:
-    """Write a missing marker. This needs the right to alter the cluster.
+    """Write a missing marker, which needs the right to alter the cluster.
 
     Raises:
         KafkaGroupError: The partition's leader refuses the marker.
