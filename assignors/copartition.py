@@ -1,11 +1,11 @@
-"""`copartition`: the same partition number of several topics to the same member; the handling of topics that differ.
+"""`copartition`: the same partition number of several topics to the same member.
 
 Java has no such strategy. `range` has this effect while the topics have equal partition counts and equal subscribers,
-and loses it silently when they differ. `copartition` then raises an error, or co-locates the partitions that it can.
+and silently loses it when these differ. `copartition` then raises an error, or co-locates as many partitions as
+possible.
 
-A strategy that assigns partitions one by one keeps co-partitioned topics together if it sees only the first topic of
-each set: `fold` leaves the others out, and `Folded.unfold` gives the members of a partition the same partition number
-of them.
+A strategy that assigns partitions one by one can keep co-partitioned topics together: `fold` leaves only the first
+topic of each set, and `Folded.unfold` gives a partition's members the same partition number of the other topics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from assignors.range_and_round_robin import TopicShare, readers_in_order, share_
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A group as a strategy sees it that must keep co-partitioned topics together.
+    """A group without all topics but the first of each set, for a strategy that keeps co-partitioned topics together.
 
     Attributes:
         cluster: The cluster without the omitted topics. A partition has the racks on which all its topics have a
@@ -36,7 +36,7 @@ class Folded:
     sets: Mapping[str, Sequence[str]]
 
     def partitions(self, tp: TopicPartition) -> list[TopicPartition]:
-        """Return the partitions that are assigned together with a partition, itself among them."""
+        """Return the partitions that are assigned together with a partition, including itself."""
         return [TopicPartition(topic, tp.partition) for topic in self.sets.get(tp.topic, (tp.topic,))]
 
     def unfold(self, answer: Mapping[str, Assignment]) -> dict[str, Assignment]:
@@ -50,7 +50,7 @@ class Folded:
 
 
 def fold(cluster: ClusterMetadata, group: GroupSubscription, groups: Sequence[Collection[str]]) -> Folded:
-    """Leave out all topics but the first of each set; topics that do not exist or have no subscriber do not count.
+    """Leave out all topics but the first of each set, which exists and has a subscriber.
 
     Raises:
         AssignmentError: The topics of a set differ in partition counts or subscribers.
@@ -91,7 +91,7 @@ def check_disjoint(groups: Sequence[Collection[str]]) -> None:
     """Check that no topic is in two sets.
 
     Raises:
-        ValueError: Names the topics that are.
+        ValueError: A topic is in two sets; the error names it.
     """
     named = [topic for group in groups for topic in set(group)]
     if len(named) != len(set(named)):
@@ -105,7 +105,7 @@ def check_alike(
     """Check that the topics of a set have equal partition counts and subscribers.
 
     Raises:
-        AssignmentError: They differ; the error names the topics or members, and gives the advice.
+        AssignmentError: The topics differ; the error names topics or members, with the advice.
     """
     if len({counts[topic] for topic in topics}) > 1:
         listed = ", ".join(f"{topic} has {counts[topic]}" for topic in topics)
@@ -123,13 +123,13 @@ _MISMATCHES = ("refuse", "colocate")
 
 
 class CopartitionAssignor(Assignor):
-    """`range` with sets of co-partitioned topics. Topics that are in no set are assigned as `range` does.
+    """`range` with sets of co-partitioned topics. Topics in no set are assigned as by `range`.
 
     Args:
         groups: Sets of topics; a topic may be in one set only. None: all topics the group subscribes to are one set.
-        mismatch: What to do with a set whose topics differ in partition counts or subscribers. "refuse" raises an
+        mismatch: The handling of a set whose topics differ in partition counts or subscribers. "refuse" raises an
             AssignmentError. "colocate" assigns the partition numbers that all topics have together, to members that
-            subscribe to all of them; higher numbers are assigned topic by topic.
+            subscribe to all of these topics, and higher numbers topic by topic.
     """
 
     name: ClassVar[str] = "copartition"
@@ -142,7 +142,7 @@ class CopartitionAssignor(Assignor):
         self._mismatch = mismatch
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """Assign each set of co-partitioned topics together, and the other topics as `range` does.
+        """Assign each set of co-partitioned topics together, and other topics as `range` does.
 
         Raises:
             AssignmentError: A set's topics differ and `mismatch` is "refuse", or no member subscribes to all of them.
@@ -164,7 +164,7 @@ class CopartitionAssignor(Assignor):
 def _share_together(
     topics: Sequence[str], counts: Mapping[str, int], readers: Mapping[str, tuple[str, ...]]
 ) -> list[TopicShare]:
-    """Return one share for the partition numbers that all topics have, and one for each topic's higher numbers.
+    """Return a share for the partition numbers that all topics have, and a share for each topic's higher numbers.
 
     Only members that subscribe to all the topics take part in the first share.
     """

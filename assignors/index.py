@@ -1,4 +1,4 @@
-"""A group as integers for the algorithms: the order that decides ties, claims that contradict each other, racks.
+"""A group as integers for the algorithms: the order for ties, contradicting claims, racks.
 
 Sort orders decide ties as Java's do, so that the result does not depend on which client leads.
 """
@@ -15,7 +15,7 @@ from assignors.wire import StickyUserData
 
 
 def known_topics(cluster: ClusterMetadata, group: GroupSubscription) -> dict[str, int]:
-    """Return the partition counts of the subscribed topics, without topics that have no partitions."""
+    """Return the partition counts of the subscribed topics that have partitions."""
     wanted: set[str] = set().union(*(subscription.topics for subscription in group.values()))
     return {topic: count for topic in wanted if (count := cluster.partitions.get(topic, 0)) > 0}
 
@@ -44,7 +44,7 @@ class PartitionIndex:
             self._topics += [topic] * count
             self._numbers += numbers if count == len(numbers) else numbers[:count]
         self.size = len(self._topics)
-        # Members often own partitions of the same topics, so the starts and counts of the last call are kept.
+        # The starts and counts of the last call, because members often own partitions of the same topics.
         self._last: tuple[list[str], list[int], list[int]] = ([], [], [])
 
     def integers(self, partitions: Sequence[TopicPartition]) -> list[int]:
@@ -86,7 +86,7 @@ class PartitionIndex:
 
 
 def sorted_names(names: Iterable[str]) -> list[str]:
-    """Sort names as Java's `String.compareTo` does: by UTF-16 code units, where Python compares code points."""
+    """Sort names as Java's `String.compareTo` does, by UTF-16 code units and not by code points."""
     found = list(names)
     if all(map(str.isascii, found)):
         return sorted(found)
@@ -94,7 +94,7 @@ def sorted_names(names: Iterable[str]) -> list[str]:
 
 
 def static_members_first(group: GroupSubscription) -> list[str]:
-    """Sort member ids: static members by instance id, then the others by member id (Java's `MemberInfo.compareTo`)."""
+    """Sort member ids: static members by instance id, then dynamic ones by member id (`MemberInfo.compareTo`)."""
     static = [(member, instance) for member in group if (instance := group[member].instance_id) is not None]
     dynamic = [member for member in group if group[member].instance_id is None]
     in_order = sorted(static, key=lambda pair: (_utf16(pair[1]), _utf16(pair[0])))
@@ -138,7 +138,7 @@ def readers_by_topic(
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The claims of all members on partitions that exist, by place (the member's index in the sorted member ids).
+    """The claims of all members on existing partitions, by place (the member's index in the sorted member ids).
 
     Attributes:
         stated: The partitions each member claims, each partition once.
@@ -156,8 +156,8 @@ class Claims:
     def outdated(self) -> dict[int, int]:
         """Return the last previous owner of each partition that is claimed in an older generation.
 
-        A generation is older if it is below the newest one in the group. If several members claim the partition in
-        older generations, the member with the highest of those is returned.
+        A generation is older if it is below the group's newest. Of several members that claim the partition in older
+        generations, the member with the newest of these is returned.
         """
         newest = max(self.generations, default=-1)
         last: dict[int, int] = {}
@@ -169,7 +169,7 @@ class Claims:
         return last
 
     def newest(self, partitions: set[int]) -> dict[int, list[int]]:
-        """Return, for each of these partitions, the members that claim it in the newest generation that claims it."""
+        """Return the members that claim each of these partitions, in the newest generation that claims it."""
         holders: dict[int, list[int]] = {}
         for place, stated in enumerate(self.stated):
             for partition in partitions.intersection(stated):
@@ -182,7 +182,7 @@ class Claims:
 
 
 def resolve(index: PartitionIndex, claims: Sequence[StickyUserData]) -> Claims:
-    """Drop claims on partitions that do not exist, and decide between claims that contradict each other."""
+    """Drop claims on missing partitions, and decide between contradicting claims."""
     stated = [index.integers(claim.partitions) for claim in claims]
     generations = [max(claim.generation, -1) for claim in claims]
     distinct: set[int] = set().union(*stated)
@@ -224,7 +224,7 @@ def partition_racks(cluster: ClusterMetadata, topic: str, count: int) -> list[fr
 def racks_matter(members: Collection[str | None], partitions: Sequence[frozenset[str]]) -> bool:
     """Return whether rack-aware assignment could change the result (`useRackAwareAssignment` in Java).
 
-    It can if a member's rack has a replica, and not every partition has replicas on all the racks.
+    It can if a member's rack has a replica, and some partition has no replica on some rack.
     """
     wanted = {rack for rack in members if rack}
     if not wanted:
@@ -237,8 +237,8 @@ def racks_matter(members: Collection[str | None], partitions: Sequence[frozenset
 class Pool:
     """Candidate members for a set of partitions, in a heap by load.
 
-    Members are given by place, their index in the sorted list of member ids. The caller changes the loads; the heap is
-    repaired lazily, when the least loaded member is asked for.
+    A member is its place, the index in the sorted member ids. The caller changes the loads, and the heap is repaired
+    when the least loaded member is requested.
 
     Attributes:
         places: The members, ascending.
@@ -253,8 +253,8 @@ class Pool:
         Args:
             places: The members of this pool, ascending.
             loads: The load of every member of the group, by place; the caller updates it.
-            lowered: The members whose load was lowered, in order; the caller appends to it. Without this list the heap
-                would not notice that a member deep inside it has become the least loaded one.
+            lowered: The members whose load was lowered, in order; the caller appends to it. Otherwise a member deep
+                inside the heap could become the least loaded member without the heap's repair.
         """
         self.places = places
         self.members = frozenset(places)
@@ -265,7 +265,7 @@ class Pool:
         self._judged = (-1, False)
 
     def least_loaded(self) -> int:
-        """Return the member with the lowest load; of equal ones the one with the lowest place."""
+        """Return the member with the lowest load; of equal members the one with the lowest place."""
         heap, loads = self._heap, self._loads
         if not heap:
             heap += [(loads[place], place) for place in self.places]
@@ -281,7 +281,7 @@ class Pool:
             heapreplace(heap, (loads[place], place))
 
     def least_loaded_without(self, excluded: Collection[int]) -> int | None:
-        """Return the member with the lowest load that is not excluded, or None if all are."""
+        """Return the member with the lowest load that is not excluded, or None."""
         aside: list[tuple[float, int]] = []
         found: int | None = None
         while found is None and self.places and (self._heap or not aside):

@@ -1,6 +1,6 @@
 """The interface of a strategy, the lookup by its name, and the check that a partition moves in two steps (KIP-429).
 
-A leader checks a cooperative assignment before it sends it, as `ConsumerCoordinator` in Java (KIP-429).
+A leader checks a cooperative assignment before it sends it, like Java's `ConsumerCoordinator` (KIP-429).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RebalanceProtocol(IntEnum):
     EAGER = 0
     """A member revokes all its partitions before it joins."""
     COOPERATIVE = 1
-    """A member keeps its partitions while it joins, and revokes only those that the new assignment leaves out."""
+    """A member keeps its partitions while it joins, and revokes only partitions that the new assignment lacks."""
 
 
 class AssignmentError(Exception):
@@ -54,19 +54,18 @@ class AssignmentError(Exception):
 class Assignor(ABC):
     """A strategy that assigns partitions to a group's members (`ConsumerPartitionAssignor` in Java).
 
-    `assign` runs in the leader and must depend on its arguments alone. The other methods run in every member; state
-    that they keep is that member's own, for example its last assignment. Use one object per member.
+    `assign` runs in the leader and must depend on its arguments alone. The other methods run in every member, and keep
+    that member's state, for example its last assignment. Use one object per member.
     """
 
     name: ClassVar[str]
-    """The protocol name in JoinGroup; all members of a group must have one in common."""
+    """The protocol name in JoinGroup; all members of a group must have a name in common."""
 
     protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset({RebalanceProtocol.EAGER})
     """The rebalance protocols the strategy supports."""
 
     redundant: ClassVar[bool] = False
-    """Whether the strategy assigns one partition to several members on purpose. If not, the leader refuses such an
-    assignment."""
+    """Whether the strategy assigns a partition to several members; else the leader refuses such an assignment."""
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
         """Return the user data that this member sends to the leader with its subscription, or None for no data."""
@@ -77,20 +76,20 @@ class Assignor(ABC):
         """Assign the partitions of all topics that `group` subscribes to.
 
         Returns:
-            One assignment for each member of `group`, possibly empty, by member id; no other members.
+            An assignment, possibly empty, for each member of `group`, by member id.
 
         Raises:
-            AssignmentError: The strategy cannot assign the partitions of this group; gives the reason.
+            AssignmentError: The strategy cannot assign the partitions of this group, for the reason in the error.
         """
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:  # noqa: B027 - most keep nothing
-        """Take note of this member's new assignment and its generation."""
+        """Keep this member's new assignment and its generation."""
 
     def rebalance_interval(self) -> float | None:
-        """Return the least number of seconds between two rebalances that the leader asks for to balance the work.
+        """Return the least number of seconds between two rebalances by which the leader balances the work.
 
-        None, as most strategies return, means that the strategy does not weigh work: the leader looks up no lags for
-        it (`ClusterMetadata.work`), and never asks for a rebalance for the sake of balance.
+        None, as in most strategies, means that the strategy does not weigh work. Then the leader looks up no lags
+        (`ClusterMetadata.work`) and never requests a rebalance for balance.
         """
         return None
 
@@ -100,26 +99,26 @@ class Assignor(ABC):
     def should_rebalance(
         self, cluster: ClusterMetadata, group: GroupSubscription, held: Mapping[str, Assignment]
     ) -> str | None:
-        """Return the reason for a rebalance although the group has not changed; None: there is none.
+        """Return the reason for a rebalance of an unchanged group; None: no reason.
 
         Args:
-            cluster: The present metadata, with the present lags and rates.
+            cluster: The current metadata, with current lags and rates.
             group: The subscriptions with which the members joined.
-            held: The assignments that they have now.
+            held: The members' current assignments.
         """
         return None
 
     def replicas(self, assignment: Assignment) -> Mapping[TopicPartition, int]:
         """Return the copy number, from 1, of each partition that this member holds as a standby.
 
-        For every other partition the member is the only holder or the primary (copy 0), and commits its offsets. Only
-        a `redundant` strategy returns any.
+        Of any other partition the member is the only holder or the primary (copy 0), and commits its offsets. Only a
+        `redundant` strategy has standbys.
         """
         return {}
 
 
 def names() -> tuple[str, ...]:
-    """Return the names that `load` accepts: built-in strategies and those of installed distributions, sorted."""
+    """Return the names that `load` accepts, sorted: strategies built in or of installed distributions."""
     return tuple(sorted({*_BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))}))
 
 
@@ -186,11 +185,11 @@ def in_transfer(group: GroupSubscription, answer: Mapping[str, Assignment]) -> s
 def check_handover(name: str, group: GroupSubscription, answer: Mapping[str, Assignment]) -> None:
     """Refuse a cooperative assignment that moves a partition in one step. An eager assignment needs no check.
 
-    As in Java, `cooperative-sticky` is exempt: it compares generations, and a partition claimed by a member of an
-    older generation is no longer owned by that member.
+    As in Java, `cooperative-sticky` is exempt, because it compares generations: a member of an older generation no
+    longer owns the partitions that it claims.
 
     Raises:
-        AssignmentError: Names the assignor and up to five of the partitions.
+        AssignmentError: A partition moves in one step; the error names the assignor and up to five partitions.
     """
     moving = set() if name == "cooperative-sticky" else in_transfer(group, answer)
     if moving:
@@ -204,7 +203,7 @@ def check_handover(name: str, group: GroupSubscription, answer: Mapping[str, Ass
 def hold_back(group: GroupSubscription, answer: Mapping[str, Assignment]) -> dict[str, Assignment]:
     """Return the answer without the partitions in transfer, so that an eager strategy works cooperatively.
 
-    Their owners revoke them and join again; the rebalance that follows assigns them.
+    The owners revoke these partitions and join again, and the next rebalance assigns them.
     """
     moving = in_transfer(group, answer)
     adjusted = {}

@@ -1,9 +1,9 @@
 """`lag-balanced`: balances the time that members need for their lag, where other strategies balance numbers.
 
-The leader knows the lag and the rate of each partition (`ClusterMetadata.work`), and members report in their user data
-how fast they read. A unit is a partition, or co-partitioned partitions that stay together. Its work is the number of
-records to read within a horizon: its lag, and arriving records. The time of a member is the work of its units divided
-by its speed. Where nothing is known, the assignment is that of `sticky`. docs/design/balance.md has the reasons.
+The leader knows the lag and the rate of each partition (`ClusterMetadata.work`), and members report their speed in
+their user data. A unit is a partition, or co-partitioned partitions that stay together. Its work is the number of
+records to read within a horizon, which are its lag and arriving records. The time of a member is the work of its units
+divided by its speed. If nothing is known, the assignment is that of `sticky`. docs/design/balance.md has the reasons.
 """
 
 from __future__ import annotations
@@ -41,36 +41,38 @@ from assignors.sticky_uniform import RackView
 from assignors.wire import StickyUserData, decode_sticky_user_data, encode_sticky_user_data
 
 INTERVAL = 300.0
-"""The default of the least number of seconds between two rebalances that the leader asks for."""
+"""The default of the least number of seconds between two rebalances that the leader requests."""
 
 MAX_HORIZON = 3600.0
-"""The horizon of a group that does not keep up, whose lag never drains, in seconds."""
+"""The horizon, in seconds, of a group that does not keep up, so that its lag never drains."""
 
 BATCH_NOISE = 0.3
-"""The relative error of what one micro-batch shows: those with equally many records differ by 30 % or so."""
+"""The relative error of a measure of one micro-batch: micro-batches of equal size differ by about 30 %."""
 
 AVERAGED_BATCHES = 30
-"""The number of micro-batches of which a measure should be the mean at least."""
+"""The least number of micro-batches of which a measure should be the mean."""
 
 NOISE = 2 * BATCH_NOISE / math.sqrt(AVERAGED_BATCHES)
-"""The relative error of a member's time, which only one measure in twenty exceeds: two standard deviations (11 %)."""
+"""The relative error of a member's time, two standard deviations (11 %), which one measure in twenty exceeds."""
 
 TOLERANCE = 0.05
-"""By how much a member's time may be above the shortest possible one before it gives up units that it holds."""
+"""How far a member's time may be above the shortest possible time before the member gives up units."""
 
 WORTH = (1 + TOLERANCE) * (1 + NOISE) / (1 - NOISE)
-"""By how much the longest time must be above that of the balanced plan before a unit moves, as a factor (1.31): by more
-than the tolerance, and errors that make it look longer and the balanced plan shorter. So noise moves nothing."""
+"""The factor (1.31) by which the longest time must exceed the balanced plan's before a unit moves. It allows for the
+tolerance and for errors in both times, so noise moves nothing.
+"""
 
 IDLE = 0.01
-"""A unit with less than this part of the mean work is idle. Idle units are given out by number, because members with
-many of them would be busy when the units wake up."""
+"""A unit with less than this part of the mean work is idle. Idle units are assigned by number, because members with
+many of them would be busy when records arrive.
+"""
 
 _MAX_SPEED = 1e12
-# A speed that differs from the median by more than this factor counts as a measuring error. It must neither starve the
-# member nor give it all partitions.
+# The largest factor of a speed to the median. A greater difference counts as a measuring error, which must neither
+# starve the member nor give it all partitions.
 _MAX_SPEED_RATIO = 100.0
-# Units times members, because a plan compares each unit with each member: about 10 s in the leader.
+# Units times members, which a plan compares with each other: about 10 s in the leader.
 _MAX_STEPS = 10_000_000
 
 # The user data, big endian: int8 version; float32 records per second, 0 if unknown; int32 length of the claim; the
@@ -78,24 +80,24 @@ _MAX_STEPS = 10_000_000
 # of the claim. A later version may append fields, which a leader of this version ignores.
 _VERSION = 1
 _HEAD = struct.Struct(">bfi")
-# A rate is sent as its logarithm, in steps of 0.3 %: 2 bytes reach from 0 to more than any partition has. 0: unknown.
+# A rate is sent as its logarithm in steps of 0.3 %, so that 2 bytes are enough for any partition. 0: unknown.
 _RATE_STEPS = 256
 _MAX_RATE = 0xFFFF
 
 
 class LagBalancedAssignor(Assignor):
-    """Let all members be done with their lag at about the same time, and let them keep their partitions.
+    """Let all members drain their lag at about the same time, and keep their partitions.
 
-    A partition moves only if that makes the longest time shorter by a factor of `WORTH` (1.31), or if it goes to a
-    member that has none. A member whose speed is unknown counts as one of median speed, and gets no more partitions
-    than its share by number.
+    A partition moves only if the move makes the longest time shorter by a factor of `WORTH` (1.31), or if it goes to a
+    member without partitions. A member of unknown speed counts as one of median speed, and gets no more partitions than
+    its share by number.
 
     Args:
         groups: Sets of co-partitioned topics, whose partitions of the same number stay together; a topic may be in one
             set only. None: no sets.
-        speed: The records per second that this member can process, in place of measures; None: as measured.
-        interval: The least number of seconds between two rebalances that the leader asks for because the balance has
-            drifted. The work of at least this time is balanced.
+        speed: The records per second that this member can process; None: as measured.
+        interval: The least number of seconds between two rebalances that the leader requests for balance. The work of
+            at least this time is balanced.
     """
 
     name: ClassVar[str] = "lag-balanced"
@@ -152,7 +154,7 @@ class LagBalancedAssignor(Assignor):
     def should_rebalance(
         self, cluster: ClusterMetadata, group: GroupSubscription, held: Mapping[str, Assignment]
     ) -> str | None:
-        """Return how much sooner the group would be done after a rebalance, if that is worth one."""
+        """Return how much sooner the group would be done after a rebalance, if the rebalance is worth it."""
         folded = fold(cluster, group, self._groups)
         members = {
             member: decode_measures(said.user_data)._replace(claim=StickyUserData(held[member].partitions, 0))
@@ -175,9 +177,9 @@ class Workload:
         work: The work of each unit, in records, at least 0.
         speeds: The speed of each member, in records per second, above 0.
         readers: The members that may have each unit, ascending, at least one.
-        holders: The member that holds each unit, one of its readers; -1: none.
+        holders: The member that holds each unit, one of its readers; -1: no member.
         racks: The racks; None if they make no difference.
-        max_units: The number of units that each member may have at most, if others can take them; None: any.
+        max_units: The most units of each member, if other members can take the rest; None: any.
     """
 
     work: Sequence[int]
@@ -189,7 +191,7 @@ class Workload:
 
     @cached_property
     def bound(self) -> float:
-        """A time that no assignment can beat: all work at the speed of all, and each unit at the highest speed."""
+        """A time that no assignment can beat, by all work at the speed of all, and each unit at the highest speed."""
         units: dict[Sequence[int], list[int]] = {}
         for places, work in zip(self.readers, self.work, strict=True):
             units.setdefault(tuple(places), []).append(work)
@@ -208,8 +210,8 @@ class Outcome:
     Attributes:
         owners: The member of each unit.
         longest: The time of the member that is done last, in seconds.
-        kept: The longest time if all units that are held had stayed.
-        worth: Whether units have moved because that makes the longest time shorter by a factor of more than `WORTH`.
+        kept: The longest time if all held units had stayed.
+        worth: Whether units have moved to make the longest time shorter by a factor of more than `WORTH`.
     """
 
     owners: Sequence[int]
@@ -219,12 +221,12 @@ class Outcome:
 
 
 def balance(load: Workload) -> Outcome:
-    """Assign all units, so that the last member is done as early as possible, with few moves. Pure.
+    """Assign all units with few moves so that the last member is done as early as possible. Pure.
 
-    The plan is greedy and sticky: units are placed in the order of their work (longest processing time, LPT), each with
-    its holder if that is done within `TOLERANCE` of the shortest possible time, else with the member that is done
-    first. It is taken only if the longest time would be more than `WORTH` times as long with all held units kept. Apart
-    from that, units move only to members that hold nothing yet.
+    The plan is greedy and sticky. Units are placed in the order of their work (longest processing time, LPT), each with
+    its holder if the holder is done within `TOLERANCE` of the shortest possible time, else with the member that is done
+    first. The plan is used only if the longest time with all held units kept would be more than `WORTH` times as long.
+    Otherwise units move only to members that hold nothing yet.
     """
     plan = _Plan(load, math.inf)
     kept, worth = plan.longest, False
@@ -238,16 +240,16 @@ def balance(load: Workload) -> Outcome:
 
 
 class _Plan:
-    """An assignment while it is made. A member keeps a unit that it holds while its time is at most `limit` seconds."""
+    """An assignment while it is made. A member keeps a held unit while its time is at most `limit` seconds."""
 
     def __init__(self, load: Workload, limit: float) -> None:
         self._load = load
-        # The member of each unit; -1: none yet.
+        # The member of each unit; -1: no member yet.
         self.owners = [-1] * len(load.work)
-        # Whole numbers, so that the order of units makes no difference to a sum.
+        # Whole numbers, so that sums do not depend on the order of units.
         self._sums = [0] * len(load.speeds)
         self._counts = [0] * len(load.speeds)
-        # Units that stay in any case come first: the others fill the remaining time.
+        # Units that stay in any case come first, and other units fill the remaining time.
         last = [holder < 0 and math.isinf(limit) for holder in load.holders]
         for unit in sorted(range(len(load.work)), key=lambda unit: (last[unit], -load.work[unit], unit)):
             holder = load.holders[unit]
@@ -262,7 +264,7 @@ class _Plan:
         return max(map(self._seconds, range(len(self._sums))), default=0.0)
 
     def serve_newcomers(self) -> None:
-        """Give members that held nothing a share: units whose move makes the longer time of the two clearly shorter."""
+        """Give members that held nothing a share, by moves that make the longer of both times clearly shorter."""
         load = self._load
         for newcomer in sorted({place for places in load.readers for place in places} - set(load.holders)):
             while self._has_room(newcomer):
@@ -280,8 +282,8 @@ class _Plan:
     def _place(self, unit: int) -> None:
         """Give a unit to the member that is done with it first.
 
-        All members that would be done without making the longest time longer are equal, so the ones on the unit's racks
-        come first, and an idle unit goes to the member with the fewest units for its speed.
+        All members that would not make the longest time longer are equal. Of these, members on the unit's racks come
+        first, and an idle unit goes to the member with the fewest units for its speed.
         """
         load = self._load
         idle = load.work[unit] <= IDLE * sum(load.work) / len(load.work)
@@ -335,7 +337,7 @@ def encode_measures(measures: Measures, claim: StickyUserData) -> bytes:
 
 
 def decode_measures(data: bytes | None) -> MeasuredMember:
-    """Decode a member's user data. Absent or malformed measures are unknown: no member can make the leader fail."""
+    """Decode a member's user data. Absent or malformed measures are unknown, so no member can make the leader fail."""
     unknown = MeasuredMember(Measures(), StickyUserData((), NO_GENERATION))
     if data is None or len(data) < _HEAD.size:
         return unknown
@@ -364,10 +366,10 @@ def _rate_code(rate: float | None) -> int:
 def _workload(
     folded: Folded, said: Mapping[str, MeasuredMember], interval: float
 ) -> tuple[PartitionIndex, Workload] | None:
-    """Return a group's work, members by the place of their sorted names; None if nothing is known or it is too large.
+    """Return a group's work, members by the place of their sorted names; None if unknown or too large.
 
-    A member of unknown speed counts as one of median speed, and has at most its share of the units by number: an equal
-    part of each topic that it subscribes to.
+    A member of unknown speed counts as one of median speed, and has at most its share by number, an equal part of each
+    topic that it subscribes to.
     """
     names = sorted_names(folded.group)
     members = [said[name] for name in names]
@@ -410,7 +412,7 @@ def _known_work(
 ) -> tuple[list[int | None], list[float | None]]:
     """Return the lag and the rate of each unit; None if they are unknown for all of its partitions.
 
-    The leader's own rate of a partition is preferred to that of the member that had the partition last.
+    The leader's own rate of a partition takes precedence over the rate of the partition's previous member.
     """
     newest: dict[tuple[str, int], tuple[int, float]] = {}
     for member in members:
@@ -431,11 +433,11 @@ def _known_work(
 
 
 def _work(lags: Sequence[int | None], rates: Sequence[float | None], speed: float | None, interval: float) -> list[int]:
-    """Return the records of each unit to read within the horizon; an unknown number counts as the mean.
+    """Return the records of each unit to read within the horizon, with the mean for an unknown number.
 
-    The horizon is the time in which the group as a whole, at `speed` records per second (None: unknown), drains its
-    lag, but at least the interval in which the assignment stays. If a member has its share of the work of that time,
-    its lag is drained at the end of it, too.
+    The horizon is the time in which the whole group, at `speed` records per second (None: unknown), drains its lag, but
+    at least the interval in which the assignment stays. A member with its share of the work of that time has drained
+    its lag at its end too.
     """
     known_lags = [lag for lag in lags if lag is not None]
     known_rates = [rate for rate in rates if rate is not None]
@@ -446,5 +448,5 @@ def _work(lags: Sequence[int | None], rates: Sequence[float | None], speed: floa
     spare = math.inf if speed is None else speed - math.fsum(all_rates)
     horizon = max(interval, min(sum(all_lags) / spare if spare > 0 else math.inf, MAX_HORIZON))
     work = [lag + int(rate * horizon) for lag, rate in zip(all_lags, all_rates, strict=True)]
-    # A group that has nothing to read is balanced by number.
+    # A group with nothing to read is balanced by number.
     return work if any(work) else [1] * len(work)

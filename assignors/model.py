@@ -18,16 +18,15 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-# NamedTuple's own constructor is a Python function. For a million partitions its cost is measurable, so tuple.__new__
-# is called directly.
+# NamedTuple's own constructor is a Python function, whose cost is measurable for a million partitions.
 _make: Callable[[tuple[str, int]], TopicPartition] = partial(tuple.__new__, TopicPartition)
 
 
 class TopicPartitions(Sequence[TopicPartition]):
     """A sequence of TopicPartition stored as two columns, topics and numbers, without one object per partition.
 
-    A TopicPartition is created when an item is read. Equal to any sequence of the same partitions in the same order.
-    Do not change the columns.
+    A TopicPartition is created when an item is read. The sequence equals any sequence of the same partitions in the
+    same order. Do not change the columns.
     """
 
     __slots__ = ("numbers", "topics")
@@ -91,8 +90,7 @@ class Measures:
     """The measures of a member.
 
     Attributes:
-        speed: The number of records that the member reads and processes per second while there is more to read than it
-            reads; None: unknown.
+        speed: The number of records that the member processes per second while more records are waiting; None: unknown.
         rates: The number of records that are written per second to each of the member's partitions.
     """
 
@@ -105,10 +103,11 @@ class ClusterMetadata:
     """The part of the cluster's metadata that an assignment depends on.
 
     Attributes:
-        partitions: The number of partitions of each topic. A topic that is absent, or has 0, is not assigned.
-        racks: For each topic, for each partition number, the racks of its replicas (offline ones too, KIP-881).
-            A topic may be absent and a list may be short or empty: those racks are unknown.
-        work: The lag and the rate of each partition, for strategies that weigh them (`Assignor.rebalance_interval`).
+        partitions: The number of partitions of each topic. A topic that is absent, or has 0 partitions, is not
+            assigned.
+        racks: The racks of the replicas, also of offline ones (KIP-881), for each partition of each topic. The racks of
+            an absent topic, and beyond the end of a list, are unknown.
+        work: The lag and the rate of each partition, for strategies that weigh work (`Assignor.rebalance_interval`).
             The work of an absent partition is unknown.
     """
 

@@ -1,9 +1,9 @@
 """`rack-aware`: `sticky`, then exchanges of partitions that improve rack locality or stickiness.
 
 Java's sticky algorithm revokes a claim that does not match its member's rack even if no other member matches, so the
-partition moves in every rebalance. It also does not revise its choice after a partition found no member on its racks.
-`rack-aware` exchanges two partitions, or moves one to a member with one fewer, while that gives fewer rack mismatches
-or more kept claims, and makes neither worse. Sizes stay as even as `sticky` makes them.
+partition moves in every rebalance. Nor does it revise its choices when a partition finds no member on its racks.
+`rack-aware` exchanges two partitions, or moves one to a member with one fewer, while rack mismatches or lost claims
+become fewer and neither become more. Sizes stay as even as in `sticky`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_STEPS = 300_000
 
 
 class RackAwareAssignor(StickyAssignor):
-    """As `sticky`, with fewer rack mismatches and more kept partitions, if exchanges can achieve that."""
+    """As `sticky`, with fewer rack mismatches and more kept partitions where exchanges achieve them."""
 
     name: ClassVar[str] = "rack-aware"
 
@@ -32,7 +32,7 @@ class RackAwareAssignor(StickyAssignor):
         if shared.racks is None:
             return shared.assignments()
         improve_racks(shared)
-        # Starting without racks keeps every claim that balance allows, so fewer partitions move. This result is used
+        # Without racks at first, every claim that balance allows is kept, so fewer partitions move. This result is used
         # if it is at least as good in balance, racks and claims.
         calm = share(cluster, group, claims, heed_racks=False)
         improve_racks(calm)
@@ -59,9 +59,9 @@ def _cost(shared: Shared) -> tuple[int, int, int]:
 class _Exchange:
     """The assignment while partitions are exchanged.
 
-    An exchange is accepted if it lowers the number of rack mismatches or raises the number of kept claims, and makes
-    neither worse. With different subscriptions, a partition moves only to members for which the result stays balanced:
-    no subscriber of its topic may have two partitions fewer.
+    An exchange is accepted if it gives fewer rack mismatches or more kept claims, and makes neither worse. With
+    different subscriptions the result must stay balanced, so that no subscriber of the partition's topic has two
+    partitions fewer.
     """
 
     def __init__(self, shared: Shared, racks: RackView) -> None:
@@ -73,7 +73,7 @@ class _Exchange:
         self._readers = [frozenset(places) for places in shared.readers]
         self._topic = {topic: place for place, topic in enumerate(shared.index.topics)}
         self._steps = _MAX_STEPS
-        # The size limits are computed once: sizes change only in uniform groups, where any exchange keeps balance.
+        # Computed once, because sizes change only in uniform groups, where any exchange keeps balance.
         sizes = [len(given) for given in shared.given]
         self._max_held = [min((sizes[place] for place in places), default=0) + 1 for places in shared.readers]
 
@@ -94,7 +94,7 @@ class _Exchange:
         return self._racks.mismatch(place, partition) or self._home.get(partition, place) != place
 
     def _relocate(self, partition: int) -> bool:
-        """Move the partition to the member for which that improves the result most; return whether it was moved."""
+        """Move the partition to the member that improves the result most; return whether it was moved."""
         source = self._owner[partition]
         best: tuple[tuple[int, int], int, int | None] | None = None
         for target in self._places(partition):
@@ -117,7 +117,7 @@ class _Exchange:
         return True
 
     def _places(self, partition: int) -> Iterator[int]:
-        """Yield the members the partition could move to: the member that claims it first, then those on its racks."""
+        """Yield the members to which the partition could move: the one that claims it first, then those on its racks."""
         source, home = self._owner[partition], self._home.get(partition)
         topic = self._topic_of(partition)
         readers = self._readers[topic]
@@ -133,8 +133,7 @@ class _Exchange:
             yield place
 
     def _exchanges(self, source: int, target: int) -> Iterator[int | None]:
-        """Yield the target's partitions for an exchange: None if it has fewer, then each one that the source can
-        take."""
+        """Yield the target's partitions for an exchange: None if it has fewer, then each that the source can take."""
         uniform = self._shared.uniform
         if uniform and len(self._held[target]) < len(self._held[source]):
             yield None

@@ -1,9 +1,9 @@
 """`range` and `roundrobin`: assign partitions by their numbers, without regard to former owners.
 
-`range` assigns consecutive partitions of each topic to each member, matching racks first: Kafka's `RangeAssignor` with
-the racks of KIP-881. Topics with the same subscribers and the same number of partitions are co-partitioned: partition p
-of all of them is assigned to the same member. `roundrobin` assigns all partitions to members in turn, as Kafka's
-`RoundRobinAssignor`.
+`range`, Kafka's `RangeAssignor` with the racks of KIP-881, assigns consecutive partitions of each topic to each member,
+and matches racks first. Topics with the same subscribers and the same number of partitions are co-partitioned:
+partition p of these topics is assigned to the same member. `roundrobin`, Kafka's `RoundRobinAssignor`, assigns all
+partitions to members in turn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from assignors.model import Assignment, ClusterMetadata, GroupSubscription, Topi
 
 
 class RangeAssignor(Assignor):
-    """Assign floor(partitions / members) consecutive partitions of a topic to each member, one more to the first."""
+    """Assign floor(partitions / members) consecutive partitions of a topic to each member, or one more to the first."""
 
     name: ClassVar[str] = "range"
 
@@ -45,7 +45,7 @@ def readers_in_order(group: GroupSubscription, topics: Iterable[str]) -> dict[st
 
 
 def shares_of_alike(counts: Mapping[str, int], readers: Mapping[str, tuple[str, ...]]) -> list[TopicShare]:
-    """Return one share for each set of topics with the same number of partitions and the same subscribers."""
+    """Return a share for each set of topics with the same number of partitions and the same subscribers."""
     sets: dict[tuple[int, int], list[str]] = {}
     for topic, count in counts.items():
         sets.setdefault((id(readers[topic]), count), []).append(topic)
@@ -53,10 +53,10 @@ def shares_of_alike(counts: Mapping[str, int], readers: Mapping[str, tuple[str, 
 
 
 class TopicShare:
-    """Partitions `first` to `count` - 1 of co-partitioned topics, and the members they are assigned to.
+    """Partitions `first` to `count` - 1 of co-partitioned topics, and their members.
 
     Attributes:
-        topics: The topics; a member gets the same partition numbers of all of them.
+        topics: The topics; a member gets the same partition numbers of all topics.
         count: The number of partitions of each topic.
         members: The members in order.
         given: The partition numbers of each member so far.
@@ -80,7 +80,7 @@ class TopicShare:
         return max(0, self._each + (self._extra > 0) - len(self.given[member]))
 
     def assign_numbers(self, member: str, numbers: Sequence[int]) -> None:
-        """Assign partitions to the member; it must have room for them."""
+        """Assign partitions to a member that has room for them."""
         self.given[member] += numbers
         if len(self.given[member]) > self._each:
             self._extra -= 1
@@ -110,7 +110,7 @@ class TopicShare:
     def _match_by_partition(
         self, racks: Mapping[str, str | None], free: Sequence[int], on_racks: Sequence[frozenset[str]]
     ) -> set[int]:
-        """Assign each partition in order to the first member with room on one of its racks; return those assigned."""
+        """Assign each partition in order to the first member with room on one of its racks; return the assigned."""
         waiting: dict[str | None, list[tuple[int, str]]] = {}
         for place, member in reversed(list(enumerate(self.members))):
             waiting.setdefault(racks[member], []).append((place, member))
@@ -130,7 +130,7 @@ class TopicShare:
     def _match_by_member(
         self, racks: Mapping[str, str | None], free: Sequence[int], on_racks: Sequence[frozenset[str]]
     ) -> set[int]:
-        """Assign to each member in order the first partitions on its rack, up to its room; return those assigned."""
+        """Assign to each member in order the first partitions on its rack, up to its room; return the assigned ones."""
         taken: set[int] = set()
         offers: dict[str | None, Iterator[int]] = {}
         for member in self.members:
@@ -160,8 +160,8 @@ def share_out(
             for share in shares
         ]
         for share, needs in zip(shares, needing, strict=True):
-            # As in Java: co-partitioned topics are matched if racks matter for any topic of the group, a single topic
-            # only if they matter for that topic.
+            # As in Java, co-partitioned topics are matched if racks matter for any topic of the group, a single topic
+            # only if they matter for itself.
             if needs or (any(needing) and len(share.topics) > 1):
                 share.match_racks(racks, replicas)
     given = {member: TopicPartitions([], []) for member in group}
@@ -181,7 +181,8 @@ def share_out(
 class RoundRobinAssignor(Assignor):
     """Go through all partitions, sorted by topic and number, and give each to the next member that subscribes to it.
 
-    The result is balanced if all members subscribe to the same topics, else it can be very uneven. Racks are ignored.
+    The result is balanced if all members subscribe to the same topics, and can be very uneven otherwise. Racks are
+    ignored.
     """
 
     name: ClassVar[str] = "roundrobin"

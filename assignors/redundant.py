@@ -1,7 +1,7 @@
-"""`redundant`: each partition to several members: one is its primary, the others stand by to take over immediately.
+"""`redundant`: each partition to several members. One is the primary, and standbys can take over immediately.
 
-Java has no such strategy. Kafka's "Client-side Assignment Proposal" describes the use case: search indexers, each of
-which holds a replica of a partition.
+Java has no such strategy. Kafka's "Client-side Assignment Proposal" describes the use case of search indexers that each
+hold a replica of a partition.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from assignors.wire import (
 
 
 class RedundantAssignor(Assignor):
-    """Assign each partition to `copies` different subscribers (to all of them, if there are fewer), evenly.
+    """Assign each partition evenly to `copies` different subscribers, or to all if there are fewer.
 
-    A member's Assignment lists all its copies; `primaries` returns those for which it is the primary, and `replicas`
-    numbers the others. Copies stay with their members if balance allows. If a primary leaves, a standby of the
-    partition becomes the primary, and another member becomes a standby; the numbers of the other standbys may change.
+    A member's Assignment lists all its copies; `primaries` returns the copies for which it is the primary, and
+    `replicas` numbers the rest. Copies stay with their members if balance allows. If a primary leaves, a standby of the
+    partition becomes the primary and another member a standby; the numbers of other standbys may change.
 
     Args:
-        copies: The number of members that each partition is assigned to, at least 1.
+        copies: The number of members of each partition, at least 1.
     """
 
     name: ClassVar[str] = "redundant"
@@ -47,7 +47,7 @@ class RedundantAssignor(Assignor):
         return self._last
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """Assign up to `copies` members to each partition; user data give each member the rank of its copies."""
+        """Assign each partition to up to `copies` members; user data have the rank of each member's copies."""
         members = sorted_names(group)
         counts = known_topics(cluster, group)
         readers = readers_by_topic(alike(group, members), counts)
@@ -78,7 +78,7 @@ class RedundantAssignor(Assignor):
         self._last = encode_assignment(Assignment(assignment.partitions, leading))
 
     def replicas(self, assignment: Assignment) -> Mapping[TopicPartition, int]:
-        """Return the copy number of each partition for which this member is a standby; primaries are left out."""
+        """Return the copy number of each partition for which this member is a standby."""
         said = _decode_ranks(assignment.user_data)
         return {tp: rank for rank, partitions in enumerate(said) if rank for tp in partitions}
 
@@ -91,7 +91,7 @@ def primaries(assignment: Assignment) -> Sequence[TopicPartition]:
 def _encode_ranks(ranks: Sequence[Sequence[TopicPartition]]) -> bytes:
     """Encode the partitions of each rank as nested assignments.
 
-    The outermost assignment lists the primaries (rank 0); its user data hold the assignment of rank 1, and so on.
+    The outermost assignment lists the primaries (rank 0), and its user data the assignment of rank 1, and so on.
     """
     data = b""
     for partitions in reversed(ranks):
@@ -105,7 +105,7 @@ def _decode_ranks(data: bytes | None) -> list[Sequence[TopicPartition]]:
         try:
             said = decode_assignment(data)
         except WireFormatError:
-            # These bytes are not from this strategy: a leader whose assignor failed sends its error message here.
+            # The bytes are not from this strategy, for example the error message of a leader whose assignor failed.
             return ranks
         ranks.append(said.partitions)
         data = said.user_data
@@ -114,7 +114,7 @@ def _decode_ranks(data: bytes | None) -> list[Sequence[TopicPartition]]:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """The partitions that a member reports: all that it had, those that it led, and the generation of the report."""
+    """A member's report: all its partitions, the partitions that it led, and the generation."""
 
     held: Sequence[int]
     leading: frozenset[int]
@@ -138,7 +138,7 @@ class _Copies:
     """The copies while they are being assigned.
 
     Attributes:
-        holders: The members that hold each partition. Members that kept it are first, newest generation first.
+        holders: The members that hold each partition, first members that kept it, newest generation first.
     """
 
     def __init__(self, index: PartitionIndex, readers: Sequence[Sequence[int]], members: int, copies: int) -> None:
@@ -178,10 +178,10 @@ class _Copies:
                 self._sizes[place] += 1
 
     def level(self) -> None:
-        """Move copies to members that have at least two copies fewer: new copies, then chains of them, then kept ones.
+        """Move copies to members that have at least two copies fewer: new copies, chains of these, then kept copies.
 
-        A copy moves only to a member that does not hold the partition yet. Every move and every chain makes the sum of
-        squared sizes smaller, so the loops terminate.
+        A copy moves only to a member that does not hold the partition yet. Every move or chain makes the sum of squared
+        sizes smaller, so the loops terminate.
         """
         self._level_singly(kept_too=False)
         self._level_by_chains()
@@ -195,7 +195,7 @@ class _Copies:
                 moved |= self._level_partition(partition, kept_too)
 
     def _level_by_chains(self) -> None:
-        """Move new copies along chains of members where the fullest one has none for the emptiest one."""
+        """Move new copies along chains of members, if the fullest member has no copy for the emptiest member."""
         lowest = min(self._sizes, default=0)
         if max(self._sizes, default=0) < lowest + 2:
             return
@@ -220,7 +220,7 @@ class _Copies:
                 self._lowered.append(source)
 
     def _chain(self, source: int, new: Mapping[int, set[int]], without: set[int]) -> list[tuple[int, int, int]]:
-        """Return the shortest chain from a member to one with at least two copies fewer, last step first; or none.
+        """Return the shortest chain from a member to a member with at least two copies fewer, last step first, if any.
 
         Each step is the member that gives, the partition of the new copy, and the member that takes.
         """
@@ -245,8 +245,8 @@ class _Copies:
     def _level_partition(self, partition: int, kept_too: bool) -> bool:
         holders, sizes = self.holders[partition], self._sizes
         moved = False
-        # `keep` and `fill` append standbys after primaries. Going backwards moves standbys first, because moving a
-        # primary costs more: its member loses the active role.
+        # Backwards, so that standbys, which `keep` and `fill` append, move before primaries, whose members would lose
+        # the active role.
         for at in range(len(holders) - 1, -1, -1):
             source = holders[at]
             if not kept_too and (partition, source) in self._kept:
@@ -263,9 +263,9 @@ class _Copies:
     def choose_primaries(self, claims: Sequence[_Claim]) -> list[int]:
         """Return the primary of each partition.
 
-        The last primary stays if it still holds the partition; if not, a standby that kept the partition takes over, or
-        any holder. Then the role passes from holder to holder, without moving a copy, until no primary leads at least
-        two partitions more than another holder of one of its partitions.
+        The last primary stays if it still holds the partition; else a standby that kept the partition takes over, or
+        any holder. Then the role passes from holder to holder, without a move of copies, until no primary leads two
+        partitions more than another holder of one of them.
         """
         leads = [0] * len(claims)
         chosen: list[int] = []
@@ -295,7 +295,7 @@ class _Copies:
 
 
 def _steps(came: Mapping[int, tuple[int, int, int] | None], target: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the steps that lead to a member, the last one first."""
+    """Yield the steps that lead to a member, the last step first."""
     while (step := came[target]) is not None:
         yield step
         target = step[0]

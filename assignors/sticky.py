@@ -1,7 +1,7 @@
 """`sticky` and `cooperative-sticky`: the claims of members; `sticky_uniform` and `sticky_mixed` assign.
 
-They are Kafka's `StickyAssignor` (KIP-54) and `CooperativeStickyAssignor` (KIP-429), which makes the same assignment in
-two rebalances: balanced, with as few moved partitions as possible.
+They are Kafka's `StickyAssignor` (KIP-54) and `CooperativeStickyAssignor` (KIP-429). Both make the same assignment,
+balanced and with as few moved partitions as possible, the latter in two rebalances.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from assignors.wire import (
 
 
 class StickyAssignor(Assignor):
-    """Balance first: sizes as even as subscriptions allow. Then racks, then members keep their partitions.
+    """Make sizes as even as subscriptions allow, then match racks, then keep partitions with their members.
 
-    The previous assignment of a member comes from its user data, because it has revoked everything when it joins.
+    The previous assignment of a member comes from its user data, because it revokes everything before it joins.
     """
 
     name: ClassVar[str] = "sticky"
@@ -46,7 +46,7 @@ class StickyAssignor(Assignor):
         self._last: StickyUserData | None = None
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Return this member's last assignment as `sticky` user data (V1); None before the first one."""
+        """Return this member's last assignment as `sticky` user data (V1); None before the first assignment."""
         return None if self._last is None else encode_sticky_user_data(*self._last)
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
@@ -94,9 +94,9 @@ class Shared:
 def share(
     cluster: ClusterMetadata, group: GroupSubscription, claims: Mapping[str, StickyUserData], *, heed_racks: bool = True
 ) -> Shared:
-    """Assign the partitions of all topics the group subscribes to, keeping as many claims as possible.
+    """Assign the partitions of all topics to which the group subscribes, and keep as many claims as possible.
 
-    With `heed_racks` False, racks are ignored; the result contains them nevertheless, so that they can be compared.
+    If `heed_racks` is false, racks are ignored, but are in the result for comparison.
     """
     members = sorted_names(group)
     counts = known_topics(cluster, group)
@@ -130,8 +130,8 @@ def _rack_view(cluster: ClusterMetadata, members: Sequence[str | None], index: P
 class CooperativeStickyAssignor(Assignor):
     """As `sticky`, but a partition that must move is assigned to no member until its owner has revoked it.
 
-    The owned partitions come from the members' subscriptions. After the first rebalance the members that lost
-    partitions join again, and the second rebalance assigns the revoked partitions.
+    The owned partitions come from the members' subscriptions. Members that lost partitions in the first rebalance join
+    again, and the second rebalance assigns the revoked partitions.
     """
 
     name: ClassVar[str] = "cooperative-sticky"

@@ -2,7 +2,7 @@
 
 Each partition goes to its least loaded subscriber, then single moves balance the result. Ties are decided as in Java,
 but with less work: topics with the same subscribers share one heap, their partitions are assigned in batches, and
-balance is checked once per topic and not once per partition.
+balance is checked once per topic.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def assign_mixed(
     """Assign all partitions of `index` to `len(claims)` members.
 
     Args:
-        index: The partitions, those with the fewest subscribers first.
-        readers: The subscribers of each topic in the index's order, ascending. Topics with equal subscribers should
-            share one object, because they then share one heap.
+        index: The partitions, with the fewest subscribers first.
+        readers: The subscribers of each topic in the index's order, ascending. Topics that share one object of equal
+            subscribers share one heap.
         claims: The partitions that each member may keep; no partition twice.
         outdated: The previous owner of each partition that a member of an older generation claims.
         racks: None if racks make no difference.
@@ -58,7 +58,7 @@ class _Group:
     """The assignment while it is being computed.
 
     Attributes:
-        owner: The owner of each partition; -1 if it has none yet.
+        owner: The owner of each partition; -1: no owner yet.
         sizes: The number of partitions of each member.
     """
 
@@ -126,7 +126,7 @@ class _Group:
         return rest
 
     def fill(self, partitions: Sequence[int]) -> None:
-        """Assign each partition to its least loaded subscriber; of equal ones to the first by id."""
+        """Assign each partition to its least loaded subscriber; of equal subscribers to the first by id."""
         runs = self._runs(partitions)
         for pool, of_pool in groupby(runs, key=lambda run: run[0]):
             together = list(of_pool)
@@ -150,9 +150,9 @@ class _Group:
     def _water(self, places: Sequence[int], count: int) -> list[int]:
         """Return the members that take the next `count` partitions, if each goes to the least loaded of `places`.
 
-        Gives the same result as `count` operations on a heap, in fewer steps: the least loaded members (`wet`) take
-        one partition each, round after round, until they reach the size of the next member, which then joins them.
-        Their sizes are updated.
+        The result is that of `count` operations on a heap, in fewer steps: the least loaded members (`wet`) take one
+        partition each, round after round, until they reach the size of the next member, which then joins them. Sizes
+        are updated.
         """
         sizes = self.sizes
         rising = sorted(places, key=sizes.__getitem__)
@@ -182,10 +182,10 @@ class _Group:
         """Move single partitions to members with at least two partitions fewer, in order, until no such move is left.
 
         A partition goes to its previous owner of an older generation, if that member has at least two partitions fewer
-        than the owner; if not, it goes to the least loaded subscriber.
+        than the owner, else to the least loaded subscriber.
 
-        Terminates, with a balanced result: every move makes the sum of squared sizes smaller, except the moves that
-        return a partition to the member it came from, and each partition makes such a move only once.
+        Terminates with a balanced result: every move makes the sum of squared sizes smaller, except the return of a
+        partition to the member from which it came, which each partition makes only once.
         """
         runs = self._runs(partitions)
         moved = True
@@ -209,8 +209,8 @@ class _Group:
                 target = lightest
             actual = self._movements.instead(self._topic_of[partition], partition, source, target)
             if sizes[owner[actual]] < sizes[target] + 2:
-                # This move returns a partition to the member it came from and makes balance worse; later moves repair
-                # that. Each partition may do so once. Java has no such limit, and there the loop need not terminate.
+                # A partition may return once to the member from which it came; later moves repair the balance. Java has
+                # no such limit, so its loop need not terminate.
                 actual = partition if actual in self._came_home else actual
                 self._came_home.add(actual)
             source = owner[actual]
@@ -226,7 +226,7 @@ class _Group:
 
 
 class _Movements:
-    """The moves so far, by topic and pair of members, so that two members do not swap partitions of one topic.
+    """The moves so far, by topic and pair of members, so that two members do not swap partitions of a topic.
 
     `PartitionMovements` in Java's `AbstractStickyAssignor`.
     """
@@ -241,14 +241,14 @@ class _Movements:
     def instead(self, topic: int, partition: int, source: int, target: int) -> int:
         """Return the partition to move in place of `partition`.
 
-        If the target has given partitions of this topic to the source, one of them moves back; if not, `partition`.
+        If the target has given partitions of this topic to the source, one of these moves back; else `partition` moves.
         """
         if partition in self._moves:
             source = self._moves[partition][0]
         back = self._between.get((topic, target, source))
         if not back:
             return partition
-        # Any of them would be correct. Java takes the first one of its hash set, which is the one in the lowest bucket.
+        # Any of these would be correct. Java takes the first of its hash set, in the lowest bucket.
         buckets = self._capacity[topic, target, source] - 1
         return min(back, key=lambda other: self._hash(other) & buckets)
 
@@ -265,7 +265,7 @@ class _Movements:
         return code ^ code >> 16
 
     def record(self, topic: int, partition: int, source: int, target: int) -> None:
-        """Record a move. Several moves of a partition count as one; a partition that returns has no recorded move."""
+        """Record a move. Several moves of a partition count as one, and a partition that returns has no move."""
         before = self._moves.pop(partition, None)
         if before is not None:
             pair = (topic, before[0], before[1])
@@ -279,6 +279,6 @@ class _Movements:
         pair = (topic, source, target)
         moved = self._between.setdefault(pair, {})
         moved[partition] = None
-        # Grow as Java's HashMap does (load factor 3/4), because `instead` needs the number of its buckets.
+        # Grow like Java's HashMap (load factor 3/4), because `instead` needs its number of buckets.
         while len(moved) * 4 > self._capacity.setdefault(pair, 16) * 3:
             self._capacity[pair] *= 2

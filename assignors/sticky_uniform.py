@@ -1,7 +1,7 @@
 """Sticky assignment for members that all subscribe to the same topics (Java's constrained algorithm).
 
 Every member gets floor or ceil of partitions / members, and no more partitions move than these sizes require. Without
-racks this takes a few passes over the partitions; many rounds of round-robin are assigned as one slice per member.
+racks this takes a few passes over the partitions, because many rounds of round-robin are one slice per member.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def _deal(
 ) -> list[Sequence[int]]:
     """Assign the partitions that are left.
 
-    They go round-robin to the members with fewer than `min_size` partitions; the last `extra` partitions go one each to
-    members with exactly `min_size`. While no member of the circle is full, the partitions that a member gets in several
-    rounds are one slice of `left`.
+    They go round-robin to the members with fewer than `min_size` partitions, and the last `extra` partitions to one
+    member with exactly `min_size` each. While no member of the circle is full, a member's partitions of several rounds
+    are one slice of `left`.
     """
     given: list[Sequence[int]] = list(owned)
     at = 0
@@ -120,11 +120,11 @@ def _match_racks(
 ) -> tuple[list[int], int]:
     """Assign partitions to members on their racks, the partitions with the fewest such members first.
 
-    A partition goes round-robin to a member with fewer than `min_size` partitions; if there is none on its racks, to
-    the first member with exactly `min_size`, while `extra` is above 0. Updates `given`, `below` and `level`.
+    A partition goes round-robin to a member with fewer than `min_size` partitions on its racks, else to the first
+    member with exactly `min_size` while `extra` is above 0. Updates `given`, `below` and `level`.
 
     Returns:
-        The partitions that match no member, and what is left of `extra`.
+        The partitions that match no member, and the rest of `extra`.
     """
     on_rack: dict[str, int] = {}
     for rack in racks.members:
@@ -179,7 +179,7 @@ def _places_by_rack(racks: RackView, places: Sequence[int], spots: Sequence[int]
 
 
 def _next(spots: dict[str, list[int]], here: frozenset[str], pointer: int, size: int) -> int | None:
-    """Return the first spot on one of the racks at or after the pointer, in a circle; None if there is none."""
+    """Return the first spot on one of the racks at or after the pointer, in a circle; None: no spot."""
     best: int | None = None
     for rack in here:
         on_rack = spots.get(rack)

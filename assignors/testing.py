@@ -39,7 +39,7 @@ FOLLOW_UPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The partitions that a member owned when it joined, and the generation of that assignment; -1 if unknown."""
+    """The partitions that a member owned when it joined, and the generation of their assignment; -1: unknown."""
 
     partitions: Sequence[TopicPartition] = ()
     generation: int = NO_GENERATION
@@ -51,12 +51,12 @@ class Figures:
 
     Attributes:
         invalid: The reasons why the assignment is invalid, as sentences; empty if it is valid.
-        uncovered: Partitions of subscribed topics that are assigned to no member, or to fewer than `copies`.
-        spread: The number of partitions of the largest member minus that of the smallest.
-        movable: A partition that could move to a subscriber with at least two fewer; None if the answer is balanced.
+        uncovered: Partitions of subscribed topics that are assigned to no member, or to fewer members than `copies`.
+        spread: The difference between the numbers of partitions of the largest and the smallest member.
+        movable: A partition that could move to a subscriber with at least two partitions fewer; None: balanced.
         sum_squares: The sum of the squared numbers of partitions; lower is more even.
-        kept: The number of claimed partitions that stay with a member that claims them.
-        lost: The number of claimed partitions that exist and do not stay.
+        kept: The number of partitions that stay with a member that claims them.
+        lost: The number of existing claimed partitions that do not stay.
         rack_mismatches: The number of assigned partitions that have no replica on their member's rack.
         direct_transfers: Partitions assigned to a member while another member has a newer claim on them.
     """
@@ -91,7 +91,7 @@ def measure(
         group: The subscriptions that the assignor was given.
         answer: The assignment that it returned.
         claims: The partitions that members owned before; None: the `owned` partitions of their subscriptions.
-        copies: The number of members each partition should be assigned to, or fewer if it has fewer subscribers.
+        copies: The number of members of each partition, or all its subscribers if there are fewer.
     """
     claims = claims_of(group) if claims is None else claims
     subscribed = {member: frozenset(subscription.topics) for member, subscription in group.items()}
@@ -184,8 +184,8 @@ def _movable(
 def _direct_transfers(have: Mapping[str, set[TopicPartition]], claims: Mapping[str, Claim]) -> list[TopicPartition]:
     """Return the partitions that are assigned to a member while another member has a newer claim.
 
-    Member k may get a partition if no other member claims it in a newer generation than k does, or, if k does not claim
-    it, if no other member claims it at all.
+    A member may get a partition that it claims if no other member claims it in a newer generation, and another
+    partition if no other member claims it.
     """
     claimed: dict[TopicPartition, dict[str, int]] = {}
     for member, claim in claims.items():
@@ -208,11 +208,11 @@ class Promises:
     """Properties of a strategy's assignments, in addition to being valid and complete.
 
     Attributes:
-        balanced: No partition could move to a subscriber that has at least two fewer.
-        sticky: If the group does not change, all members keep their partitions. If all members subscribe to the same
-            topics and there are no racks, the remaining members keep their partitions when others leave; with `copies`,
-            all but as many as the member that left had.
-        copies: The number of members that each partition is assigned to.
+        balanced: No partition could move to a subscriber that has at least two partitions fewer.
+        sticky: In an unchanged group all members keep their partitions. If all members subscribe to the same topics and
+            there are no racks, the remaining members keep their partitions when a member leaves; with `copies`, all but
+            as many as that member had.
+        copies: The number of members of each partition.
     """
 
     balanced: bool = True
@@ -243,14 +243,14 @@ def check_assignor(
 ) -> None:
     """Test a strategy with random group histories: members join and leave, subscriptions and topics change.
 
-    After every change the group rebalances until it is stable: once with an eager strategy, up to `FOLLOW_UPS` times
-    more with a cooperative one.
+    After every change the group rebalances until it is stable, once with an eager strategy, and up to `FOLLOW_UPS`
+    times more with a cooperative strategy.
 
     Args:
         make: Creates one member's assignor.
         balanced: Require balanced assignments, see `Promises.balanced`.
         sticky: Require sticky assignments, see `Promises.sticky`.
-        copies: The number of members that each partition must be assigned to.
+        copies: The required number of members of each partition.
         racks: Generate members and partitions with racks.
         mixed: Generate members that subscribe to different topics.
         examples: The number of histories.
@@ -321,7 +321,7 @@ def _histories(*, racks: bool, mixed: bool) -> strategies.SearchStrategy[list[_S
 
 
 class _Group:
-    """A group as its coordinator sees it: each member has its own assignor, and one of them leads each rebalance."""
+    """A group: each member has its own assignor, and one member leads each rebalance."""
 
     def __init__(self, make: Callable[[], Assignor], promises: Promises) -> None:
         self._make = make
@@ -332,7 +332,7 @@ class _Group:
     def play(self, step: _Step) -> None:
         """Apply the step and rebalance until the group is stable.
 
-        For a sticky strategy, rebalance once more without a change, then remove a member, and compare.
+        For a sticky strategy, rebalance again without a change, then remove a member, and compare.
         """
         self._change(step)
         self._settle(step.cluster)
@@ -346,8 +346,8 @@ class _Group:
                 self._settle(step.cluster)
                 after = self._owned()
                 lost = {member: before[member] - after[member] for member in after if before[member] - after[member]}
-                # A copy cannot go to a member that has the partition. So for each of its copies another one may have to
-                # move to keep the members level.
+                # A copy cannot go to a member that has the partition, so for each of the copies another copy may have
+                # to move.
                 allowed = len(before[left]) if self._promises.copies > 1 else 0
                 assert sum(map(len, lost.values())) <= allowed, f"as {left} left, others lost {lost}"
 

@@ -18,7 +18,7 @@ class WeightedAssignor(Assignor):
     """Assign partitions in proportion to weights: a member with twice the weight gets twice the partitions.
 
     A member's load is its number of partitions divided by its weight. In the result, no partition could move to a
-    subscriber whose load would then still be lower than the owner's load is now. Within that, members keep their
+    subscriber whose load would then be lower than the owner's current load. If this allows it, members keep their
     partitions.
 
     Args:
@@ -100,7 +100,7 @@ def _share(
     for partition in fresh:
         put(partition, pool_of[partition].least_loaded())
     # Each move lowers the sum of sizes * (sizes + 1) / weight, so the loop terminates. New partitions move first,
-    # because moving a kept one makes the result less sticky.
+    # because the move of a kept partition makes the result less sticky.
     for candidates in (fresh, range(index.size)):
         moved = True
         while moved:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from assignors.model import NO_GENERATION, Assignment, Subscription, TopicPartition, TopicPartitions
 
 NEWEST_VERSION = 3
-"""The newest version that is written. Newer versions are decoded as this one, because fields are only appended."""
+"""The newest version that is written. Newer versions, which only append fields, are decoded as this version."""
 
 
 class WireFormatError(ValueError):
@@ -30,7 +30,7 @@ class StickyUserData(NamedTuple):
 def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSION) -> bytes:
     """Encode a subscription, with topics and owned partitions sorted as in the Java client.
 
-    Versions below 3 leave out the fields that they do not have: rack (3), generation (2), owned partitions (1).
+    Earlier versions lack fields of later ones: rack (3), generation (2), owned partitions (1).
 
     Raises:
         ValueError: The version is unknown, or a string is longer than 32,767 bytes.
@@ -100,7 +100,7 @@ def encode_sticky_user_data(partitions: Iterable[TopicPartition], generation: in
 
 
 def decode_sticky_user_data(data: bytes | None) -> StickyUserData:
-    """Decode `sticky` user data, V1 or V0. As in Java, bytes that are neither give no partitions."""
+    """Decode `sticky` user data, V1 or V0. As in Java, other bytes give no partitions."""
     if not data:
         return StickyUserData((), NO_GENERATION)
     try:
@@ -117,7 +117,7 @@ def encode_cooperative_user_data(generation: int) -> bytes:
 
 
 def decode_cooperative_user_data(data: bytes | None) -> int:
-    """Decode the generation in `cooperative-sticky` user data; -1 if there is none."""
+    """Decode the generation in `cooperative-sticky` user data; -1: no generation."""
     return NO_GENERATION if data is None or len(data) < 4 else int(_I32.unpack_from(data)[0])
 
 
@@ -158,8 +158,8 @@ def _append_partitions(out: list[bytes], partitions: Iterable[TopicPartition]) -
 class _Layout:
     """The positions of the partition numbers in a message, and the bytes around them.
 
-    Members of a group often own equally many partitions of the same topics, so that their messages differ only in the
-    partition numbers. Then one comparison and one `unpack` replace a loop over the topics.
+    Members of a group often own equally many partitions of the same topics. For messages that differ only in the
+    partition numbers, one comparison and one `unpack` replace a loop over the topics.
     """
 
     __slots__ = ("_around", "_between", "_numbers", "size", "topics")
@@ -191,7 +191,7 @@ _read_last: list[str] = []
 
 
 def _remember(size: int, data: bytes, bounds: Sequence[tuple[int, int]], topics: list[str]) -> None:
-    """Cache a message's layout by its size, if the message before had the same topics; at most `_MAX_LAYOUTS`."""
+    """Cache a message's layout by its size, if the previous message had the same topics; at most `_MAX_LAYOUTS`."""
     global _read_last
     if len(topics) >= 8 and topics == _read_last:
         if len(_layouts) >= _MAX_LAYOUTS:
@@ -241,8 +241,8 @@ class _Reader:
         bounds: list[tuple[int, int]] = []
         data, at, end = self._data, self._at, len(self._data)
         for _ in range(topics):
-            # This loop dominates the time of a large group, so fields are read inline. If a length is invalid, the
-            # methods below read the field once more and raise the error that describes it.
+            # Fields are read inline, because this loop dominates the time of a large group. If a length is invalid, the
+            # methods below read the field again and raise the error.
             length = (data[at] << 8 | data[at + 1]) if at + 2 <= end else -1
             stop = at + 2 + length
             if not 0 <= length <= _MAX_STRING or stop + 4 > end:

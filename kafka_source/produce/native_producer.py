@@ -45,7 +45,7 @@ class NativeProducer:
         return cached_client(self._client_settings)
 
     def is_stale(self, topic: str) -> bool:
-        """Return whether a topic's metadata are missing, or are so old that it may have grown (`metadata.max.age.ms`)."""
+        """Return whether a topic's metadata are missing or older than `metadata.max.age.ms`, as it may have grown."""
         seen = self._seen.get(topic)
         return seen is None or time.monotonic() - seen > self.settings.metadata_age
 

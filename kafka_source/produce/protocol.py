@@ -1,4 +1,4 @@
-"""Produce requests: bytes, versions, and a connection that sends them and receives the responses.
+"""The bytes and versions of Produce requests, and a connection that sends them and receives the responses.
 
 Version 13 names topics by id (KIP-516, Kafka 4.1), so the broker refuses records for a topic that was deleted and
 created again. Version 8 names topics by name, for older brokers and topics without an id. From version 12 on a request

@@ -1,4 +1,4 @@
-"""Rows to records: the columns with topic, key, value, headers and partition, and their types.
+"""Turn rows into records: the columns with topic, key, value, headers and partition, and their types.
 
 The rules of the schema are those of Spark's own Kafka sink, as are error texts that users may search for.
 """

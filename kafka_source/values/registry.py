@@ -378,9 +378,7 @@ class Registry:
         return self._id(subject, text, _Request(path, what, "register", _posted(text, kind), int))
 
     def id_of(self, subject: str, text: str, kind: str) -> int:
-        """Return the id of a schema of a subject; raise the errors of `register`, also if it is no version of the
-        subject.
-        """
+        """Return the id of a schema of a subject; errors as for `register`, also if the subject lacks the schema."""
         what = f"the given schema among the versions of subject {subject}"
         path = f"/subjects/{quote(subject, safe='')}"
         return self._id(subject, text, _Request(path, what, "find", _posted(text, kind), int))
