@@ -1,4 +1,5 @@
-//! Whose transactions are aborted at a position (KIP-98); `record_set` skips their batches, as Java's `CompletedFetch`.
+//! The producers with aborted transactions at a position (KIP-98), whose batches `record_set` skips like Java's
+//! `CompletedFetch`.
 
 use std::collections::HashSet;
 
@@ -6,7 +7,7 @@ use std::collections::HashSet;
 /// transactions and the abort markers in the log.
 #[derive(Debug, Default)]
 pub struct AbortedTransactions {
-    /// Transactions that have not begun yet, as (first offset, producer id), sorted so that the next one is last.
+    /// Transactions that have not begun yet, as (first offset, producer id), with the next transaction last.
     pending: Vec<(i64, i64)>,
     skipping: HashSet<i64>,
 }

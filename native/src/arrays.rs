@@ -99,7 +99,7 @@ where
         }
     }
 
-    /// Returns whether all bytes from row `first` on, to the end of as many rows, are ASCII. False if they lie outside.
+    /// Returns whether all bytes of `rows` rows from `first` on are ASCII; false if the rows lie outside.
     pub fn are_ascii(&self, first: usize, rows: usize) -> bool {
         let at = |row: usize| self.ranges.offsets.get(row)?.index();
         let end = first.checked_add(rows).and_then(at);
@@ -138,7 +138,7 @@ pub struct Headers<'a> {
     values: Binary<'a>,
 }
 
-/// The key and value of a header. The key may be null here, which Kafka does not allow and the encoder refuses.
+/// The key and value of a header. The encoder refuses a null key, which Kafka does not allow.
 pub type Header<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
 impl<'a> Headers<'a> {

@@ -1,4 +1,4 @@
-//! Collects records into Arrow buffers of the requested columns; when a record batch is full, by rows and bytes.
+//! Collects records into Arrow buffers of the requested columns, until a record batch is full by rows or bytes.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ pub const MOST_BATCH_BYTES: usize = 1 << 30;
 pub struct Limits {
     /// Maximum number of rows of a batch.
     pub batch_rows: usize,
-    /// Maximum bytes of a batch's Arrow buffers; a larger row is a batch of its own.
+    /// Maximum bytes of a batch's Arrow buffers. A larger row is a batch of its own.
     pub batch_bytes: usize,
     /// Maximum bytes of the decompressed records of one compressed batch.
     pub max_unpacked_bytes: usize,
 }
 
-/// The timestamps that all rows of one record batch depend on.
+/// The timestamp type of a record batch, and its append time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub base_timestamp: i64,
@@ -131,7 +131,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Sets the timestamp type of the following rows, those of one record batch.
+    /// Sets the timestamp type of the following rows, all of one record batch.
     pub(crate) fn at_batch(&mut self, stamp: Stamp) {
         if let Some(types) = &mut self.timestamp_types {
             types.start(i32::from(stamp.log_append_time.is_some()), self.rows);
@@ -160,7 +160,7 @@ impl BatchBuilder {
                 "a row of {width} bytes is larger than an Arrow batch can be ({ARROW_MOST} bytes)"
             )));
         }
-        // Everything that can fail is done before the first column changes, so that all columns keep the same length.
+        // All that can fail comes before the first change of a column, so that all columns keep the same length.
         let timestamp = match &self.timestamps {
             Some(_) => match timestamp_us(record, stamp) {
                 None if self.columns.contains(&Column::Timestamp { lenient: true }) => TOO_LARGE,
@@ -220,7 +220,7 @@ impl BatchBuilder {
         Ok(Batch { schema: self.schema.clone(), data, bytes })
     }
 
-    /// Returns a buffer for a batch's bytes. Return it with [`Self::recycle`], so that no batch needs a new allocation.
+    /// Returns a buffer for a batch's bytes. Give it back with [`Self::recycle`], so that no batch needs a new one.
     pub(crate) fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
@@ -249,7 +249,7 @@ fn too_large() -> Fault {
 
 /// A binary or string column.
 ///
-/// Rows are only counted as long as all of them are null, and batches without any value share one array: many topics
+/// While all rows are null they are only counted, and batches without any value share one array, because many topics
 /// have no keys.
 struct Bytes {
     text: bool,
@@ -297,7 +297,7 @@ impl Bytes {
             }
             None => self.nulls.append_null(),
         }
-        // The cast cannot overflow, because the builder keeps a batch's bytes below 2^31.
+        // No overflow, because the builder keeps a batch's bytes below 2^31.
         self.ends.push(self.values.len() as i32);
     }
 
@@ -349,7 +349,7 @@ impl Default for HeaderLists {
 }
 
 impl HeaderLists {
-    /// Returns an upper bound of the headers' bytes in Arrow: each byte that is not UTF-8 can become three.
+    /// Returns an upper bound of the headers' bytes in Arrow, where a byte that is not UTF-8 can become three.
     fn width(headers: &Headers<'_>) -> usize {
         let keys = headers.iter().map(|(key, _)| if std::str::from_utf8(key).is_ok() { 0 } else { 2 * key.len() });
         headers.len() + 8 * headers.count + keys.sum::<usize>()
@@ -396,7 +396,7 @@ fn fixed<T: arrow_buffer::ArrowNativeType>(
 }
 
 /// Returns the values and leaves an empty vector with the same capacity, because the next batch probably has the same
-/// size. The capacity is limited, because a single large row may have made this batch large.
+/// size. The capacity is limited, in case a single large row has made this batch large.
 fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
     let room = values.len() + values.len() / 8 + 1;
     std::mem::replace(values, Vec::with_capacity(room.min(KEEP_AT_MOST / size_of::<T>())))

@@ -13,9 +13,9 @@ use crate::lz4;
 /// The start of snappy-java's framing, followed by two 32-bit versions and blocks, each with a 32-bit length.
 const XERIAL_MAGIC: &[u8] = b"\x82SNAPPY\x00";
 const XERIAL_HEADER_LEN: usize = 16;
-/// The highest compression ratio of a snappy block: an element of three bytes encodes at most 64.
+/// The highest compression ratio of a snappy block, in which three bytes encode at most 64.
 const SNAPPY_MOST: usize = 22;
-/// zstd returns an error as the negative of its number.
+/// zstd returns the negative number of an error.
 const ZSTD_TOO_SMALL: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
 
 /// Decompresses batches, and keeps the zstd context, which is expensive to create.
@@ -42,8 +42,8 @@ impl Decompressor {
         Ok(out.used())
     }
 
-    /// Decompresses each frame in one call. The streaming interface would take memory for the window that a frame
-    /// declares, up to 128 MiB, would copy every byte once more, and may accept a frame that has less than it declares.
+    /// Decompresses each frame in one call. The streaming interface would take memory for the declared window, up to
+    /// 128 MiB, copy every byte once more, and perhaps accept a frame with less data than it declares.
     fn zstd(&mut self, packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
         let context = match &mut self.zstd {
             Some(context) => context,
@@ -72,7 +72,7 @@ fn zstd_frame(context: &mut DCtx<'_>, frame: &[u8], out: &mut LimitedBuffer<'_>)
         out.advance(written);
         return Ok(());
     }
-    // Java's producer declares no size. The buffer soon has the size that its batches need.
+    // Java's producer declares no size, but the buffer soon has the size that its batches need.
     let mut room = out.space().map_or(0, |space| space.len());
     loop {
         match context.decompress(out.space_of(room)?, frame) {
@@ -97,7 +97,7 @@ fn gzip(packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
     loop {
         let read = match out.space() {
             Ok(space) => reader.read(space).map_err(failed)?,
-            // The limit is reached, which is an error only if there is more data.
+            // At the limit, more data is an error.
             Err(too_large) if reader.read(&mut [0]).map_err(failed)? > 0 => return Err(too_large),
             Err(_) => 0,
         };

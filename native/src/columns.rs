@@ -15,7 +15,7 @@ pub enum Column {
     Topic,
     Partition,
     Offset,
-    /// `lenient`: a timestamp that is too large for microseconds is [`TOO_LARGE`], and no fault.
+    /// `lenient`: a timestamp that is too large for microseconds is [`TOO_LARGE`] and no fault.
     Timestamp {
         lenient: bool,
     },
@@ -23,7 +23,7 @@ pub enum Column {
     Headers,
 }
 
-/// Stands for a timestamp that is too large for microseconds. No number of milliseconds is so many microseconds.
+/// Stands for a timestamp that is too large for microseconds; no number of milliseconds is this value.
 pub const TOO_LARGE: i64 = i64::MIN;
 
 impl Column {
@@ -96,8 +96,8 @@ impl Column {
     }
 }
 
-/// Returns the field of an element of `headers`. Spark compares schemas exactly, so it has Spark's name for an element,
-/// and all fields are nullable.
+/// Returns the field of an element of `headers`. It has Spark's name and nullable fields, because Spark compares
+/// schemas exactly.
 pub fn header_field() -> Arc<Field> {
     Arc::new(Field::new("element", DataType::Struct(header_fields()), true))
 }

@@ -10,8 +10,8 @@ use zstd_safe::{CCtx, CParameter};
 /// The header of snappy-java's framing: magic, version 1, compatible with version 1 and later.
 const XERIAL_HEADER: &[u8] = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01";
 const XERIAL_BLOCK: usize = 32 << 10;
-/// The header of an LZ4 frame: magic; flags for independent blocks of at most 64 KiB without checksums, because Java's
-/// reader does not support linked blocks; checksum of the flags.
+/// The header of an LZ4 frame: magic, flags and their checksum. Blocks are independent, because Java's reader does not
+/// support linked blocks, have at most 64 KiB, and no checksums.
 const LZ4_HEADER: &[u8] = &[0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82];
 const LZ4_BLOCK: usize = 64 << 10;
 const LZ4_STORED: u32 = 1 << 31;
@@ -29,7 +29,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// Parses Kafka's name of a codec, and a level, which gzip and zstd use and the others ignore.
+    /// Parses Kafka's name of a codec, and a level, which only gzip and zstd use.
     pub fn parse(name: &str, level: Option<i32>) -> Result<Self, String> {
         let zstd_levels = zstd_safe::min_c_level()..=zstd_safe::max_c_level();
         match (name, level) {
@@ -65,7 +65,7 @@ pub struct Compressor {
     codec: Codec,
     packed: Vec<u8>,
     snappy: snap::raw::Encoder,
-    /// In a box of its own: it is aligned to 64 bytes, and Python aligns an object, which contains all of this, to 16.
+    /// Boxed, because it is aligned to 64 bytes, and Python aligns objects, which contain all of this, to 16.
     lz4: Box<CompressTable>,
     zstd: Option<CCtx<'static>>,
 }
@@ -143,7 +143,7 @@ impl Compressor {
 
     fn zstd(&mut self, records: &[u8], level: i32) -> Result<usize, String> {
         let failed = |code| format!("zstd: {}", zstd_safe::get_error_name(code));
-        // The context is put back only after success, so that one that failed is not used again.
+        // The context is put back only after success, so that a failed context is not used again.
         let mut context = match self.zstd.take() {
             Some(context) => context,
             None => {
@@ -232,7 +232,7 @@ mod tests {
     fn our_own_decoder_reads_every_codec_at_every_size() {
         for codec in codecs() {
             let mut compressor = Compressor::new(codec);
-            // Large records first: bytes that are left in the buffers must not appear in the small batches.
+            // Large records first: bytes that stay in the buffers must not appear in the small batches.
             for len in [300_000, 65_536, 65_537, 32_768, 1000, 1] {
                 let records = noisy(len);
                 let packed = compressor.compress(&records).unwrap().unwrap().to_vec();

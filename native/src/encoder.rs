@@ -1,4 +1,4 @@
-//! Encodes rows into record batches: the partition of each row, when a batch is full, what is refused.
+//! Encodes rows into record batches: partitions of rows, full batches, refusals.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::record::HeaderWriter;
 use crate::refusal::Refusal;
 use crate::split::{after, split};
 
-/// The largest allowed sizes. A batch's length and its number of records have 32 bits, and a codec may make a batch
-/// larger.
+/// The largest allowed sizes, because a batch's length and number of records have 32 bits, and a codec may enlarge a
+/// batch.
 const MOST_BYTES: usize = 1 << 30;
-/// The largest allowed number of partitions. All partitions below the highest one that is used need memory.
+/// The largest allowed number of partitions. All partitions up to the highest used one need memory.
 const MOST_PARTITIONS: usize = 1 << 20;
-/// The number of buffers that are kept for the next batches, and the largest size of a buffer that is kept.
+/// The number of buffers that are kept for the next batches, and the largest kept size.
 const SPARES: usize = 8;
 const SPARE_MOST: usize = 4 << 20;
 
@@ -62,7 +62,7 @@ pub struct Encoder {
 
 struct Topic {
     number: i64,
-    /// The number of partitions in the last call of `append`; `used` contains those up to the highest one used so far.
+    /// The number of partitions in the last call of `append`; `used` has the partitions up to the highest used one.
     partitions: usize,
     used: Vec<Partition>,
     /// The partition for records without a key, until its batch is sealed.
@@ -75,13 +75,13 @@ struct Partition {
     sequence: i32,
 }
 
-/// Seals batches, and keeps the sealed ones until they are taken.
+/// Seals batches, and keeps sealed batches until they are taken.
 struct Sealer {
     producer: Producer,
     compressor: Compressor,
     sealed: Vec<Sealed>,
     spares: Vec<Vec<u8>>,
-    /// Bytes of the open batches, and of those in `sealed`.
+    /// Bytes of the open batches and of the batches in `sealed`.
     pending: usize,
 }
 
@@ -110,7 +110,7 @@ impl Encoder {
         }
     }
 
-    /// Returns the bytes of the open batches, and of sealed ones that were not taken.
+    /// Returns the bytes of the open batches, and of sealed batches that were not taken.
     pub fn pending(&self) -> usize {
         self.sealer.pending
     }
@@ -128,14 +128,14 @@ impl Encoder {
         Ok(std::mem::take(&mut self.sealer.sealed))
     }
 
-    /// Splits a batch that was taken into two. Later batches are not larger than the first half.
+    /// Splits a taken batch into two. Later batches are not larger than the first half.
     pub fn split(&mut self, batch: &[u8]) -> Result<[Vec<u8>; 2], Refusal> {
         let (halves, size) = split(batch, &mut self.sealer.compressor).map_err(Refusal::Codec)?;
         self.settings.batch_bytes = self.settings.batch_bytes.min(size.saturating_sub(HEADER_LEN).max(1));
         Ok(halves)
     }
 
-    /// Returns the buffer of a batch that was taken, for reuse.
+    /// Takes back the buffer of a taken batch, for reuse.
     pub fn recycle(&mut self, bytes: Vec<u8>) {
         self.sealer.recycle(bytes);
     }
@@ -193,7 +193,7 @@ impl Encoder {
 }
 
 impl Topic {
-    /// Returns the explicit partition of a row; None if it has none.
+    /// Returns the explicit partition of a row, if any.
     fn chosen(&self, partition: Option<i32>, row: usize) -> Result<Option<usize>, Refusal> {
         let Some(partition) = partition else { return Ok(None) };
         match usize::try_from(partition) {
@@ -234,7 +234,7 @@ impl Topic {
                 sealer.pending += filling.size() - before;
                 return Ok(());
             }
-            // If the batch is the sticky one, the record goes to the next partition, whose batch may be full as well.
+            // After the sticky batch the record goes to the next partition, whose batch may be full too.
             self.seal(number, sealer)?;
         }
     }

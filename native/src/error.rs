@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The kind of an error, by what the caller can do: stop, use another engine, request other columns, or raise a limit.
+/// The kind of an error, by the caller's remedy: stop, use another engine, request other columns, or raise a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The bytes are not valid, so they are not those that a broker stored.
+    /// The bytes are not valid, so no broker has stored them.
     Corrupt,
-    /// A message set of magic 0 or 1: another engine must read it.
+    /// A message set of magic 0 or 1, which another engine must read.
     OldFormat,
     /// A valid record that the requested columns cannot represent.
     Unreadable,

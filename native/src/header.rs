@@ -1,4 +1,4 @@
-//! The header of a RecordBatch v2 (Kafka's `DefaultRecordBatch`): its fields, the CRC of new ones, refused formats.
+//! The header of a RecordBatch v2 (Kafka's `DefaultRecordBatch`): fields, the CRC of new batches, refused formats.
 
 use crate::error::{Fault, Kind};
 
@@ -129,7 +129,7 @@ pub struct NewBatch {
 }
 
 impl NewBatch {
-    /// The flag of a transactional batch. A broker appends a batch without it as non-transactional.
+    /// The flag of a transactional batch; a broker appends a batch without the flag as non-transactional.
     pub const TRANSACTIONAL: i16 = 0x10;
 
     /// Writes the header for a Produce request into `batch`, whose records must be in place.

@@ -3,19 +3,18 @@
 use std::hint::black_box;
 use std::sync::Once;
 
-/// The size of the block that is freed. The heap keeps at most twice as much unused memory at its end.
+/// The size of the freed block. The heap keeps at most twice as much unused memory at its end.
 const BLOCK: usize = 16 << 20;
 
-/// Makes glibc's malloc keep freed blocks of up to [`BLOCK`] bytes in this process, instead of returning them to the
-/// system.
+/// Makes glibc's malloc keep freed blocks of up to [`BLOCK`] bytes in this process.
 ///
-/// An encoder allocates and frees blocks of a batch's size (1 MB) all the time. By default glibc maps each block of more
-/// than 128 KiB separately, and unmaps it when it is freed, so that each of its pages causes a page fault in the next
-/// batch: this took two thirds of the CPU time for values of 1 kB. The threshold is dynamic: it rises to the size of the
-/// largest mapped block that was freed, up to 32 MiB (`mallopt(3)`, M_MMAP_THRESHOLD). One unused block raises it. With
+/// An encoder allocates and frees blocks of a batch's size (1 MB) all the time. By default glibc maps each block of
+/// more than 128 KiB separately and unmaps it when it is freed, so that each page causes a page fault in the next
+/// batch, which took two thirds of the CPU time for values of 1 kB. The threshold rises to the size of the largest
+/// mapped block that was freed, up to 32 MiB (`mallopt(3)`, M_MMAP_THRESHOLD), so one unused block raises it. With
 /// another malloc this has no effect.
 pub fn keep_freed_blocks() {
     static DONE: Once = Once::new();
-    // `black_box`, because the compiler may leave out an allocation that is not used.
+    // `black_box`, because the compiler may leave out an unused allocation.
     DONE.call_once(|| drop(black_box(Vec::<u8>::with_capacity(BLOCK))));
 }

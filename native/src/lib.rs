@@ -10,8 +10,8 @@
 //!
 //! `python` converts between these types and Python's, without further logic.
 
-// Lengths in Kafka's formats have 32 bits, and positions in a buffer are sums of lengths. With a `usize` of 64 bits no
-// such sum overflows. Only for that reason this crate allows clippy's `arithmetic_side_effects`.
+// This crate allows clippy's `arithmetic_side_effects`, because lengths in Kafka's formats have 32 bits, and their
+// sums, the positions in a buffer, do not overflow a `usize` of 64 bits.
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("kafkagroup-native needs a target with 64-bit pointers; use engine=librdkafka elsewhere");
 

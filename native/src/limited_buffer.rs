@@ -2,11 +2,11 @@
 
 use crate::error::{Fault, Kind};
 
-/// The smallest size of a buffer; from there on it doubles.
+/// The smallest size of a buffer, which then doubles.
 pub const STEP: usize = 64 << 10;
 
-/// Writes to the start of a `Vec` whose length includes the free part. The free part is initialized, so a buffer that
-/// is reused need not be cleared.
+/// Writes to the start of a `Vec` whose length includes the initialized free part, so a reused buffer need not be
+/// cleared.
 pub struct LimitedBuffer<'a> {
     bytes: &'a mut Vec<u8>,
     used: usize,
@@ -24,7 +24,7 @@ impl<'a> LimitedBuffer<'a> {
         self.used
     }
 
-    /// Returns the number of bytes that are left up to the limit.
+    /// Returns the number of bytes up to the limit.
     pub fn left(&self) -> usize {
         self.limit.saturating_sub(self.used)
     }
@@ -125,7 +125,7 @@ mod tests {
             LimitedBuffer::new(&mut bytes, 10 * STEP).space_of(7 * STEP).unwrap();
         }
         assert_eq!((bytes.len(), bytes.capacity()), (7 * STEP, 7 * STEP));
-        // A larger buffer that is reused is written up to the limit, and no further.
+        // A larger reused buffer is written only up to the limit.
         let mut out = LimitedBuffer::new(&mut bytes, STEP);
         assert_eq!((out.space().unwrap().len(), out.left()), (STEP, STEP));
         assert_eq!(out.space_of(STEP + 1).unwrap_err().kind, Kind::TooLarge);

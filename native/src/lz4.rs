@@ -1,7 +1,7 @@
 //! Reads LZ4 frames and decompresses their blocks with lz4_flex.
 //!
-//! lz4_flex's own frame reader allocates and clears buffers of up to 8 MiB per frame and copies each block twice, while
-//! a Kafka batch is a frame of often 16 KiB. Here blocks are decompressed directly into the batch's buffer. The frame's
+//! For each frame lz4_flex's own reader allocates and clears buffers of up to 8 MiB and copies each block twice, but a
+//! Kafka batch is often a frame of 16 KiB. Here blocks are decompressed directly into the batch's buffer. The frame's
 //! xxHash checksums are not verified, because the batch's CRC-32C covers the same bytes.
 
 use crate::error::Fault;
@@ -13,7 +13,7 @@ const WINDOW: usize = 64 << 10;
 /// The highest compression ratio of LZ4: the output bytes that one input byte can encode.
 const MOST: usize = 255;
 
-/// Decompresses one frame; ignores the bytes after it, as Kafka's reader does.
+/// Decompresses one frame, and like Kafka's reader ignores the bytes after it.
 pub fn decompress(packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
     let mut rest = packed;
     let magic = u32::from_le_bytes(chunk(&mut rest)?);

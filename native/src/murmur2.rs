@@ -1,4 +1,4 @@
-//! Java's hash of a record's key (`org.apache.kafka.common.utils.Utils.murmur2`), by which its producer partitions.
+//! The hash of a record's key by which Java's producer partitions (`org.apache.kafka.common.utils.Utils.murmur2`).
 
 const MULTIPLIER: u32 = 0x5bd1_e995;
 const SEED: u32 = 0x9747_b28c;

@@ -22,7 +22,7 @@ pub struct Headers<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Parses one record and removes it from the start of `rest`. All fields are checked, needed or not.
+    /// Parses one record and removes it from the start of `rest`. All fields are checked, also unused ones.
     #[inline(always)]
     pub fn parse(rest: &mut &'a [u8]) -> Parsed<Self> {
         let length = usize::try_from(varint(rest)?).map_err(|_| "a record declares a negative length")?;

@@ -1,4 +1,4 @@
-//! Walks the batches of one partition: checks the CRC, passes over aborted records and those out of the range.
+//! Walks the batches of one partition: checks the CRC, and skips aborted records and records out of the range.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::source::Source;
 /// The reason why [`RecordSet::append`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The builder has no room for the next row: take its batch and append again.
+    /// The builder has no room for the next row. Take its batch and append again.
     Full,
     /// The record set has no more rows.
     Done,
 }
 
-/// Zero or more batches of one partition, possibly followed by a truncated one.
+/// Zero or more batches of one partition, possibly with a truncated batch at the end.
 pub struct RecordSet<S> {
     source: S,
     topic: Arc<str>,
@@ -34,7 +34,7 @@ pub struct RecordSet<S> {
     done: bool,
 }
 
-/// A batch that is checked and decompressed, and whose rows are not all appended yet.
+/// A checked and decompressed batch, some of whose rows are not appended yet.
 struct OpenBatch {
     bytes: Vec<u8>,
     /// The remaining records are `bytes[at..end]`.
@@ -51,7 +51,7 @@ struct OpenBatch {
 }
 
 impl<S: Source> RecordSet<S> {
-    /// Reads the rows from `from_offset` to `to_offset` (exclusive), without those of `aborted` transactions.
+    /// Reads the rows from `from_offset` to `to_offset` (exclusive), without rows of `aborted` transactions.
     pub fn new(
         source: S,
         topic: Arc<str>,
@@ -102,12 +102,13 @@ impl<S: Source> RecordSet<S> {
         self.partial_batch_bytes
     }
 
-    /// Returns the source, whose bytes are not read any more when the record set is done.
+    /// Returns the source, whose bytes are no longer read when the record set is done.
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source
     }
 
-    /// Appends rows to `builder` until it is full or no row is left. After an error, the next call returns it again.
+    /// Appends rows to `builder` until it is full or no row is left. After an error, the next call returns the same
+    /// error.
     pub fn append(&mut self, builder: &mut BatchBuilder) -> Result<Progress, Error> {
         builder.at_partition(&self.topic, self.partition);
         while !self.done {
@@ -134,7 +135,7 @@ impl<S: Source> RecordSet<S> {
         Ok(Progress::Done)
     }
 
-    /// Reads the batch at `self.at`: opens it if it has rows to append, skips it if not, is done if it is truncated.
+    /// Reads the batch at `self.at`: opens it if it has rows to append, else skips it; ends at a truncated batch.
     fn open_next(&mut self, builder: &mut BatchBuilder) -> Result<(), Fault> {
         let here = self.source.size().saturating_sub(self.at);
         let mut start = [0; LOG_OVERHEAD];
@@ -192,13 +193,13 @@ impl<S: Source> RecordSet<S> {
             return Err(Fault::corrupt("a batch is shorter than its header"));
         };
         let header = BatchHeader::parse(head)?;
-        // The magic is checked once more in this copy, because the source may have changed since the first check.
+        // Checked again in this copy, because the source may have changed since the first check.
         check_magic(head.get(MAGIC_END - 1).map_or(-1, |&magic| i8::from_be_bytes([magic])))?;
         if header.size != size {
             return Err(Fault::corrupt("a batch changed while it was read"));
         }
-        // The CRC is checked before any other field is used, also for a batch that is skipped, because its last offset
-        // moves the position.
+        // The CRC is checked before any other field is used, also of a skipped batch, whose last offset moves the
+        // position.
         let crc = crc32c::crc32c(whole.get(CRC_START..).unwrap_or_default());
         if crc != header.crc {
             return Err(Fault::corrupt(format!(
@@ -448,7 +449,7 @@ mod tests {
         let three = batch(5, 0, -1, 3, b"");
         let record = (three.len() - HEADER_LEN) / 3;
         let two = &three[..HEADER_LEN + 2 * record];
-        // The second record once more.
+        // The second record again.
         let twice = [two, &two[HEADER_LEN + record..]].concat();
         for (bytes, last_delta, rows, next_offset) in [
             (&three, 1, 2, None),

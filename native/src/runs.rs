@@ -6,10 +6,10 @@ use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType};
 
-/// The rows of a column as runs of (value, first row), and the last array that has one value only.
+/// The rows of a column as runs of (value, first row), and the last array with only one value.
 ///
-/// Most batches have rows of one topic-partition. Then the next batch gets a slice of the same array, so that its rows
-/// are neither written nor validated again.
+/// Most batches have rows of one topic-partition, so the next batch gets a slice of the same array, which is neither
+/// written nor validated again.
 pub(crate) struct Runs<T> {
     runs: Vec<(T, usize)>,
     last: Option<(T, ArrayData)>,
@@ -115,7 +115,7 @@ mod tests {
     fn batches_of_one_value_share_an_array() {
         let mut column = Runs::<i32>::default();
         let mut batch = |rows| {
-            // A partition without rows, and one whose rows come in two parts.
+            // A partition without rows, and a partition whose rows come in two parts.
             column.start(8, 0);
             column.start(7, 0);
             column.start(7, 1);

@@ -3,14 +3,14 @@
 use crate::header::LOG_OVERHEAD;
 use crate::source::Source;
 
-/// Bytes of a batch up to `lastOffsetDelta`, the last field that is read here.
+/// Bytes of a batch up to the end of `lastOffsetDelta`, the last field that is read here.
 const HEAD_LEN: usize = 27;
 const MAGIC: i8 = 2;
 
-/// The contents of a record set according to its headers, which are not verified: no CRC is checked.
+/// The contents of a record set by its headers, whose CRC is not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// The offset after the last complete batch; the requested position if that is higher.
+    /// The offset after the last complete batch, at least the requested position.
     pub next_offset: i64,
     /// The size of the first batch if it is truncated, 12 if even its size is truncated, else 0.
     pub cut_off: usize,
@@ -31,7 +31,7 @@ struct Head {
     last_offset: i64,
 }
 
-/// Reads headers up to the first batch that is truncated, or that no broker stores.
+/// Reads headers up to the first batch that is truncated or malformed.
 pub fn scan(source: &impl Source, position: i64) -> Scan {
     let mut scan = Scan { next_offset: position, cut_off: 0, size: 0, batches: 0, offsets: 0, leader_epoch: -1 };
     let len = source.size();

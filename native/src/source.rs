@@ -1,12 +1,12 @@
 //! The source of a record set's bytes.
 
-/// Bytes that are copied batch by batch and never borrowed, because the owner may be a Python buffer that another
-/// thread can change.
+/// Bytes that are copied batch by batch and never borrowed, because another thread can change a Python buffer.
 pub trait Source {
     /// Returns the number of bytes.
     fn size(&self) -> usize;
 
-    /// Fills `into` with the bytes from position `at` on. Returns false if there are fewer; `into` is then unspecified.
+    /// Fills `into` with the bytes from position `at` on. Returns false, with `into` unspecified, if there are fewer
+    /// bytes.
     fn read(&self, at: usize, into: &mut [u8]) -> bool;
 }
 

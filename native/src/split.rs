@@ -1,4 +1,4 @@
-//! Splits a record batch in two that the topic refused as too large (Java's `ProducerBatch.split`).
+//! Splits a record batch that the topic refused as too large in two (Java's `ProducerBatch.split`).
 
 use crate::codec::Decompressor;
 use crate::compress::Compressor;
@@ -6,7 +6,7 @@ use crate::filling::{Content, Filling, Producer};
 use crate::header::{BatchHeader, HEADER_LEN};
 use crate::record::Record;
 
-/// The limit on decompressed bytes. The batch was compressed by this encoder, so it needs no lower limit.
+/// The limit on decompressed bytes, not lower because this encoder has compressed the batch.
 const MOST_UNPACKED: usize = 1 << 31;
 
 /// Returns both halves, whose records keep their sequence numbers, and the size of the first half before compression.

@@ -56,7 +56,8 @@ pub fn array<const N: usize>(rest: &mut &[u8]) -> Parsed<[u8; N]> {
     Ok(*head)
 }
 
-/// Reads a varint without its sign, of at most `MOST` bytes: from one word, if the varint ends in the next eight bytes and these are there.
+/// Reads an unsigned varint of at most `MOST` bytes, from one word if it ends within the next eight bytes and these
+/// exist.
 #[inline(always)]
 pub fn unsigned<const MOST: usize>(rest: &mut &[u8]) -> Parsed<u64> {
     let word = rest.first_chunk().map_or(u64::MAX, |word| u64::from_le_bytes(*word));
@@ -138,7 +139,7 @@ mod tests {
                 let mut bytes = vec![];
                 put(&mut bytes, value);
                 assert_eq!(len(value), bytes.len());
-                // What follows a varint says how it is read, and changes nothing.
+                // The bytes after a varint decide how it is read, and not the result.
                 for following in 0..9 {
                     let bytes = [&bytes[..], &vec![0xff; following]].concat();
                     let mut rest = &bytes[..];

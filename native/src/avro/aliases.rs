@@ -1,4 +1,4 @@
-//! Renames what a writer schema has to what the reader schema calls it, as Java's `Schema.applyAliases`.
+//! Renames types and fields of a writer schema by the reader schema's aliases, like Java's `Schema.applyAliases`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

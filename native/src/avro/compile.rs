@@ -1,4 +1,4 @@
-//! Compiles a writer schema and the reader schema into a plan, or says why they do not match.
+//! Compiles a writer schema and the reader schema into a plan, or returns why they do not match.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::values::column::MISMATCH;
 use crate::values::fault::Fault;
 use crate::values::slot::{Part, Shape, Slot};
 
-/// The limit on the size of a plan and on the steps to compile it.
+/// The limit on the size of a plan, and on the steps that compile it.
 const MAX_OPS: usize = 500_000;
 
-/// Compiles the plan for values of the writer schema, whose aliases are applied.
+/// Compiles the plan for values of the writer schema, to which aliases are applied.
 ///
 /// Fails with the path if no value of the writer schema can be read.
 pub fn compile(writer: &Schema, reader: &Schema, slot: &Slot) -> Result<Plan, Fault> {
@@ -61,7 +61,7 @@ impl<'a> Compiler<'a> {
         Self { pair, skips: Skips::default(), steps, has_json: false }
     }
 
-    /// Returns the plan, and the steps that are left.
+    /// Returns the plan and the remaining steps.
     fn plan(mut self, w: Id, r: Id, slot: &Slot) -> Result<(Plan, usize), Fault> {
         let op = self.compile(w, r, slot)?;
         let writer = self.has_json.then(|| self.pair.writer.clone());
@@ -127,7 +127,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Returns how a value is read as what the reader's logical type means; None: it has another meaning. One without a
+    /// Returns how a value is read as the reader's logical type; None if its logical type differs. A value without a
     /// logical type has the reader's.
     fn logical(&self, w: Id, r: Id, slot: &Slot) -> Option<Op> {
         const NANOS_OF_DAY: i64 = 86_400_000_000_000;
@@ -212,7 +212,7 @@ impl<'a> Compiler<'a> {
                     Action::Read { part: i, op: self.compile(field.kind, read.kind, &part.slot)? }
                 }
                 None => match self.skips.of_type(writer, field.kind)? {
-                    // So each step takes a byte or adds a value, which bounds the time for an item.
+                    // Left out, so that each step takes a byte or adds a value, which bounds the time for an item.
                     Skip::Bytes(0) => continue,
                     skip => Action::Skip(skip),
                 },

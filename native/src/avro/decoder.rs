@@ -1,4 +1,4 @@
-//! Decodes a column of values, each by its own writer schema: keeps the plan of each schema id.
+//! Decodes a column of values, each by its own writer schema, and keeps the plan of each schema id.
 
 use arrow_schema::DataType;
 
@@ -37,10 +37,10 @@ impl Decoder {
         &self.kind
     }
 
-    /// Adds a writer schema; one with the same id is replaced.
+    /// Adds a writer schema, in place of a schema with the same id.
     pub fn add(&mut self, id: u64, schema: &str) -> Result<(), Fault> {
         let mut writer = Schema::parse(schema)?;
-        // The aliases of a schema do not apply to itself.
+        // A schema's aliases do not apply to itself.
         if schema != self.text {
             aliases::apply(&mut writer, &self.reader)?;
         }
@@ -54,7 +54,7 @@ impl Decoder {
         self.plans.missing(values, self.framing)
     }
 
-    /// Decodes values until the batch is full. A null value, and one that cannot be decoded, becomes a null row.
+    /// Decodes values until the batch is full. A null value, or a value that cannot be decoded, becomes a null row.
     pub fn decode(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure> {
         let rows =
             rows_of_texts(values, &self.slot, self.framing, limits, |id, datum, column, budget, check_texts| {

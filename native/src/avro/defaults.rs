@@ -8,7 +8,7 @@ use crate::varint::put;
 
 const MAX_NESTING: usize = 64;
 
-/// Returns the binary encoding of a default, as Java's `Accessor.encode`.
+/// Returns the binary encoding of a default, like Java's `Accessor.encode`.
 pub fn encode(schema: &Schema, id: Id, default: &Value) -> Result<Vec<u8>, Fault> {
     let mut bytes = vec![];
     append(schema, id, default, &mut bytes, 0)?;
@@ -88,13 +88,13 @@ fn append(schema: &Schema, id: Id, json: &Value, out: &mut Vec<u8>, nesting: usi
     Ok(())
 }
 
-/// Returns a number without a fraction; JSON may write it as 1.0.
+/// Returns a number without a fraction, which JSON may write as 1.0.
 fn whole(number: &serde_json::Number) -> Option<i64> {
     let exact = |value: f64| (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64);
     number.as_i64().or_else(|| number.as_f64().and_then(exact))
 }
 
-/// Returns the bytes of a text as Java's ISO-8859-1, in which defaults of bytes are written.
+/// Returns the bytes of a text in ISO-8859-1, as defaults of bytes are written.
 fn latin1(text: &str) -> Vec<u8> {
     text.chars().map(|letter| u8::try_from(letter).unwrap_or(b'?')).collect()
 }

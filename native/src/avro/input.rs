@@ -1,4 +1,4 @@
-//! The parts of Avro's binary encoding. Each function removes one from the start of the input.
+//! The parts of Avro's binary encoding. Each function removes a part from the start of the input.
 
 use crate::varint::{Parsed, take, varlong};
 
@@ -15,7 +15,7 @@ pub fn prefixed<'a>(input: &mut &'a [u8]) -> Parsed<&'a [u8]> {
     take(input, len)
 }
 
-/// Removes the header of a block of an array or map; returns the number of items, and the block's bytes if it says them.
+/// Removes the header of a block of an array or map; returns the number of items, and the block's bytes if given.
 pub fn block(input: &mut &[u8]) -> Parsed<(usize, Option<usize>)> {
     const WRONG: &str = "the size of a block of an array or map is negative";
     let count = varlong(input)?;

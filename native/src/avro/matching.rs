@@ -1,13 +1,13 @@
-//! Which type of a reader schema reads a writer's type, as in Java's `Resolver`.
+//! Finds the type of a reader schema that reads a writer's type, as in Java's `Resolver`.
 
 use std::collections::HashMap;
 
 use super::schema::{Id, Kind, Schema, simple};
 
-/// Types that are nested deeper are not compared: a column has 64 levels, and a union or a record is one.
+/// Deeper types are not compared: a column has 64 levels, of which a union or a record takes one.
 const MAX_NESTING: usize = 128;
 
-/// A writer schema, whose aliases are applied, and the reader schema.
+/// A writer schema, to which aliases are applied, and the reader schema.
 pub struct Pair<'a> {
     pub writer: &'a Schema,
     pub reader: &'a Schema,
@@ -18,7 +18,7 @@ impl Pair<'_> {
         simple(self.writer.get(w).name.as_deref()) == simple(self.reader.get(r).name.as_deref())
     }
 
-    /// Returns whether a value of writer type `w` can directly be read as `r`; the fields of records are not compared.
+    /// Returns whether a value of writer type `w` can directly be read as `r`, without a comparison of records' fields.
     pub fn fits(&self, w: Id, r: Id) -> bool {
         match (self.writer.kind(w), self.reader.kind(r)) {
             (Kind::Null, Kind::Null)
@@ -37,8 +37,8 @@ impl Pair<'_> {
         }
     }
 
-    /// Returns the branch of the reader's union `branches` that reads `w`, by the rules of Java's
-    /// `ReaderUnion.firstMatchingBranch`, which are softer than those of the specification.
+    /// Returns the branch of the reader's union `branches` that reads `w`, by Java's `ReaderUnion.firstMatchingBranch`,
+    /// whose rules are softer than the specification's.
     pub fn branch(&self, w: Id, branches: &[Id], steps: &mut usize) -> Option<usize> {
         self.branch_within(w, branches, steps, 0)
     }
@@ -101,7 +101,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Returns whether two unions have equivalent branches in the same order; each is then read as its counterpart.
+    /// Returns whether two unions have equivalent branches in the same order, so that each is read as its counterpart.
     pub fn equivalent(&self, w: Id, r: Id) -> bool {
         self.equivalent_types(w, r, &mut HashMap::new(), 0)
     }

@@ -6,17 +6,17 @@ use super::schema::{Id, Schema};
 use super::skip::{Skip, Skips};
 use crate::values::fault::Fault;
 
-/// Decodes a value, as it was written, into a row of a column. The column's type says into what.
+/// Decodes a written value into a row of a column, by the column's type.
 #[derive(Debug)]
 pub enum Op {
     Null,
     Boolean,
     Int,
     Long,
-    /// A date or time that the column counts in smaller units, so many of them in each.
+    /// A date or time whose unit has this many units of the column.
     IntTimes(i64),
     LongTimes(i64),
-    /// And in larger ones: it is bad if it has a part of one.
+    /// A time in larger units of the column; a value with a part of such a unit is bad.
     LongParts(i64),
     /// An int or long that the reader's schema has as float, which may lose digits, also in a double column.
     IntAsFloat,
@@ -31,14 +31,14 @@ pub enum Op {
         size: Option<usize>,
         shift: i32,
     },
-    /// The reader's symbol for each of the writer's; None: there is none, and no default.
+    /// The reader's symbol for each of the writer's; None: no symbol and no default.
     Enum(Vec<Option<Arc<str>>>),
     Record(Box<Record>),
     Array(Box<Items>),
     Map(Box<Items>),
     /// A union of the writer.
     Union(Vec<Op>),
-    /// A branch of a union of the reader that is a struct: the part of it, if it is not left out.
+    /// A branch of the reader's union, which is a struct, with the part of the struct if it is not left out.
     Member {
         part: Option<usize>,
         op: Box<Op>,
@@ -46,7 +46,7 @@ pub enum Op {
     },
     /// A value of the writer's type that becomes a text of JSON.
     Json(Id),
-    /// What cannot be resolved. It is an error only if a value has it.
+    /// A part that cannot be resolved, which is an error only if a value has it.
     Error(Fault),
 }
 
@@ -75,18 +75,18 @@ pub struct Default {
     pub name: Arc<str>,
     pub part: usize,
     pub bytes: Vec<u8>,
-    /// How the bytes, which the reader schema wrote, are decoded.
+    /// Decodes the bytes, which the reader schema wrote.
     pub plan: Plan,
 }
 
 #[derive(Debug)]
 pub struct Items {
     pub op: Op,
-    /// How many bits an item takes, without its texts and the items in it.
+    /// The bits of an item, without its texts and inner items.
     pub bits: u64,
 }
 
-/// How values of one writer schema are decoded.
+/// The decoding of values of one writer schema.
 #[derive(Debug)]
 pub struct Plan {
     pub op: Op,

@@ -54,7 +54,7 @@ pub struct Field {
     pub default: Option<Value>,
 }
 
-/// What a value means.
+/// The logical type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Logical {
     Date,
@@ -68,7 +68,7 @@ pub enum Logical {
         precision: u32,
         scale: u32,
     },
-    /// One that is not known, or does not fit its type.
+    /// A logical type that is unknown or does not fit its type.
     Other(Arc<str>),
 }
 
@@ -112,7 +112,7 @@ impl fmt::Display for Logical {
 }
 
 impl Type {
-    /// A type with the logical type that its object in the schema says.
+    /// A type with the logical type of its object in the schema.
     fn without_name(kind: Kind, object: &Map<String, Value>) -> Self {
         let name = object.get("logicalType").and_then(Value::as_str);
         let logical = name.map(|name| logical(name, &kind, object).unwrap_or_else(|| Logical::Other(name.into())));
@@ -121,11 +121,11 @@ impl Type {
 }
 
 static NULL: Type = Type { kind: Kind::Null, logical: None, name: None, aliases: vec![] };
-/// Lengths of the binary format that we accept for a fixed type.
+/// The limit on the length of a fixed type.
 const FIXED_LIMIT: u64 = 1 << 30;
 
 impl Schema {
-    /// Parses a schema. The branches of a union at its root may be schemas of their own, which define a name differently.
+    /// Parses a schema. The branches of a union at its root may be separate schemas that define a name differently.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         let json = parsed(text)?;
         let mut parser = Parser::default();
@@ -189,7 +189,7 @@ impl Schema {
     }
 }
 
-/// So deep may a schema be as JSON: a nullable record in a record is four levels of it, and a column has 64 levels.
+/// The limit on the depth of a schema as JSON: a nullable record in a record has four levels, and a column 64.
 const MAX_DEPTH: usize = 260;
 
 fn parsed(text: &str) -> Result<Value, Fault> {
@@ -237,7 +237,7 @@ fn qualified(name: &str, space: &str) -> Arc<str> {
 
 #[derive(Default)]
 struct Parser {
-    /// None: a named type whose definition is not finished.
+    /// None: the definition of a named type is not finished.
     types: Vec<Option<Type>>,
     /// The last type of each name.
     names: HashMap<Arc<str>, Id>,
@@ -392,8 +392,8 @@ fn texts<'a>(object: &'a Map<String, Value>, name: &str) -> impl Iterator<Item =
     object.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Returns the logical type with a name; None if it is not known or does not fit, as Java's
-/// `LogicalTypes.fromSchemaIgnoreInvalid`.
+/// Returns the logical type with a name, like Java's `LogicalTypes.fromSchemaIgnoreInvalid`; None: unknown, or does not
+/// fit.
 fn logical(name: &str, kind: &Kind, object: &Map<String, Value>) -> Option<Logical> {
     let timestamp = |unit, utc| Some(Logical::Timestamp { unit, utc });
     match (name, kind) {

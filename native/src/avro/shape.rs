@@ -11,19 +11,19 @@ use crate::values::slot::{self, Entry, MAX_COLUMNS, MAX_NESTING, Part, Shape, Sl
 
 /// How a union without its null branch becomes a column.
 pub enum Choice {
-    /// It is the type of its only branch.
+    /// The type of its only branch.
     One(Id),
-    /// int and long are a long column, float and double a double column.
+    /// A long column for int and long, or a double column for float and double.
     Wide(Shape),
     /// A struct with a column for each branch.
     Members(Vec<Id>),
 }
 
 impl Slot {
-    /// Returns the column type of a schema, with the fields that the structs of `wanted` have, in their order, or with all.
+    /// Returns the column type of a schema, with the fields of the structs of `wanted`, in their order, or all fields.
     ///
-    /// `recursion` is Spark's `recursiveFieldMaxDepth`: how often a record may contain itself, from 1 on; the fields
-    /// below are left out. With less, a record in itself is a text of JSON.
+    /// `recursion` is Spark's `recursiveFieldMaxDepth`: how often a record may contain itself, at least 1, before
+    /// fields are left out. Below 1, a record in itself is a text of JSON.
     pub fn of_schema(schema: &Schema, wanted: Option<&DataType>, recursion: i64) -> Result<Self, Fault> {
         check_recursion(recursion)?;
         let mut shapes = Shapes { schema, recursion, columns: 0, nesting: 0, open: HashMap::new() };
@@ -32,7 +32,7 @@ impl Slot {
     }
 }
 
-/// The digits of the largest decimal of Spark and of Arrow's decimal128. One of a schema may have more.
+/// The digits of the largest decimal of Spark and of Arrow's decimal128; a schema's may have more.
 pub const DECIMAL_DIGITS: u32 = 38;
 
 /// Returns how the union of `branches` becomes a column.
@@ -52,7 +52,7 @@ struct Shapes<'a> {
     recursion: i64,
     columns: usize,
     nesting: usize,
-    /// How often each record contains the place.
+    /// How often each record contains the current place.
     open: HashMap<Id, i64>,
 }
 
@@ -75,7 +75,7 @@ impl Shapes<'_> {
         let slot = match (self.schema.kind(id), &self.schema.get(id).logical) {
             (Kind::Union(branches), _) => match choice(self.schema, branches) {
                 Choice::One(id) => {
-                    // It is the same column.
+                    // A column of one branch is the branch's column.
                     (self.columns, self.nesting) = (self.columns - 1, self.nesting - 1);
                     let slot = self.slot(id, wanted)?;
                     self.nesting += 1;
@@ -125,7 +125,7 @@ impl Shapes<'_> {
         Ok(Some(Slot { shape, nullable: false }))
     }
 
-    /// Returns the struct of these columns: name, type, whether it is null in some rows by another reason.
+    /// Returns the struct of these columns: name, type, and whether a column has nulls for another reason.
     fn parts(
         &mut self,
         columns: impl Iterator<Item = (Arc<str>, Id, bool)>,
@@ -157,7 +157,7 @@ fn scalar(kind: &Kind, logical: Option<&Logical>) -> Shape {
         (Kind::Double, _) => Shape::Double,
         (Kind::Bytes | Kind::Fixed(_), _) => Shape::Binary,
         (Kind::String | Kind::Enum { .. }, _) => Shape::Text,
-        // The others are not scalar.
+        // The other kinds are not scalar.
         _ => Shape::Null,
     }
 }

@@ -1,4 +1,4 @@
-//! Passes over what a writer wrote and no column shows; how deep that may be nested.
+//! Skips written values that no column shows, up to a limit of nesting.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::values::column::MISMATCH;
 use crate::values::fault::Fault;
 use crate::varint::{take, varint, varlong};
 
-/// How many bytes a value has. Every part except `Bytes` has at least one byte.
+/// The bytes of a value to skip. Every part except `Bytes` has at least one byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skip {
     Bytes(usize),
@@ -23,15 +23,15 @@ pub enum Skip {
     Record(usize),
 }
 
-/// The limit on records, arrays and maps in each other, in a value that is passed over and in a schema: each level takes a
-/// part of the stack.
+/// The limit on nested records, arrays and maps, in a skipped value and in a schema, because each level takes a part of
+/// the stack.
 const MAX_NESTING: usize = 400;
 
 fn too_deep() -> Fault {
     Fault::new(format!("records, arrays and maps are nested more than {MAX_NESTING} deep"))
 }
 
-/// The skips of a schema. Records are shared, so that the size of all is that of the schema.
+/// The skips of a schema, which share records and so are not larger than the schema.
 #[derive(Debug, Default)]
 pub struct Skips {
     records: Vec<Skip>,

@@ -1,4 +1,4 @@
-//! A value as JSON: what a record that contains itself is in a column.
+//! A value as JSON, for a record that contains itself.
 
 use super::input;
 use super::schema::{Id, Kind, Logical, Schema, Unit};
@@ -8,11 +8,11 @@ use crate::values::column::Data;
 use crate::values::fault::{ENTRY, Fault, ITEM};
 use crate::varint::{array, take, varint, varlong};
 
-/// The limit on records, arrays and maps in each other: each level takes a part of the stack.
+/// The limit on nested records, arrays and maps, because each level takes a part of the stack.
 const MAX_NESTING: usize = 250;
 
-/// Removes a value of a type from the start of `input`, and appends its JSON: bytes in Base64, times in ISO 8601. It has the
-/// names of the schema that wrote it.
+/// Removes a value of a type from the start of `input`, and appends its JSON: bytes in Base64, times in ISO 8601. Names
+/// are those of the writer schema.
 pub fn write(schema: &Schema, id: Id, input: &mut &[u8], out: &mut Vec<u8>, budget: &Budget) -> Result<(), Fault> {
     Writer { schema, budget }.value(id, input, out, 0)
 }

@@ -11,7 +11,7 @@ use crate::values::framing::Framing;
 use crate::values::rows::{Decoded, Failure, Limits, Values, rows_of};
 use crate::values::slot::Slot;
 
-/// Decodes values into columns of a type. A JSON Schema that values name decides nothing about how they are read.
+/// Decodes values into columns of a type, whatever JSON Schema the values name.
 pub struct Decoder {
     slot: Slot,
     node: Node,
@@ -30,7 +30,7 @@ impl Decoder {
         &self.kind
     }
 
-    /// Decodes values until the batch is full. A null value, and one that cannot be decoded, becomes a null row.
+    /// Decodes values until the batch is full. A null value, or a value that cannot be decoded, becomes a null row.
     pub fn decode(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure> {
         let mut scratch = vec![];
         let rows = rows_of(values, &self.slot, limits, |_, value, column, budget| {

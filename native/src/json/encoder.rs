@@ -75,7 +75,7 @@ fn check(kind: &DataType) -> Result<(), Fault> {
     }
 }
 
-/// A column with how it is written.
+/// A column and how it is written.
 struct Writer<'a> {
     validity: Validity<'a>,
     first: usize,
@@ -205,7 +205,7 @@ impl WriteRow for Writer<'_> {
                 out.push(b'{');
                 let mut is_first = true;
                 for part in parts {
-                    // As `to_json`, which leaves nulls out.
+                    // Left out, as in `to_json`.
                     if part.writer.is_null(row)? {
                         continue;
                     }

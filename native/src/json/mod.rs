@@ -1,7 +1,7 @@
 //! JSON values to an Arrow array of a given type, and back ([`encoder`]).
 //!
-//! A type becomes a [`plan::Node`], which [`reader::Reader`] runs on the text of a value, straight into columns.
-//! The types and what they take are those of Spark's `from_json`, where `docs/design/values.md` does not say otherwise.
+//! A type becomes a [`plan::Node`], which [`reader::Reader`] runs on the text of a value, straight into columns. Types
+//! and their values are those of Spark's `from_json`, with the exceptions of `docs/design/values.md`.
 
 pub mod decoder;
 pub mod encoder;

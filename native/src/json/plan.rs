@@ -1,4 +1,4 @@
-//! Which field of a JSON object goes to which column, by its name, and how deep types may be nested.
+//! Plans the column of each field of a JSON object, by its name, up to a limit of nesting.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use crate::values::fault::{ENTRY, Fault, ITEM};
 use crate::values::slot::{Entry, MAX_NESTING, Part, Shape, Slot};
 
-/// As many names are compared one by one; more are looked up.
+/// Up to so many names are compared one by one; more are looked up.
 const FEW: usize = 16;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub enum Node {
 #[derive(Debug)]
 pub struct Items {
     pub node: Node,
-    /// How many bits an item takes, without its texts and items.
+    /// The bits of an item, without its texts and items.
     pub bits: u64,
 }
 
@@ -52,7 +52,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Returns the length of the key of a field with its quotation marks, if the text begins with it.
+    /// Returns the length of a field's key with its quotation marks, if the text begins with the key.
     #[inline(always)]
     pub fn key_at(&self, field: usize, text: &[u8]) -> Option<usize> {
         let key = self.fields.get(field)?.key.as_deref()?;
@@ -68,7 +68,7 @@ impl Fields {
     }
 }
 
-/// Returns the column and the plan of a type. All of the column may be null, as JSON may.
+/// Returns the column and the plan of a type. Every part of the column may be null, as in JSON.
 pub fn of_type(kind: &DataType) -> Result<(Slot, Node), Fault> {
     nested(kind, 0)
 }

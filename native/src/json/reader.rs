@@ -1,4 +1,4 @@
-//! Reads the text of one value into a column, and decides what makes a value bad.
+//! Reads the text of one value into a column, and finds bad values.
 
 use crate::json::plan::{Fields, Items, Named, Node};
 use crate::json::scalars;
@@ -6,7 +6,7 @@ use crate::values::budget::Budget;
 use crate::values::column::{Bytes, Column, Data, MISMATCH, end};
 use crate::values::fault::{ENTRY, Fault, ITEM};
 
-/// What is in nobody's field may be nested as deep.
+/// The limit on nesting in skipped fields.
 const MAX_DEPTH: usize = 500;
 
 const NOT_JSON: &str = "not valid JSON";
@@ -25,7 +25,7 @@ pub struct Reader<'a> {
     budget: &'a mut Budget,
 }
 
-/// Where the bytes of a string are.
+/// The place of a string's bytes.
 #[derive(Clone, Copy)]
 enum Place {
     Text { start: usize, end: usize },
@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the next byte that is no white space, and stays before it.
+    /// Returns the next byte that is no white space, without taking it.
     #[inline(always)]
     fn token(&mut self) -> Result<u8, Fault> {
         while let Some(&byte) = self.text.get(self.at) {
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Takes what opens an array or object; returns whether it is empty, and then it is taken whole.
+    /// Takes the opening of an array or object, and the whole if it is empty; returns whether it is empty.
     #[inline(always)]
     fn open(&mut self, open: u8, close: u8, problem: &'static str) -> Result<bool, Fault> {
         if self.token()? != open {
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
         Ok(empty)
     }
 
-    /// Takes a comma, or what closes an array or object; returns whether there is more.
+    /// Takes a comma, or the end of an array or object; returns whether there is more.
     #[inline(always)]
     fn more(&mut self, close: u8) -> Result<bool, Fault> {
         let byte = self.token()?;
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         let (mut next, mut more) = (0, !self.open(b'{', b'}', "not an object")?);
         while more {
             self.token()?;
-            // Writers keep the order of the fields, so this is often the one after the last.
+            // Writers keep the order of the fields, so the field is often the next.
             let found = match fields.key_at(next, self.rest()) {
                 Some(len) => {
                     self.at += len;
@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
             self.take(b':')?;
             match found.and_then(|i| Some((i, fields.fields.get(i)?, parts.get_mut(i)?))) {
                 Some((i, Named { name, node, bits, .. }, part)) => {
-                    // A field that comes again replaces the one before.
+                    // A repeated field replaces the earlier one.
                     if part.rows() > rows {
                         self.budget.take(*bits)?;
                         part.truncate(rows);
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Takes a value that nobody wants.
+    /// Takes a value without a column.
     fn skip(&mut self, depth: usize) -> Result<(), Fault> {
         if depth >= MAX_DEPTH {
             return Err(TOO_DEEP.into());
@@ -293,7 +293,7 @@ impl<'a> Reader<'a> {
         self.string()
     }
 
-    /// Takes a string, which must be one.
+    /// Takes a value that must be a string.
     fn text(&mut self) -> Result<&[u8], Fault> {
         if self.token()? != b'"' {
             return Err(NO_STRING.into());
@@ -313,7 +313,7 @@ impl<'a> Reader<'a> {
     fn push(&mut self, place: Place, bytes: &mut Bytes) -> Result<(), Fault> {
         self.budget.take_text(self.bytes(place).len())?;
         match place {
-            // What follows is given too: it is copied faster.
+            // With the bytes that follow, the copy is faster.
             Place::Text { start, end } => {
                 bytes.push(&mut self.text.get(start..).unwrap_or_default(), end - start, false)?
             }
@@ -383,7 +383,7 @@ impl<'a> Reader<'a> {
                 if (0xd800..0xdc00).contains(&unit) && self.rest().starts_with(b"\\u") {
                     self.at += 2;
                     let low = self.unit()?;
-                    // What is no pair of surrogates is refused below.
+                    // Other codes than a pair of surrogates are refused below.
                     if (0xdc00..0xe000).contains(&low) {
                         unit = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
                     }
@@ -454,7 +454,7 @@ impl<'a> Reader<'a> {
             Some((b'-', rest)) => (true, rest),
             _ => (false, text),
         };
-        // Below zero, where the smallest number is.
+        // Below zero, to include the smallest number.
         let value = digits.iter().try_fold(0i64, |value, &byte| {
             value.checked_mul(10).and_then(|value| value.checked_sub(i64::from(byte - b'0')))
         });
@@ -477,7 +477,7 @@ impl<'a> Reader<'a> {
         value.ok_or_else(|| NO_NUMBER.into())
     }
 
-    /// Takes a number that JSON does not have and writers write, as Rust says it.
+    /// Takes a number that JSON lacks and writers write, such as NaN; returns it as Rust parses it.
     fn not_finite(&mut self) -> Option<&'static [u8]> {
         const WORDS: [&[u8]; 6] = [b"NaN", b"Infinity", b"-Infinity", b"+Infinity", b"-INF", b"+INF"];
         let rest = self.rest();
@@ -491,7 +491,7 @@ impl<'a> Reader<'a> {
 #[inline(always)]
 fn special_bytes(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
-    // Bytes below `least` have their highest bit set, and so may bytes after one of them.
+    // Bytes below `least` have their highest bit set; bytes after such a byte may have it too.
     let below = |word: u64, least: u64| word.wrapping_sub(EACH * least) & !word & (EACH << 7);
     let equal = |byte: u8| below(word ^ (EACH * u64::from(byte)), 1);
     equal(b'"') | equal(b'\\') | below(word, 0x20)

@@ -1,4 +1,4 @@
-//! Parses the texts of JSON numbers, dates and times; whether a type takes them is decided in `reader`.
+//! Parses the texts of JSON numbers, dates and times; `reader` decides whether a type takes them.
 
 use crate::varint::Parsed;
 
@@ -37,7 +37,7 @@ fn days(text: &mut &[u8]) -> Option<i32> {
     if !(1..=last).contains(&day) {
         return None;
     }
-    // The year begins in March, so that the leap day is its last.
+    // The year begins in March, so that the leap day is its last day.
     let years = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let days = years * 365 + years.div_euclid(4) - years.div_euclid(100) + years.div_euclid(400) + day_of_year;
@@ -48,7 +48,7 @@ pub fn date(mut text: &[u8]) -> Option<i32> {
     days(&mut text).filter(|_| text.is_empty())
 }
 
-/// Returns the microseconds since 1970 of `2026-11-26T10:20:30.123456`, and the offset from UTC in seconds, if it has one.
+/// Returns the microseconds since 1970 of `2026-11-26T10:20:30.123456`, and the offset from UTC in seconds, if given.
 pub fn timestamp(mut text: &[u8]) -> Option<(i64, Option<i64>)> {
     let text = &mut text;
     let mut micros = i64::from(days(text)?) * 86_400_000_000;
@@ -73,7 +73,7 @@ pub fn timestamp(mut text: &[u8]) -> Option<(i64, Option<i64>)> {
         if !(1..=9).contains(&count) {
             return None;
         }
-        // Like Spark, nanoseconds are cut off.
+        // As in Spark, nanoseconds are cut off.
         micros += (0..6).fold(0, |value, i| value * 10 + fraction.get(i).map_or(0, |byte| i64::from(byte - b'0')));
         *text = rest;
     }
@@ -114,7 +114,7 @@ pub fn integer(text: &[u8]) -> Parsed<i64> {
     if significant == 0 {
         return Ok(0);
     }
-    // An exponent of more digits than these is out of all bounds.
+    // An exponent of more digits exceeds all bounds.
     let is_negative = exponent.starts_with('-');
     let exponent: i64 = exponent.parse().unwrap_or(if is_negative { i64::MIN / 2 } else { i64::MAX / 2 });
     let zeros = exponent - after_point as i64 + (digits.len() - significant) as i64;
@@ -128,8 +128,8 @@ pub fn integer(text: &[u8]) -> Parsed<i64> {
     i64::try_from(value).map_err(|_| TOO_LARGE)
 }
 
-/// Returns a number as a decimal with this many digits after the point, rounded half up; None: it is no number, or has too
-/// many digits.
+/// Returns a number as a decimal with this many digits after the point, rounded half up; None: no number, or too many
+/// digits.
 pub fn decimal(text: &[u8], scale: i8, limit: i128) -> Option<i128> {
     let (negative, text) = match text.split_first() {
         Some((b'-', rest)) => (true, rest),
@@ -149,7 +149,7 @@ pub fn decimal(text: &[u8], scale: i8, limit: i128) -> Option<i128> {
         return None;
     }
     let (all, shift) = (whole.len() + fraction.len(), i64::from(exponent) - fraction.len() as i64 + i64::from(scale));
-    // The digits after this many are rounded away.
+    // Later digits are rounded away.
     let kept = all as i64 + shift.min(0);
     let (mut value, mut up) = (0i128, false);
     for (i, &byte) in whole.iter().chain(fraction).enumerate() {
@@ -167,7 +167,7 @@ pub fn decimal(text: &[u8], scale: i8, limit: i128) -> Option<i128> {
     (value < limit).then_some(if negative { -value } else { value })
 }
 
-/// Appends what Base64 of the standard alphabet says.
+/// Appends the bytes of Base64 in the standard alphabet.
 pub fn base64(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let (groups, rest) = text.as_chunks::<4>();
     if !rest.is_empty() {

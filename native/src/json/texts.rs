@@ -7,7 +7,7 @@ const MICROS_OF_DAY: i64 = 86_400_000_000;
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Appends a string in quotation marks. Other characters than these, `\` and control characters are as they are.
+/// Appends a string in quotation marks, with escapes for quotation marks, `\` and control characters only.
 pub fn string(mut text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     let is_special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
@@ -36,11 +36,11 @@ pub fn string(mut text: &[u8], out: &mut Vec<u8>) {
 }
 
 pub fn whole(value: i64, out: &mut Vec<u8>) {
-    // Writing to memory does not fail, here and below.
+    // To write to memory does not fail, here and below.
     let _ = serde_json::to_writer(out, &value);
 }
 
-/// Appends a number as Java's `Double.toString` does (from JDK 19 on): the fewest digits that name it, at least one of them
+/// Appends a number as Java's `Double.toString` does (from JDK 19 on): the fewest digits that identify it, at least one
 /// after the point, and an exponent below 10^-3 and from 10^7 on.
 pub fn double(value: f64, out: &mut Vec<u8>) {
     if value == 0.0 || (1e-3..1e7).contains(&value.abs()) {
@@ -62,7 +62,7 @@ pub fn single(value: f32, out: &mut Vec<u8>) {
     }
 }
 
-/// What JSON has no number for is a string.
+/// Appends a number that JSON lacks as a string.
 fn not_finite(value: f64, out: &mut Vec<u8>) {
     let name = if value.is_nan() {
         "NaN"
@@ -74,7 +74,7 @@ fn not_finite(value: f64, out: &mut Vec<u8>) {
     string(name.as_bytes(), out);
 }
 
-/// Appends a number with an exponent. `tiny`: it is so small that a digit more than the fewest is nearer.
+/// Appends a number with an exponent. `tiny`: so small that one digit more than the fewest is nearer.
 fn scientific(value: impl LowerExp, tiny: bool, out: &mut Vec<u8>) {
     let mut text = format!("{value:e}");
     if tiny && !text.contains('.') {
@@ -102,16 +102,16 @@ pub fn decimal(value: i128, scale: i8, out: &mut Vec<u8>) {
     put(out, format_args!("{first}{}{rest}E{exponent:+}", if rest.is_empty() { "" } else { "." }));
 }
 
-/// Appends the date of so many days since 1970, in quotation marks.
+/// Appends the date of these days since 1970, in quotation marks.
 pub fn date(days: i64, out: &mut Vec<u8>) {
     out.push(b'"');
     calendar(days, out);
     out.push(b'"');
 }
 
-/// Appends the time of so many microseconds since 1970, in quotation marks; an instant is one of UTC.
+/// Appends the time of these microseconds since 1970, in quotation marks; an instant in UTC.
 ///
-/// Spark cuts the microseconds off. Here they are written where they are not 0.
+/// Microseconds, which Spark cuts off, are written if they are not 0.
 pub fn timestamp(micros: i64, utc: bool, out: &mut Vec<u8>) {
     out.push(b'"');
     calendar(micros.div_euclid(MICROS_OF_DAY), out);
@@ -133,7 +133,7 @@ pub fn timestamp(micros: i64, utc: bool, out: &mut Vec<u8>) {
 
 /// Appends `2026-11-26`. Years after 9999 have a sign.
 fn calendar(days: i64, out: &mut Vec<u8>) {
-    // The year begins in March, so that the leap day is its last; 400 years have 146,097 days.
+    // The year begins in March, so that the leap day is its last day; 400 years have 146,097 days.
     let shifted = days + 719_468;
     let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year_of_era = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -152,7 +152,7 @@ fn calendar(days: i64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a number that is not negative and has at most so many digits, with zeros before it.
+/// Appends a number that is not negative, with leading zeros up to `width` digits.
 fn padded(value: i64, width: u32, out: &mut Vec<u8>) {
     out.extend((0..width).rev().map(|place| b'0' + (value / 10i64.pow(place) % 10) as u8));
 }

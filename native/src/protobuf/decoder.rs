@@ -18,14 +18,14 @@ pub struct Decoder {
     kind: DataType,
     framing: Framing,
     package: String,
-    /// The name of the message without its package, which its writers may have moved.
+    /// The name of the message without its package, which writers may have changed.
     name: String,
     writers: Writers<Writer>,
 }
 
-/// What a writer schema says about its records.
+/// The messages of a writer schema.
 struct Writer {
-    /// The indexes of the column's message, as a record has them.
+    /// The indexes of the column's message, as in a record.
     expected: Vec<u8>,
     /// The messages by their index in each level.
     names: Vec<(Vec<i64>, String)>,
@@ -34,7 +34,7 @@ struct Writer {
 const NO_INDEXES: &str = "the message indexes after the schema id are not valid";
 
 impl Decoder {
-    /// Makes a decoder without writer schemas for the message with this full name, or the first one of the schema.
+    /// Makes a decoder without writer schemas for the message with this full name, or the schema's first message.
     /// `recursion`: see [`Message::of_type`].
     pub fn new(
         source: Source<'_>,
@@ -59,8 +59,8 @@ impl Decoder {
         &self.kind
     }
 
-    /// Adds a writer schema, the text of a `.proto` file; one with the same id is replaced. It says which message a record
-    /// has; the fields are found by their numbers.
+    /// Adds a writer schema, the text of a `.proto` file, in place of a schema with the same id. It names the message
+    /// of a record; fields are found by their numbers.
     pub fn add(&mut self, id: u64, schema: &str) -> Result<(), Fault> {
         let names = names(schema)?;
         let Some((path, _)) = names.iter().find(|(_, name)| *name == self.name) else {
@@ -84,7 +84,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes values until the batch is full. A null value, and one that cannot be decoded, becomes a null row.
+    /// Decodes values until the batch is full. A null value, or a value that cannot be decoded, becomes a null row.
     pub fn decode(&self, values: &impl Values, limits: Limits) -> Result<Decoded, Failure> {
         let framing = self.framing;
         let rows = rows_of_texts(values, &self.slot, framing, limits, |id, mut datum, column, budget, check_texts| {
@@ -109,7 +109,7 @@ impl Decoder {
         }
     }
 
-    /// Returns the full name of a value's message, in the package of the column's.
+    /// Returns the full name of a value's message, in the package of the column's message.
     pub fn message_of(&self, value: &[u8]) -> Result<String, Fault> {
         let (id, mut datum) = self.framing.split(value)?;
         let name = self.writers.get(id)?.message(&mut datum)?;
@@ -126,7 +126,8 @@ impl Writer {
     }
 }
 
-/// Removes the indexes of a message in Confluent's framing: how many levels, and the index in each; none is the first.
+/// Removes the indexes of a message in Confluent's framing: the number of levels, and the index in each. No level means
+/// the first message.
 fn message_indexes(input: &mut &[u8]) -> Result<Vec<i64>, Fault> {
     const MOST: i64 = 64;
     let count = varlong(input).map_err(|_| NO_INDEXES)?;

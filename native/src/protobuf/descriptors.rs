@@ -1,4 +1,4 @@
-//! The descriptors of messages: compiled from the text of a `.proto` file, or as `protoc` has compiled them.
+//! The descriptors of messages, compiled here from the text of a `.proto` file, or by `protoc`.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ const ROOT: &str = "the schema.proto";
 
 /// A schema.
 pub enum Source<'a> {
-    /// The text of a `.proto` file, and the texts of those that it imports, by name.
+    /// The text of a `.proto` file, and the texts of its imports by name.
     Text(&'a str, HashMap<String, String>),
     /// A `FileDescriptorSet`.
     Descriptors(&'a [u8]),
@@ -25,7 +25,7 @@ pub enum Source<'a> {
 /// The descriptors of a schema.
 pub struct Descriptors {
     pool: DescriptorPool,
-    /// The file whose first message is meant if none is named.
+    /// The file whose first message is the default.
     root: Option<FileDescriptor>,
 }
 
@@ -51,8 +51,7 @@ impl Descriptors {
         }
     }
 
-    /// Compiles the text of a `.proto` file. `imports`: the texts of others, by the name with which they are imported;
-    /// those that are well known need none.
+    /// Compiles the text of a `.proto` file. `imports`: the texts of imports by name, except well-known files.
     fn compile(text: &str, imports: HashMap<String, String>) -> Result<Self, Fault> {
         let mut texts = imports;
         texts.insert(ROOT.to_owned(), text.to_owned());
@@ -63,16 +62,16 @@ impl Descriptors {
         Ok(Self { pool, root })
     }
 
-    /// Takes a `FileDescriptorSet`, as `protoc --descriptor_set_out --include_imports` writes it.
+    /// Takes a `FileDescriptorSet` of `protoc --descriptor_set_out --include_imports`.
     fn of_set(bytes: &[u8]) -> Result<Self, Fault> {
         let pool = DescriptorPool::decode(bytes)
             .map_err(|problem| Fault::new(format!("the bytes are no descriptor set with all imports: {problem}")))?;
-        // `protoc` writes a file after those that it imports.
+        // `protoc` writes a file after its imports.
         let root = pool.files().last();
         Ok(Self { pool, root })
     }
 
-    /// Returns the message with this full name; without a name, the first one of the file.
+    /// Returns the message with this full name; without a name, the file's first message.
     pub fn message(&self, name: Option<&str>) -> Result<MessageDescriptor, Fault> {
         match name {
             Some(name) => {
@@ -116,13 +115,13 @@ fn add_names(messages: &[DescriptorProto], above: &[i64], outer: &str, names: &m
     }
 }
 
-/// Leaves out options that are extensions, such as Confluent's `field_meta`. No column depends on them, and their own
-/// declarations have other fields in each version.
+/// Leaves out options that are extensions, such as Confluent's `field_meta`: no column depends on them, and their
+/// declarations differ between versions.
 fn without_custom_options(file: File) -> File {
     let mut proto = file.file_descriptor_proto().clone();
     let before = proto.clone();
     strip_file(&mut proto);
-    // A file that is parsed has the lines of its text, for errors.
+    // A parsed file has the lines of its text, for errors.
     if proto == before { file } else { File::from_file_descriptor_proto(proto) }
 }
 

@@ -1,4 +1,4 @@
-//! Which field of a message goes to which column, by its number; what an absent field and an enum become.
+//! Plans the column of each field of a message, by its number, and the values of absent fields and enums.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::values::slot::{self, Entry, MAX_COLUMNS, MAX_NESTING, Part, Shape, Sl
 /// A message, whose fields are columns.
 #[derive(Debug)]
 pub struct Message {
-    /// Sorted by number: those that are columns, and those that take back a column of their oneof.
+    /// Sorted by number: fields that are columns, and fields that reset a column of their oneof.
     pub fields: Vec<Field>,
-    /// What becomes of each column if the message does not have its field.
+    /// The value of each column if the message does not have its field.
     pub absent: Vec<Absent>,
-    /// Whether it has a [`Value::Json`], at any depth.
+    /// Whether the message has a [`Value::Json`], at any depth.
     pub has_json: bool,
     /// The columns of each oneof, and the bits of each.
     pub oneofs: Vec<Vec<(usize, u64)>>,
@@ -28,11 +28,11 @@ pub struct Message {
 pub struct Field {
     pub number: u32,
     pub name: Arc<str>,
-    /// The column; None: it is not asked for.
+    /// The column; None: not requested.
     pub part: Option<usize>,
     pub oneof: Option<usize>,
     pub how: How,
-    /// How many bits an item takes, without its texts and items.
+    /// The bits of an item, without its texts and items.
     pub bits: u64,
 }
 
@@ -55,17 +55,17 @@ pub enum Value {
     Bool,
     Fixed32,
     Sfixed32,
-    /// And `sfixed64`.
+    /// Also `sfixed64`.
     Fixed64,
     Float,
     Double,
-    /// And `bytes`.
+    /// Also `bytes`.
     Text,
     Enum(Symbols),
     Instant(Instant),
     Message(Message),
     Group(Message),
-    /// A message that becomes a text of JSON at the end of its record, when all pieces of it are there.
+    /// A message that becomes a text of JSON at the end of its record, when all its pieces are read.
     Json(MessageDescriptor),
 }
 
@@ -78,10 +78,10 @@ pub struct Instant {
 }
 
 impl Instant {
-    /// Returns the microseconds of a value; what it does not say is as in `before`.
+    /// Returns the microseconds of a value; missing parts are those of `before`.
     #[inline]
     pub fn micros(&self, before: i64, mut input: &[u8]) -> Result<i64, Fault> {
-        // The parts of a duration have the same sign; those of a time are counted forwards.
+        // The parts of a duration have the same sign; nanoseconds of a time are never negative.
         let whole = if self.is_duration { before / 1_000_000 } else { before.div_euclid(1_000_000) };
         let (mut whole, mut rest) = (whole, ((before - whole * 1_000_000) * 1000) as i32);
         while !input.is_empty() {
@@ -103,7 +103,7 @@ pub enum Absent {
     Map,
     Value(Constant),
     Required(Arc<str>),
-    /// The value of a map: what the field at this position becomes without bytes.
+    /// The value of a map, as the field at this position without bytes.
     Empty(usize),
 }
 
@@ -121,16 +121,16 @@ pub enum Constant {
 pub struct Symbols {
     /// Sorted by number.
     known: Vec<(i32, Arc<str>)>,
-    /// Values without a symbol are as if they were not there, as in proto2.
+    /// Values without a symbol count as absent, as in proto2.
     pub closed: bool,
-    /// What Java's runtime puts before the number of a value without a symbol.
+    /// The text of Java's runtime before the number of a value without a symbol.
     unknown: String,
 }
 
 impl Symbols {
     fn new(kind: &EnumDescriptor) -> Self {
         let mut known: Vec<_> = kind.values().map(|value| (value.number(), Arc::from(value.name()))).collect();
-        // Of several symbols with one number, the first one is meant.
+        // Of several symbols with one number, the first counts.
         known.sort_by_key(|(number, _)| *number);
         known.dedup_by_key(|(number, _)| *number);
         let closed = kind.parent_file().syntax() == Syntax::Proto2;
@@ -188,11 +188,11 @@ impl Value {
 }
 
 impl Message {
-    /// Returns the columns and the plan of a message with the fields that the structs of `wanted` have, in their order, or with
-    /// all.
+    /// Returns the columns and the plan of a message, with the fields of the structs of `wanted`, in their order, or
+    /// all fields.
     ///
-    /// `recursion`: how often a message may contain itself, from 1 on; the fields below are left out. With less, a message in
-    /// itself is a text of JSON.
+    /// `recursion`: how often a message may contain itself, at least 1, before fields are left out. Below 1, a message
+    /// in itself is a text of JSON.
     pub fn of_type(
         kind: &MessageDescriptor,
         wanted: Option<&DataType>,
@@ -208,7 +208,7 @@ impl Message {
         Ok((parts, plan))
     }
 
-    /// Returns the field with a number; `next` is where it is most likely, and is moved behind it.
+    /// Returns the field with a number; `next` is its likely position, and is moved behind it.
     #[inline(always)]
     pub fn find(&self, number: u32, next: &mut usize) -> Option<&Field> {
         if let Some(field) = self.fields.get(*next)
@@ -217,7 +217,7 @@ impl Message {
             *next += 1;
             return Some(field);
         }
-        // A repeated field comes again and again.
+        // The last field again, which may be repeated.
         if let Some(field) = next.checked_sub(1).and_then(|last| self.fields.get(last))
             && field.number == number
         {
@@ -233,7 +233,7 @@ struct Planner {
     recursion: i64,
     columns: usize,
     nesting: usize,
-    /// How often each message contains the place.
+    /// How often each message contains the current place.
     open: HashMap<String, i64>,
 }
 
@@ -322,7 +322,7 @@ impl Planner {
             how: How::One(value),
             bits: 0,
         };
-        // The path of a fault in a value is that of the map's values.
+        // A fault in a value has the path of the map's values.
         let fields = vec![field(1, &"key".into(), key_value), field(2, &ENTRY, value_value)];
         let has_json = fields.iter().any(|field| field.how.has_json());
         let mut plan = Message { fields, absent, has_json, oneofs: vec![] };
@@ -334,7 +334,7 @@ impl Planner {
         Ok(Some((Slot { shape, nullable: true }, How::Map(plan))))
     }
 
-    /// Returns the column of a value, which is so many levels deeper than the field.
+    /// Returns the column of a value, at this depth below the field.
     fn value(
         &mut self,
         field: &FieldDescriptor,
@@ -393,13 +393,13 @@ impl Planner {
         let (parts, plan) = self.message(kind, wanted)?;
         self.open.insert(kind.full_name().to_owned(), open);
         let value = if group { Value::Group(plan) } else { Value::Message(plan) };
-        // Without columns, whether it is there is all that it says.
+        // A message without columns is a boolean: whether it is present.
         let shape = if parts.is_empty() { Shape::Boolean } else { Shape::Struct(parts) };
         Ok(Some((shape, value)))
     }
 }
 
-/// Returns a value of the same wire type, for a field that is passed over.
+/// Returns a value of the same wire type, for a skipped field.
 pub fn wire_of(field: &FieldDescriptor) -> Value {
     match field.kind() {
         Kind::Fixed32 | Kind::Sfixed32 | Kind::Float => Value::Float,
@@ -420,12 +420,12 @@ fn instant(kind: &MessageDescriptor) -> Option<(Shape, Value)> {
     Some((shape, Value::Instant(found)))
 }
 
-/// Returns whether a message is JSON by itself.
+/// Returns whether a message, such as `Struct`, means JSON.
 pub fn is_json(kind: &MessageDescriptor) -> bool {
     matches!(kind.full_name(), "google.protobuf.Struct" | "google.protobuf.Value" | "google.protobuf.ListValue")
 }
 
-/// Returns Google's `Timestamp` or `Duration`, as Spark finds them: by their names.
+/// Returns Google's `Timestamp` or `Duration` by name, as in Spark.
 pub fn instant_of(kind: &MessageDescriptor) -> Option<Instant> {
     let [seconds, nanos] = kind.descriptor_proto().field.as_slice() else { return None };
     let number = |name: &str, wanted: &Kind| {
@@ -439,7 +439,7 @@ pub fn instant_of(kind: &MessageDescriptor) -> Option<Instant> {
     Some(Instant { seconds, nanos, is_duration: kind.name() == "Duration" })
 }
 
-/// Returns what a field has in a message without it, if it is neither repeated nor required.
+/// Returns the value of a field that a message lacks, if it is neither repeated nor required.
 fn absent(field: &FieldDescriptor) -> Absent {
     let has_default = field.field_descriptor_proto().default_value.is_some();
     if field.supports_presence() && !has_default && !field.parent_message().is_map_entry() {
@@ -464,7 +464,7 @@ fn absent(field: &FieldDescriptor) -> Absent {
     })
 }
 
-/// Returns how many bits an item of the field takes, without its texts and items.
+/// Returns the bits of an item of the field, without its texts and items.
 fn bits_of(slot: &Slot, how: &How) -> u64 {
     match (&slot.shape, how) {
         (Shape::List(item), How::Many(_)) => item.bits_of_item(),

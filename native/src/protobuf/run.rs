@@ -1,8 +1,8 @@
 //! Runs a plan: takes the fields of a message, in any order, and adds a row to each of its columns.
 //!
-//! A field that comes again replaces the one before, and a message that comes again is merged with it, as Protobuf says. A
-//! column grows at its end only. So while a message is read, its repeated fields have no end yet, and to merge into the
-//! message before, its row is opened again.
+//! As Protobuf defines, a field that comes again replaces the earlier value, and a message that comes again is merged
+//! with it. A column grows at its end only. So a message's repeated fields have no end until it is read, and to merge
+//! into an earlier message its row is opened again.
 
 use super::plan::{Absent, Constant, Field, How, Message, Value};
 use super::text;
@@ -17,7 +17,7 @@ use crate::varint::array;
 /// The decoding of one record.
 pub struct Run<'a> {
     budget: &'a mut Budget,
-    /// Whether a text that is not UTF-8 is an error here; else the caller checks the column.
+    /// Whether texts are checked to be UTF-8 here; else the caller checks the column.
     check_texts: bool,
 }
 
@@ -38,8 +38,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Takes a message to the end of the input, or of the group with this number. `rows`: how many rows the columns have
-    /// without it.
+    /// Takes a message to the end of the input, or of the group with this number. `rows`: the rows of the columns
+    /// before it.
     fn message(
         &mut self,
         plan: &Message,
@@ -68,7 +68,7 @@ impl<'a> Run<'a> {
         self.finish(plan, rows, parts)
     }
 
-    /// Takes the value of a field; returns false if it is not one of the field's type, or nobody asks for it.
+    /// Takes the value of a field; returns false for another wire type, or a field that is not requested.
     #[inline(always)]
     fn field(
         &mut self,
@@ -261,7 +261,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Makes JSON of the messages of the record that become one.
+    /// Makes JSON of the record's messages that become texts.
     fn convert(&mut self, plan: &Message, parts: &mut [Column]) -> Result<(), Fault> {
         for field in plan.fields.iter() {
             let Some(column) = field.part.and_then(|part| parts.get_mut(part)) else { continue };
@@ -346,7 +346,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns whether an entry of a map has a value of a closed enum that has no symbol: such an entry is as if it were not there.
+/// Returns whether an entry of a map has a value of a closed enum without a symbol, and so counts as absent.
 fn has_unknown_symbol(entry: &Message, mut bytes: &[u8]) -> Result<bool, Fault> {
     let symbols = entry.fields.iter().find_map(|field| match &field.how {
         How::One(Value::Enum(symbols)) if symbols.closed => Some(symbols),

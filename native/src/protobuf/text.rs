@@ -1,7 +1,6 @@
-//! A message as JSON: what a message that contains itself is in a column, and `google.protobuf.Struct` in any.
+//! A message as JSON, for a message that contains itself and for `google.protobuf.Struct`.
 //!
-//! As Protobuf's JSON, with the names of the `.proto` file and numbers of 64 bits as numbers. What a message does not have is
-//! left out.
+//! It is Protobuf's JSON, with the names of the `.proto` file and 64-bit numbers as numbers, without absent fields.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,9 +15,9 @@ use crate::values::budget::Budget;
 use crate::values::fault::Fault;
 use crate::varint::array;
 
-/// As in Google's runtimes.
+/// The limit of Google's runtimes.
 const MAX_NESTING: usize = 100;
-/// What an occurrence of a field takes while its message is read.
+/// The memory of a field's occurrence while its message is read.
 const BITS_OF_OCCURRENCE: u64 = 512;
 
 /// The occurrences of each field of a message.
@@ -74,7 +73,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns the fields of a message that have their type's encoding; of a oneof, the member that is set last.
+    /// Returns the fields of a message whose encoding fits their type; of a oneof, the member that is set last.
     fn occurrences<'b>(&self, kind: &MessageDescriptor, mut input: &'b [u8]) -> Result<Occurrences<'b>, Fault> {
         let (mut found, mut count) = (Occurrences::new(), 0);
         while !input.is_empty() {
@@ -131,7 +130,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Appends a map; of several entries with one key the last one counts.
+    /// Appends a map; of several entries with one key the last counts.
     fn map(
         &self,
         entry: &MessageDescriptor,
@@ -168,7 +167,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Appends the value of a field that is not repeated: the last one, all pieces of a message together, or the default.
+    /// Appends the value of a field that is not repeated: the last value, all pieces of a message, or the default.
     fn value(
         &self,
         field: &FieldDescriptor,
@@ -190,7 +189,7 @@ impl Writer<'_> {
             let whole: Cow<'_, [u8]> = if let [one] = *pieces { one.into() } else { pieces.concat().into() };
             return self.message(&kind, &whole, out, nesting + 1);
         }
-        // As many zeros as the widest number has are the default of each type.
+        // The zeros of the widest number are the default of each type.
         let (_, mut bytes) = occurrences.last().copied().unwrap_or((wire_of(field).wire(), &[0; 8]));
         self.scalar(field, &mut bytes, out)
     }

@@ -1,9 +1,9 @@
-//! The files that schemas of Confluent's registry import without a reference, beside Google's `google/protobuf/…`.
+//! The files besides `google/protobuf/…` that schemas of Confluent's registry import without a reference.
 //!
-//! Only what is in the columns counts: names, numbers and types. `confluent/meta.proto` has custom options alone, which
-//! [`super::descriptors`] leaves out.
+//! Only names, numbers and types count. `confluent/meta.proto` has only custom options, which [`super::descriptors`]
+//! leaves out.
 
-/// Returns the text of a file; None: it is not well known.
+/// Returns the text of a file; None if it is not well known.
 pub fn text_of(name: &str) -> Option<&'static str> {
     FILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }

@@ -1,4 +1,4 @@
-//! The parts of Protobuf's wire format. Each function removes one from the start of the input.
+//! The parts of Protobuf's wire format. Each function removes a part from the start of the input.
 
 use crate::values::fault::Fault;
 use crate::varint::{Parsed, array, take, unsigned};
@@ -13,7 +13,7 @@ pub enum Wire {
     Fixed32,
 }
 
-/// Groups in groups that are passed over: each level takes a part of the stack.
+/// The limit on nested groups that are skipped, because each level takes a part of the stack.
 const MAX_GROUPS: usize = 100;
 
 const NO_TAG: &str = "the record has a byte where a field of a message should begin";
@@ -80,7 +80,7 @@ pub fn prefixed<'a>(input: &mut &'a [u8]) -> Parsed<&'a [u8]> {
     take(input, len)
 }
 
-/// Removes a value that no column shows, whose tag is taken.
+/// Removes a value without a column, after its tag.
 pub fn skip(number: u32, wire: Wire, input: &mut &[u8]) -> Result<(), Fault> {
     skip_nested(number, wire, input, 0)
 }

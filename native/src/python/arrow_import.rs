@@ -1,8 +1,8 @@
 //! Imports Arrow data from Python without a copy, through the PyCapsule interface.
 //!
 //! The C data interface gives addresses without lengths. The length of a buffer follows from the column's type, its
-//! number of rows and its last offset. Every consumer must trust the producer in this, which is the interface's
-//! contract. Nothing else is trusted: the buffers are read through [`crate::arrays`], which checks every access.
+//! number of rows and its last offset, for which the interface's contract makes every consumer trust the producer.
+//! Nothing else is trusted: [`crate::arrays`] checks every access to the buffers.
 
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::DataType;
@@ -15,8 +15,7 @@ use pyo3::types::PyCapsule;
 use crate::arrays::Validity;
 use crate::refusal::Refusal;
 
-/// The limit on rows. A column with 32-bit offsets cannot have more, and the limit keeps sums and products of lengths
-/// from overflowing.
+/// The limit on rows, as of columns with 32-bit offsets, with which sums and products of lengths do not overflow.
 const MOST_ROWS: usize = 1 << 31;
 const OFFSET_WIDTH: usize = 4;
 const LARGE_OFFSET_WIDTH: usize = 8;
@@ -167,7 +166,7 @@ impl<'a> Column<'a> {
         if address.is_null() {
             return &[];
         }
-        // No producer has a larger buffer; it must not be possible to name one by a wrong offset.
+        // No producer has a larger buffer, so a wrong offset must not name one.
         let len = len.min(isize::MAX as usize);
         // SAFETY: the address is not null. By the C data interface, the buffer has at least `len` bytes (see the
         // callers), and `len` is at most `isize::MAX`. By the same contract, the buffer is initialized and does not

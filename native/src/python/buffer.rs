@@ -6,7 +6,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use crate::source::Source;
 
-/// A part of a `bytes` or `bytearray`. It keeps the object alive, and prevents a `bytearray` from being resized.
+/// A part of a `bytes` or `bytearray`, which keeps the object alive and from being resized.
 pub struct Buffer {
     keeper: Option<Py<PyAny>>,
     address: usize,

@@ -170,7 +170,7 @@ fn record_limit(bytes: usize) -> PyResult<usize> {
     Err(PyValueError::new_err(format!("max_decoded_bytes must be at least 1 and at most {MOST}")))
 }
 
-/// Returns what a column of values gives, without the interpreter's lock.
+/// Returns the result for a column of values, without the interpreter's lock.
 fn of_column<T: Send>(
     py: Python<'_>,
     values: &Bound<'_, PyAny>,

@@ -72,7 +72,7 @@ pub fn refuse(py: Python<'_>, refusal: Refusal) -> PyErr {
     }
 }
 
-/// Returns the exception for the value of a row that a schema does not take.
+/// Returns the exception for a row's value that does not fit a schema.
 pub fn unfit(py: Python<'_>, row: usize, reason: &str) -> PyErr {
     let exception = UnfitValue::new_err(reason.to_owned());
     with_attributes(py, exception, &[("row", row as i64)])

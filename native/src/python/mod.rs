@@ -23,8 +23,8 @@ use arrow_export::{Exported, exported, schema_capsule};
 use buffer::Buffer;
 use errors::arrow_error;
 
-/// The number of the interface that `kafkagroup_native.pyi` describes. `kafka_source` compares it with the number that it
-/// was written for (`engine_selection.py`), before it plans a query. Raise both with every change of the interface.
+/// The number of the interface in `kafkagroup_native.pyi`. `kafka_source` compares it with its own number
+/// (`engine_selection.py`) before it plans a query. Raise both numbers with every change of the interface.
 const INTERFACE: u32 = 9;
 
 #[pymodule]
@@ -48,7 +48,7 @@ fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::add_to(module)
 }
 
-/// Adds a class whose values Python can hold: it aligns objects to 16 bytes, and `PyO3` does not look at that.
+/// Adds a class that Python can align: Python aligns objects to 16 bytes, which `PyO3` does not check.
 fn add_class<T: PyClass>(module: &Bound<'_, PyModule>) -> PyResult<()> {
     const { assert!(align_of::<T>() <= 16, "put what needs a larger alignment into a box") };
     module.add_class::<T>()

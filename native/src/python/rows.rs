@@ -44,11 +44,11 @@ pub fn rows(batch: Column<'_>, timestamp: i64) -> Result<Rows<'_>, Refusal> {
     })
 }
 
-/// Returns a binary column. `before` is the offset of the struct array that contains the column: so many rows of the
-/// column precede its first row.
+/// Returns a binary column. `before` is the offset of the surrounding struct array, the number of rows of the column
+/// before its first row.
 fn binary<'a>(name: &str, column: Column<'a>, before: usize) -> Result<Binary<'a>, Refusal> {
     match column.kind {
-        // Strings have the same buffers. Kafka stores bytes, so UTF-8 need not be checked.
+        // Strings have the same buffers, and Kafka stores bytes, so UTF-8 need not be checked.
         DataType::Binary | DataType::Utf8 => {
             Ok(Binary::new(column.validity(), before + column.first(), column.offsets(), column.data()))
         }
@@ -68,7 +68,7 @@ fn lists<'a>(name: &str, column: Column<'a>, before: usize) -> Result<Headers<'a
     let DataType::List(entry) = column.kind else { return Err(wrong()) };
     let DataType::Struct(fields) = entry.data_type() else { return Err(wrong()) };
     let entries = column.child(0, entry.data_type())?;
-    // The validity of the entries themselves is not checked: a null entry has a null key, which the encoder refuses.
+    // The validity of entries is not checked, because a null entry has a null key, which the encoder refuses.
     let part = |part: &str| {
         let (i, field) = fields.find(part).filter(|_| fields.len() == 2).ok_or_else(wrong)?;
         binary(&format!("{name}.{part}"), entries.child(i, field.data_type())?, entries.first())

@@ -1,15 +1,15 @@
-//! What decoded records may take in memory: each record up to a limit, and a batch until it is full.
+//! The memory of decoded records, with a limit for each record and for a batch.
 
 use super::fault::Fault;
 
 /// The limit of a record if none is given.
 pub const DEFAULT_LIMIT: usize = 64 << 20;
-/// The largest limit of a record, and of a batch: a batch that is not full has room for a record below 2^31 bytes and items,
-/// which is the limit of Arrow's offsets.
+/// The largest limit of a record and of a batch, so that a batch that is not full has room for a record within 2^31
+/// bytes and items, the limit of Arrow's offsets.
 pub const MOST: usize = (1 << 30) - 1;
 
-/// What is left of a record's limit. It counts each row of its columns in bits, and each text: what comes again counts again,
-/// and an item of a list is a byte at least, so that time is bounded too.
+/// The rest of a record's limit. Each row of its columns counts in bits, and each text. Repetitions count again, and an
+/// item of a list counts as a byte at least, which bounds the time too.
 #[derive(Debug)]
 pub struct Budget {
     limit: u64,
@@ -40,8 +40,8 @@ impl Budget {
         self.take((bytes as u64).saturating_mul(8))
     }
 
-    /// Checks that there is room for so many items of so many bits, of which each is taken when it is there: a count that
-    /// nothing follows takes nothing.
+    /// Checks that there is room for `count` items of `bits` bits, without taking it: each item is taken when it is
+    /// read.
     pub fn check(&self, bits: u64, count: usize) -> Result<(), Fault> {
         if bits.saturating_mul(count as u64) > self.left { Err(self.exceeded()) } else { Ok(()) }
     }
@@ -51,7 +51,7 @@ impl Budget {
         (self.left / 8) as usize
     }
 
-    /// Returns the bits that were taken since it was new.
+    /// Returns the bits that were taken.
     pub fn taken(&self) -> u64 {
         self.limit - self.left
     }

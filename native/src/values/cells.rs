@@ -42,7 +42,7 @@ pub enum Whole<'a> {
 }
 
 impl<'a> Cells<'a> {
-    /// Returns the values of a column of whole numbers of up to 64 bits, or of one that is stored as such.
+    /// Returns the values of a column that is stored as whole numbers of up to 64 bits.
     pub fn whole(&self) -> Whole<'a> {
         match self.kind.primitive_width() {
             Some(1) => Whole::Byte(self.values),
@@ -80,7 +80,7 @@ impl<'a> Texts<'a> {
         .ok_or(Outside)
     }
 
-    /// Returns whether these rows, and what is between them, are ASCII. False if they lie outside the buffers.
+    /// Returns whether these rows, and the bytes between them, are ASCII; false outside the buffers.
     pub fn are_ascii(self, first: usize, rows: usize) -> bool {
         match self {
             Self::Small(texts) => texts.are_ascii(first, rows),

@@ -1,4 +1,4 @@
-//! An Arrow column that grows value by value, within a limit of memory, and is cut back before a bad record.
+//! An Arrow column that grows value by value within a limit of memory, and is truncated before a bad record.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -41,17 +41,17 @@ pub enum Data {
         ends: Vec<i32>,
         /// The keys and the values.
         entries: Box<[Column; 2]>,
-        /// The entries whose key comes again in the same map, in ascending order. The column is finished without them.
+        /// The entries whose key comes again in the same map, ascending, without which the column is finished.
         replaced: Vec<usize>,
     },
     Struct(Struct),
 }
 
-/// The columns of a struct. Its nulls are added to them in runs: those of a wide struct cost little.
+/// The columns of a struct. They get its nulls in runs, so that nulls of a wide struct cost little.
 #[derive(Debug)]
 pub struct Struct {
     rows: usize,
-    /// How many of the rows the parts have; the others are null.
+    /// The rows that the parts have; later rows are null.
     filled: usize,
     parts: Vec<Column>,
 }
@@ -59,13 +59,13 @@ pub struct Struct {
 #[derive(Debug)]
 pub struct Bytes {
     text: bool,
-    /// How many rows [`Column::convert`] has converted.
+    /// The rows that [`Column::convert`] has converted.
     converted: usize,
     ends: Vec<i32>,
     values: Vec<u8>,
 }
 
-/// A plan does not fit its column, or a column has 2^31 bytes or items, which is a bug where it is made: see `Budget`.
+/// A plan does not fit its column, or a column has 2^31 bytes or items: a bug, see `Budget`.
 pub const MISMATCH: &str = "the decoder's plan does not fit its column, which is a bug in kafkagroup-native";
 const TOO_MANY_DIGITS: &str = "the decimal has more digits than its precision";
 const NOT_UTF8: &str = "the string is not UTF-8";
@@ -75,8 +75,8 @@ impl Bytes {
         Self { text, converted: 0, ends: vec![0], values: vec![] }
     }
 
-    /// Removes `len` bytes from the start of `input`, and appends them as a row. If a text is not to be checked here,
-    /// [`Column::has_texts_of_utf8`] checks all rows at once.
+    /// Removes `len` bytes from the start of `input`, and appends them as a row. Without `check`,
+    /// [`Column::has_texts_of_utf8`] checks all rows together.
     #[inline(always)]
     pub fn push(&mut self, input: &mut &[u8], len: usize, check: bool) -> Parsed<()> {
         const SHORT: usize = 32;
@@ -87,7 +87,7 @@ impl Bytes {
         }
         let end = i32::try_from(self.values.len() + bytes.len()).map_err(|_| MISMATCH)?;
         match around {
-            // A copy of a fixed size is a few instructions; one of any size is a call.
+            // A copy of a fixed size is a few instructions, of any size a call.
             Some(around) if len <= SHORT => {
                 self.values.extend_from_slice(around);
                 self.values.truncate(end as usize);
@@ -99,7 +99,7 @@ impl Bytes {
     }
 
     fn is_utf8(&self) -> bool {
-        // Few texts have other characters, and ASCII is checked fastest.
+        // Most texts are ASCII, which is checked fastest.
         !self.text
             || self.values.is_ascii()
             || std::str::from_utf8(&self.values)
@@ -167,7 +167,7 @@ impl Column {
         Self { nulls: slot.nullable.then(|| NullBufferBuilder::new(0)), data }
     }
 
-    /// Returns the data, to which the caller adds a row, and notes that the row is not null.
+    /// Returns the data, to which the caller adds a row, and marks the row as not null.
     #[inline(always)]
     pub fn row(&mut self) -> &mut Data {
         if let Some(nulls) = &mut self.nulls {
@@ -185,7 +185,7 @@ impl Column {
         self.nulls.as_ref().is_some_and(|nulls| row < nulls.len() && !nulls.is_valid(row))
     }
 
-    /// Takes back the end of the last list or map of the column, so that the next items are its own.
+    /// Removes the end of the last list or map of the column, which gets the next items.
     pub fn reopen(&mut self) {
         let (Data::List { ends, .. } | Data::Map { ends, .. }) = &mut self.data else { return };
         ends.pop();
@@ -214,7 +214,7 @@ impl Column {
         }
     }
 
-    /// Appends a null; in a column without nulls, a value that is never looked at, because a struct around it is null.
+    /// Appends a null; in a column without nulls, a value that is never read, because a struct around it is null.
     pub fn push_null(&mut self) {
         if let Some(nulls) = &mut self.nulls {
             nulls.append_null();
@@ -252,7 +252,7 @@ impl Column {
         }
     }
 
-    /// Replaces the bytes of each row that was added since the last call with those that `convert` appends for them.
+    /// Replaces the bytes of each row since the last call with those that `convert` appends.
     pub fn convert(&mut self, mut convert: impl FnMut(&[u8], &mut Vec<u8>) -> Result<(), Fault>) -> Result<(), Fault> {
         let Data::Bytes(bytes) = &mut self.data else { return Err(MISMATCH.into()) };
         let (first, rows) = (bytes.converted, bytes.rows());
@@ -271,7 +271,7 @@ impl Column {
         Ok(())
     }
 
-    /// Removes all rows after the first `rows`, in all parts, also if these have different numbers of rows.
+    /// Removes all rows after the first `rows`, in all parts, even if these have different numbers of rows.
     pub fn truncate(&mut self, rows: usize) {
         if let Some(nulls) = &mut self.nulls {
             nulls.truncate(rows);
@@ -303,8 +303,7 @@ impl Column {
         }
     }
 
-    /// Appends the rows from `first` on whose value comes again, in ascending order. Of a column that can be the keys of a
-    /// map.
+    /// Appends the rows from `first` on whose value comes again, ascending; for columns that can be the keys of a map.
     pub fn replaced_since(&self, first: usize, replaced: &mut Vec<usize>) {
         match &self.data {
             Data::Bytes(bytes) => coming_again(bytes.since(first), first, replaced),
@@ -409,8 +408,8 @@ impl Struct {
 }
 
 impl Data {
-    /// Appends the two's complement `bytes`, most significant first, to a decimal column, with so many more digits after
-    /// the point; fewer, if it is below zero.
+    /// Appends the two's complement `bytes`, most significant first, to a decimal column, with `shift` more digits
+    /// after the point, or fewer if it is negative.
     #[inline(always)]
     pub fn push_decimal(limit: i128, values: &mut Vec<i128>, bytes: &[u8], shift: i32) -> Parsed<()> {
         let negative = match bytes.first() {
@@ -433,7 +432,7 @@ impl Data {
 
 #[cold]
 fn shifted(value: i128, shift: i32) -> Parsed<i128> {
-    // A power that is too large divides zero only.
+    // Only zero is divisible by a power that is too large.
     let power = 10i128.checked_pow(shift.unsigned_abs()).unwrap_or(i128::MAX);
     if shift > 0 {
         return value.checked_mul(power).ok_or(TOO_MANY_DIGITS);
@@ -445,7 +444,7 @@ fn shifted(value: i128, shift: i32) -> Parsed<i128> {
     }
 }
 
-/// Appends the numbers of the values that come again, of which the first one is `first`.
+/// Appends the numbers, which begin with `first`, of the values that come again.
 fn coming_again<T: Eq + Hash>(values: impl Iterator<Item = T> + Clone, first: usize, replaced: &mut Vec<usize>) {
     const FEW: usize = 8;
     if values.clone().nth(FEW).is_none() {
@@ -458,7 +457,7 @@ fn coming_again<T: Eq + Hash>(values: impl Iterator<Item = T> + Clone, first: us
     }
 }
 
-/// Returns the entries of a map column without some, which are in ascending order.
+/// Returns the entries of a map column without `some`, which are ascending.
 fn without(some: &[usize], entries: &ArrayData) -> Result<ArrayData, ArrowError> {
     let mut left = MutableArrayData::try_new(vec![entries], false, entries.len() - some.len())?;
     let mut start = 0;
@@ -470,7 +469,7 @@ fn without(some: &[usize], entries: &ArrayData) -> Result<ArrayData, ArrowError>
     Ok(left.freeze())
 }
 
-/// Appends the end of a list, which has `items` items with those of all lists before.
+/// Appends the end of a list; `items` is the number of items of all lists.
 pub fn end(ends: &mut Vec<i32>, items: usize) -> Result<(), Fault> {
     ends.push(i32::try_from(items).map_err(|_| MISMATCH)?);
     Ok(())

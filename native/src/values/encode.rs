@@ -1,4 +1,4 @@
-//! The rows of a column of any type as values of bytes, whatever their format.
+//! The rows of a column of any type as values of bytes, in any format.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub trait WriteRow {
     fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<(), Stop>;
 }
 
-/// Why a row cannot be written.
+/// The reason why a row cannot be written.
 #[derive(Debug)]
 pub enum Stop {
     Unfit(Fault),
@@ -35,7 +35,7 @@ pub enum Stop {
     Outside,
 }
 
-/// Why a column cannot be encoded.
+/// The reason why a column cannot be encoded.
 #[derive(Debug)]
 pub enum Failure {
     /// The column's type does not fit.
@@ -74,7 +74,7 @@ impl Stop {
 }
 
 impl From<Stop> for Failure {
-    /// Of a column that cannot be written before its first row.
+    /// For a column that cannot be written before its first row.
     fn from(stop: Stop) -> Self {
         match stop {
             Stop::Unfit(fault) => Self::Type(fault),
@@ -83,10 +83,10 @@ impl From<Stop> for Failure {
     }
 }
 
-/// Bytes of a value for which memory is taken before it is known.
+/// The expected bytes of a value, for the first allocation.
 const EXPECTED: usize = 64;
 
-/// Returns what precedes each value in Confluent's framing; nothing without an id.
+/// Returns the bytes before each value in Confluent's framing; no bytes without an id.
 pub fn head(id: Option<u32>) -> Vec<u8> {
     id.map_or_else(Vec::new, |id| [&[0], &id.to_be_bytes()[..]].concat())
 }
@@ -120,7 +120,7 @@ pub fn encode_rows(head: &[u8], rows: usize, writer: &impl WriteRow) -> Result<A
         .map_err(Failure::Arrow)
 }
 
-/// Returns the position of the field that has the name of a column: the same name, or the only one in another case.
+/// Returns the position of the field with the name of a column, or of the only field with the name in another case.
 pub fn field_of<'a>(name: &str, fields: impl Iterator<Item = &'a str> + Clone) -> Result<usize, &'static str> {
     if let Some(same) = fields.clone().position(|field| field == name) {
         return Ok(same);

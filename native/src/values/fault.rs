@@ -8,14 +8,14 @@ use std::sync::{Arc, LazyLock};
 pub static ITEM: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("[]"));
 pub static ENTRY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("{}"));
 
-/// A reason and where it applies. It never has a part of the value.
+/// A reason and its place, without any part of the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault(Box<Inner>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Inner {
     reason: Cow<'static, str>,
-    /// From the innermost field outwards.
+    /// The path, from the innermost field outwards.
     path: Vec<Arc<str>>,
 }
 

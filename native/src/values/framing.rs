@@ -1,4 +1,4 @@
-//! How a value says which schema wrote it: Confluent, Apicurio, single object, Glue (and its zlib).
+//! The framings by which a value names its writer schema: Confluent, Apicurio, single object, Glue (with zlib).
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -10,16 +10,16 @@ use super::fault::Fault;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// A zero byte and the id of 4 bytes, as Confluent's serializers.
+    /// A zero byte and an id of 4 bytes, by Confluent's serializers.
     Confluent,
-    /// A zero byte and the id of 8 bytes, as Apicurio's.
+    /// A zero byte and an id of 8 bytes, by Apicurio's.
     Apicurio,
     /// Avro's single-object encoding: C3 01 and the CRC-64-AVRO fingerprint of the schema.
     SingleObject,
-    /// A byte 3, one for the compression (0, or 5 for zlib) and a UUID of 16 bytes, as AWS Glue's serializers. Nobody is
-    /// asked for the UUID: all values have the writer schema 0.
+    /// A byte 3, a byte for the compression (0, or 5 for zlib) and a UUID of 16 bytes, by AWS Glue's serializers. The
+    /// UUID is not looked up: all values have the writer schema 0.
     Glue,
-    /// Nothing: all values have the writer schema 0.
+    /// No framing: all values have the writer schema 0.
     None,
 }
 

@@ -1,4 +1,4 @@
-//! The rows of a column of values, each decoded by its own writer schema; those of bad values are null.
+//! The rows of a column of values, each decoded by its own writer schema, or null for a bad value.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub trait Values {
     fn get(&self, row: usize) -> Result<Option<&[u8]>, Outside>;
 }
 
-/// How much is decoded.
+/// The limits of decoding.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The bytes that a record may take; at most [`super::budget::MOST`].
@@ -30,15 +30,15 @@ pub struct Limits {
     pub batch: usize,
 }
 
-/// The rows of a column of values; of the first values only, if the batch is full before the last.
+/// The rows of a column of values, only of the first values if the batch is full before the last.
 pub struct Decoded {
     pub data: ArrayData,
     pub bad: Vec<Bad>,
-    /// The messages of bad records, each once.
+    /// The messages of bad records, without repetitions.
     pub messages: Vec<Arc<str>>,
 }
 
-/// The rows, before they are an Arrow array.
+/// The rows, before they become an Arrow array.
 pub struct Rows {
     column: Column,
     bad: Vec<Bad>,
@@ -63,7 +63,7 @@ pub enum Failure {
     Arrow(ArrowError),
 }
 
-/// What is known of the writer schemas that were met last, sorted by their ids.
+/// What is known of the last used writer schemas, sorted by their ids.
 #[derive(Debug)]
 pub struct Writers<T> {
     known: Vec<Writer<T>>,
@@ -78,7 +78,7 @@ struct Writer<T> {
     is: T,
 }
 
-/// So many writer schemas are kept. A plan of 300 fields has 120 kB.
+/// The number of writer schemas that are kept. A plan of 300 fields has 120 kB.
 const MAX_WRITERS: usize = 500;
 
 impl<T> Default for Writers<T> {
@@ -88,7 +88,7 @@ impl<T> Default for Writers<T> {
 }
 
 impl<T> Writers<T> {
-    /// Keeps what is known of a writer schema, in place of that which was not met for the longest time.
+    /// Keeps what is known of a writer schema, in place of the least recently used one.
     pub fn put(&mut self, id: u64, is: T) {
         if self.find(id).is_none() && self.known.len() >= MAX_WRITERS {
             let oldest = self.known.iter().map(|writer| writer.last_used).min();
@@ -113,8 +113,8 @@ impl<T> Writers<T> {
         found.map(|writer| &writer.is).ok_or_else(|| Fault::new("no writer schema was added for this schema id"))
     }
 
-    /// Returns the ids of the values that are not here, each once, and how many of the values have no more schemas than are
-    /// kept: these can be decoded together.
+    /// Returns the missing ids of the values, and the number of first values that can be decoded together, because they
+    /// have no more schemas than can be kept.
     pub fn missing(&mut self, values: &impl Values, framing: Framing) -> Result<(Vec<u64>, usize), Failure> {
         self.now += 1;
         let (mut missing, mut met, mut last) = (BTreeSet::new(), 0, None);
@@ -144,7 +144,7 @@ impl<T> Writers<T> {
     }
 }
 
-/// Adds a row for each value with `decode`, which gets the id of its schema, its datum, and whether texts are checked there;
+/// Adds a row for each value with `decode`, which gets the id of its schema, its datum, and whether to check texts;
 /// else all texts of the column are checked together.
 pub fn rows_of_texts(
     values: &impl Values,
@@ -153,7 +153,7 @@ pub fn rows_of_texts(
     limits: Limits,
     decode: impl Fn(u64, &[u8], &mut Column, &mut Budget, bool) -> Result<(), Fault>,
 ) -> Result<Rows, Failure> {
-    // One call of `decode` stands here: a second one would not be inlined.
+    // Only one call of `decode`, because a second one would not be inlined.
     let mut check_texts = false;
     loop {
         let found = rows_of(values, slot, limits, |row, value, column, budget| {
@@ -165,7 +165,7 @@ pub fn rows_of_texts(
                 if done.is_ok() || check {
                     return done.map_err(|fault| (Some(id), fault));
                 }
-                // Find the first fault of the record, whatever the other records are.
+                // Find the first fault of the record alone.
                 column.truncate(row);
                 *budget = Budget::new(limits.record);
                 check = true;
@@ -185,9 +185,8 @@ impl Rows {
     }
 }
 
-/// Adds a row for each value with `decode`, which gets its number and bytes, and what it may take, until the batch is full.
-/// A null value becomes a null row, and one that cannot be decoded another: `decode` returns its id, if it has one, and the
-/// reason.
+/// Adds a row for each value with `decode`, which gets its number, bytes and budget, until the batch is full. A null
+/// value becomes a null row, and so does a bad value, of which `decode` returns the id, if any, and the reason.
 #[inline(always)]
 pub fn rows_of(
     values: &impl Values,
@@ -209,7 +208,7 @@ pub fn rows_of(
         };
         let mut budget = Budget::new(limits.record);
         let done = decode(row, value, &mut column, &mut budget);
-        // The memory of a record that is cut off stays with its columns.
+        // The memory of a truncated record stays with its columns.
         taken += budget.taken();
         if let Err((id, fault)) = done {
             column.truncate(row);

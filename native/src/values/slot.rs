@@ -1,4 +1,4 @@
-//! The type of a column of values, whatever their format: how wide, deep and recursive it may be.
+//! The type of a column of values in any format, with limits of width, depth and recursion.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub enum Shape {
     List(Box<Slot>),
     Map(Box<Entry>),
     Struct(Vec<Part>),
-    /// A text of JSON, of a value without a bounded depth.
+    /// A text of JSON, for a value of unbounded depth.
     Json,
 }
 
@@ -66,11 +66,11 @@ impl Entry {
 pub struct Part {
     pub name: Arc<str>,
     pub slot: Slot,
-    /// The field of the record, or the branch of the union, without null, that the column shows.
+    /// The field of the record, or the branch of the union (null not counted), that the column shows.
     pub source: usize,
 }
 
-/// A schema with more columns is refused: recursion and repeated types multiply them.
+/// A schema with more columns is refused, because recursion and repeated types multiply columns.
 pub const MAX_COLUMNS: usize = 20_000;
 /// Arrow's C++ library imports no deeper type.
 pub const MAX_NESTING: usize = 64;
@@ -108,7 +108,7 @@ impl Slot {
         Field::new(name, self.data_type(), self.nullable)
     }
 
-    /// Returns how many bits a row takes, without the bytes of texts and the items of lists and maps.
+    /// Returns the bits of a row, without the bytes of texts and the items of lists and maps.
     pub fn bits(&self) -> u64 {
         let own = match &self.shape {
             Shape::Null => 0,
@@ -122,14 +122,13 @@ impl Slot {
         own + u64::from(self.nullable)
     }
 
-    /// Returns how many bits an item of a list takes. It is a byte at least, so that items without memory end too.
+    /// Returns the bits of an item of a list, at least a byte, so that items without memory are bounded too.
     pub fn bits_of_item(&self) -> u64 {
         self.bits().max(8)
     }
 }
 
-/// Returns the fields that a struct of the type `wanted` names, or all: each with its position, its name, and the type that is
-/// wanted of it.
+/// Returns the fields that a struct of the type `wanted` names, or all, each with its position, name and wanted type.
 #[allow(clippy::type_complexity)]
 pub fn chosen<T>(
     fields: impl Iterator<Item = (Arc<str>, T)>,
@@ -147,7 +146,7 @@ pub fn chosen<T>(
     found.collect()
 }
 
-/// Returns what is wanted of the items of a list.
+/// Returns the wanted type of the items of a list.
 pub fn item_of(wanted: Option<&DataType>) -> Option<&DataType> {
     match wanted? {
         DataType::List(item) => Some(item.data_type()),
@@ -155,7 +154,7 @@ pub fn item_of(wanted: Option<&DataType>) -> Option<&DataType> {
     }
 }
 
-/// Returns what is wanted of the values of a map.
+/// Returns the wanted type of the values of a map.
 pub fn value_of(wanted: Option<&DataType>) -> Option<&DataType> {
     match wanted? {
         DataType::Map(entries, _) => match entries.data_type() {

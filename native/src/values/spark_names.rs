@@ -1,4 +1,4 @@
-//! The names of Arrow types in messages, as Spark's SQL has them.
+//! The names of Arrow types in messages, as in Spark's SQL.
 
 use arrow_schema::{DataType, TimeUnit};
 

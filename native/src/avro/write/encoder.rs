@@ -14,7 +14,7 @@ use crate::values::fault::Fault;
 #[derive(Debug)]
 pub struct Encoder {
     schema: Schema,
-    /// What precedes each value.
+    /// The bytes before each value.
     head: Vec<u8>,
 }
 

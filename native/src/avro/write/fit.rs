@@ -1,4 +1,4 @@
-//! Which Arrow types fit a schema, and how their values become its values: planned once, for `writer_schema.py`.
+//! Checks that an Arrow type fits a schema, for `writer_schema.py`, and plans how its values become the schema's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::values::fault::Fault;
 use crate::values::spark_names;
 use crate::varint::put;
 
-/// How a column becomes values of an Avro type.
+/// The plan by which a column becomes values of an Avro type.
 #[derive(Debug)]
 pub struct Slot {
     /// The branch of a union in which values are written.
@@ -22,7 +22,7 @@ pub struct Slot {
     pub form: Form,
 }
 
-/// What is written for a null.
+/// The bytes for a null.
 #[derive(Debug)]
 pub enum Null {
     /// The Avro type is null.
@@ -36,7 +36,7 @@ pub enum Null {
 pub enum Form {
     Null,
     Boolean,
-    /// An int or long: both are written alike.
+    /// An int or long, which are written alike.
     Whole,
     /// Microseconds, written as milliseconds.
     Millis,
@@ -44,7 +44,7 @@ pub enum Form {
     Double,
     /// A float that is written as a double.
     FloatAsDouble,
-    /// `size`: of a fixed.
+    /// `size`: the size of a fixed type.
     Decimal {
         precision: u8,
         size: Option<usize>,
@@ -57,7 +57,7 @@ pub enum Form {
     Array(Box<Slot>),
     Map(Box<Slot>),
     Record(Vec<Step>),
-    /// A struct with a part for each branch of a union, of which one is set: the branch, and how the part is written.
+    /// A struct with a part for each branch of a union, of which one is set: the branch, and the plan of the part.
     Members(Vec<(i64, Slot)>),
 }
 
@@ -72,13 +72,13 @@ pub struct Step {
 pub enum Source {
     /// The number of a part of the struct.
     Part(usize, Slot),
-    /// What is written if the struct does not have it.
+    /// The bytes that are written if the struct does not have the field.
     Bytes(Vec<u8>),
 }
 
-/// Returns how a column of type `kind` becomes values of a schema.
+/// Returns the plan by which a column of type `kind` becomes values of a schema.
 ///
-/// Fails with the path, the column's type and the schema's type where they do not fit.
+/// Fails with the path, the column's type and the schema's type at the place that does not fit.
 pub fn fit(kind: &DataType, schema: &Schema) -> Result<Slot, Fault> {
     slot(kind, schema, schema.root)
 }
@@ -96,7 +96,7 @@ fn slot(kind: &DataType, schema: &Schema, id: Id) -> Result<Slot, Fault> {
     }
     let chosen = match choice(schema, branches) {
         Choice::One(one) => Some(one),
-        // Both branches have the same encoding or a wider one; what is read of either is the wider type.
+        // Both branches have the same encoding or a wider one, and a reader gets the wider type from either.
         Choice::Wide(_) => branches.iter().copied().find(|&one| matches!(schema.kind(one), Kind::Long | Kind::Double)),
         Choice::Members(members) => {
             let parts = members_of(kind, &members).ok_or_else(|| unfit(kind, schema, id))?;
@@ -115,7 +115,7 @@ fn slot(kind: &DataType, schema: &Schema, id: Id) -> Result<Slot, Fault> {
     Ok(Slot { branch: number(&|one| one == chosen), null: null_is, form: form(kind, schema, chosen)? })
 }
 
-/// Returns the parts of a struct of `member0`, `member1`, …, each with its branch; None if the column is no such struct.
+/// Returns the parts of a struct of `member0`, `member1`, …, each with its branch; None for another column.
 fn members_of<'a>(kind: &'a DataType, members: &[Id]) -> Option<Vec<(&'a Arc<arrow_schema::Field>, Id)>> {
     let DataType::Struct(parts) = kind else { return None };
     (parts.len() == members.len()).then_some(())?;
@@ -140,7 +140,7 @@ fn form(kind: &DataType, schema: &Schema, id: Id) -> Result<Form, Fault> {
         (DataType::Timestamp(TimeUnit::Microsecond, zone), Kind::Long, logical) => match (zone, logical) {
             (_, Some(Logical::Timestamp { unit: Unit::Micros, utc })) if zone.is_some() == *utc => Form::Whole,
             (_, Some(Logical::Timestamp { unit: Unit::Millis, utc })) if zone.is_some() == *utc => Form::Millis,
-            // As Spark, for the sake of schemas without logical types.
+            // As in Spark, for schemas without logical types.
             (_, None) => Form::Millis,
             _ => return Err(unfit(kind, schema, id)),
         },
@@ -203,7 +203,7 @@ fn record(parts: &Fields, fields: &[Field], schema: &Schema, id: Id) -> Result<V
     Ok(steps)
 }
 
-/// Returns what is written for a field that the column does not have: its default, or else null.
+/// Returns the bytes for a field that the column does not have: of its default, or else of null.
 fn missing(field: &Field, schema: &Schema) -> Result<Vec<u8>, Fault> {
     if let Some(json) = &field.default {
         return defaults::encode(schema, field.kind, json);
@@ -306,7 +306,7 @@ mod tests {
             told(&instant, &long("local-timestamp-micros")),
             "the column has timestamp, which cannot be written as long (local-timestamp-micros) of the schema"
         );
-        // It is not known here, and would get milliseconds.
+        // An unknown type would get milliseconds.
         assert!(told(&instant, &long("timestamp-nanos")).contains("cannot be written"));
         let decimal = r#"{"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}"#;
         assert_eq!(told(&DataType::Decimal128(18, 2), decimal), "fits");

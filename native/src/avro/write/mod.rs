@@ -3,8 +3,8 @@
 //! [`fit`] compares the array's type with the schema and makes a plan, which [`encoder::Encoder`] runs ([`run`])
 //! on each row.
 //!
-//! What fits is what Spark's `AvroSerializer` accepts, and besides: an int for a long, a float for a double, a decimal of
-//! the same scale, and a field that the array does not have, if the schema has a default for it.
+//! The types are those that Spark's `AvroSerializer` accepts, and also an int for a long, a float for a double, and a
+//! decimal of the same scale. The array may lack a field that has a default in the schema.
 
 pub mod encoder;
 mod fit;

@@ -10,7 +10,7 @@ use crate::values::encode::{Stop, WriteRow, utf8};
 use crate::values::fault::Fault;
 use crate::varint::put;
 
-/// A column with how it is written.
+/// A column and its plan.
 #[derive(Debug)]
 pub struct Writer<'a> {
     validity: Validity<'a>,
@@ -47,7 +47,7 @@ enum Step<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Makes a writer of an array that has the type for which `slot` was made. `rows`: how many it has, if this is known.
+    /// Makes a writer of an array with the type of `slot`. `rows`: its number of rows, if known.
     pub fn new(cells: &'a Cells<'a>, slot: &'a Slot, rows: Option<usize>) -> Result<Self, Stop> {
         let values = cells.values;
         let child = |i: usize| cells.children.get(i).ok_or(Stop::Outside);
@@ -61,7 +61,7 @@ impl<'a> Writer<'a> {
             Form::Double => Op::Double(values.as_chunks().0),
             &Form::Decimal { precision, size } => Op::Decimal { values: values.as_chunks().0, precision, size },
             Form::Bytes => Op::Bytes(cells.texts()),
-            // Then no text of the column needs a check.
+            // No text of the column needs a check.
             Form::Text if rows.is_some_and(|rows| cells.texts().are_ascii(cells.first, rows)) => {
                 Op::Bytes(cells.texts())
             }
@@ -187,7 +187,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Appends the member that is set; null if none is.
+    /// Appends the member that is set, or null.
     fn write_member(&self, members: &[(i64, Writer<'a>)], row: usize, out: &mut Vec<u8>) -> Result<(), Stop> {
         let mut chosen = None;
         for (i, (branch, member)) in members.iter().enumerate() {
@@ -232,7 +232,8 @@ fn prefixed(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends the two's complement of a decimal, most significant byte first: as few bytes as it needs, or those of a fixed.
+/// Appends the two's complement of a decimal, most significant byte first, in as few bytes as possible or in the bytes
+/// of a fixed type.
 fn decimal(value: i128, precision: u8, size: Option<usize>, out: &mut Vec<u8>) -> Result<(), Stop> {
     if value.unsigned_abs() >= 10u128.pow(u32::from(precision)) {
         return Err(Fault::new(format!("the decimal has more than the {precision} digits of the schema's type")).into());
@@ -240,7 +241,7 @@ fn decimal(value: i128, precision: u8, size: Option<usize>, out: &mut Vec<u8>) -
     let bytes = value.to_be_bytes();
     let sign = if value < 0 { 0xff } else { 0 };
     let digits = bytes.iter().position(|&byte| byte != sign).unwrap_or(bytes.len() - 1);
-    // The first bit is the sign.
+    // The first bit must be the sign.
     let starts_with_sign = bytes.get(digits).is_some_and(|&byte| (byte ^ sign) & 0x80 == 0);
     let needed = bytes.get(digits - usize::from(!starts_with_sign)..).unwrap_or(&bytes);
     match size {

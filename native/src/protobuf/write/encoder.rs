@@ -15,12 +15,12 @@ use crate::varint::put;
 /// Encodes messages of a schema.
 pub struct Encoder {
     message: MessageDescriptor,
-    /// What precedes each message.
+    /// The bytes before each message.
     head: Vec<u8>,
 }
 
 impl Encoder {
-    /// Makes an encoder for the message with this full name, or the first one of the schema. `id`: the schema's id in a
+    /// Makes an encoder for the message with this full name, or the schema's first message. `id`: the schema's id in a
     /// registry, for Confluent's framing; None: no framing.
     pub fn new(source: Source<'_>, message: Option<&str>, id: Option<u32>) -> Result<Self, Fault> {
         let descriptors = Descriptors::new(source)?;
@@ -28,7 +28,7 @@ impl Encoder {
         let mut head = head(id);
         if id.is_some() {
             let indexes = descriptors.indexes_of(&message)?;
-            // The first message, which most records are, is a single 0.
+            // The first message, the usual one, is a single 0.
             if indexes == [0] {
                 head.push(0);
             } else {

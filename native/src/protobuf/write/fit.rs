@@ -1,4 +1,4 @@
-//! Which Arrow types fit a message, and how their values become its fields: planned once, for `writer_schema.py`.
+//! Checks that an Arrow type fits a message, for `writer_schema.py`, and plans how its values become fields.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::values::spark_names;
 pub struct Message {
     /// Sorted by the numbers of their fields.
     pub steps: Vec<Step>,
-    /// The steps of each oneof of which the struct has several members.
+    /// The steps of each oneof with several members in the struct.
     pub oneofs: Vec<Vec<usize>>,
 }
 
@@ -32,7 +32,7 @@ pub struct Step {
 
 #[derive(Debug)]
 pub enum How {
-    /// `implicit`: a value that is the default of its type is not written, as the field has no presence.
+    /// `implicit`: a default value is not written, because the field has no presence.
     One {
         value: Value,
         implicit: bool,
@@ -76,16 +76,16 @@ pub enum Value {
         nanos: u32,
         rounds_down: bool,
     },
-    /// A message without fields is there, with these bytes.
+    /// The bytes of a present message without fields.
     There(Vec<u8>),
     Message(Message),
-    /// With the tag at its end.
+    /// The group, and the tag at its end.
     Group(Message, Vec<u8>),
 }
 
-/// Returns how a column of type `kind` becomes messages.
+/// Returns the plan by which a column of type `kind` becomes messages.
 ///
-/// Fails with the path, the column's type and the field's type where they do not fit.
+/// Fails with the path, the column's type and the field's type at the place that does not fit.
 pub fn fit(kind: &DataType, message: &MessageDescriptor) -> Result<Message, Fault> {
     let DataType::Struct(parts) = kind else {
         return Err(unfit(kind, &format!("message {}", message.full_name())));
@@ -128,7 +128,7 @@ pub fn fit(kind: &DataType, message: &MessageDescriptor) -> Result<Message, Faul
     Ok(Message { steps, oneofs: oneofs.into_values().filter(|members| members.len() > 1).collect() })
 }
 
-/// Returns the tag of a field, and how it is written.
+/// Returns the tag and the plan of a field.
 fn how(kind: &DataType, field: &FieldDescriptor) -> Result<(Vec<u8>, How), Fault> {
     if matches!(kind, DataType::Null) && !field.is_required() {
         return Ok((vec![], How::Nothing));

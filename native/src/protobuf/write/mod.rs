@@ -1,7 +1,7 @@
 //! An Arrow array to Protobuf messages.
 //!
-//! [`fit`] compares a column's type with a message once; [`run`] writes each row as that says; [`encoder::Encoder`] adds the
-//! framing.
+//! [`fit`] compares a column's type with a message once and makes a plan, by which [`run`] writes each row.
+//! [`encoder::Encoder`] adds the framing.
 
 pub mod encoder;
 mod fit;

@@ -38,7 +38,7 @@ enum Op<'a> {
     Nothing,
 }
 
-/// Values of a column, which are one after the other in its buffers.
+/// Consecutive values of a column.
 struct Bound<'a> {
     validity: Validity<'a>,
     first: usize,
@@ -65,7 +65,7 @@ enum Values<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Makes a writer of a column that has the type for which `plan` was made.
+    /// Makes a writer of a column with the type of `plan`.
     pub fn new(cells: &'a Cells<'a>, plan: &'a Message) -> Result<Self, Stop> {
         let mut fields = vec![];
         for step in &plan.steps {
@@ -139,7 +139,7 @@ impl Field<'_> {
                 out.extend_from_slice(self.tag);
                 let start = out.len();
                 value.write(row, out)?;
-                // Every default has nothing but zero bytes, and no other value of a field without presence has.
+                // Only the default of a field without presence has nothing but zero bytes.
                 if *implicit && out.iter().skip(start).all(|&byte| byte == 0) {
                     out.truncate(before);
                 }
@@ -226,7 +226,7 @@ impl<'a> Bound<'a> {
                     (Whole::Long(_), value) => u32::try_from(value).map_err(|_| {
                         Fault::new("the number is negative or has more than 32 bits, and the field is unsigned")
                     })?,
-                    // The same bits, as in Java, which has no numbers without sign.
+                    // The same bits, as in Java, which has no unsigned numbers.
                     (_, value) => value as u32,
                 };
                 if *fixed {
@@ -288,9 +288,9 @@ fn with_length(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends what `write` appends, with its length before it.
+/// Appends the bytes of `write`, with their length before them.
 fn prefixed(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<(), Stop>) -> Result<(), Stop> {
-    // Most lengths have one byte; what follows a longer one is moved.
+    // Most lengths have one byte; bytes after a longer length are moved.
     let at = out.len();
     out.push(0);
     write(out)?;
