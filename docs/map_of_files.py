@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("kafkagroup", "kafka_source", "assignors")
 FIRST_LINE_OF_MAP = "**`kafkagroup/`**"
 #: A colon, a comma that separates no items, or a parenthesis.
-_END_OF_CLAUSE = re.compile(r"[:;.] |, (?!(?:an? )?[\w`]+(?:,| and | or ))| \(")
+_END_OF_CLAUSE = re.compile(r"[:;.] |, (?!(?:an? )?(?:[\w`]+ )?[\w`]+(?:,| and | or ))| \(")
 FIRST_LINE_OF_INDEX = "| page | what it explains |"
 
 
@@ -32,8 +32,9 @@ def map_of_files() -> str:
             modules = sorted(path for path in folder.glob("*.py") if not path.name.startswith("__"))
             parts += _folder(folder, folder / "__init__.py", modules)
     crate = ROOT / "native" / "src"
-    for folder in sorted({path.parent for path in crate.rglob("*.rs")}):
-        parts += _folder(folder, folder / ("lib.rs" if folder == crate else "mod.rs"), [])
+    parts += _folder(crate, crate / "lib.rs", [])
+    for door in sorted(crate.rglob("mod.rs")):
+        parts.append(_filled(f"- `{door.parent.relative_to(crate)}/`: {_clause(_first_line(door))}", "  "))
     return "\n".join(parts).rstrip("\n") + "\n"
 
 
