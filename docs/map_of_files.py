@@ -20,8 +20,7 @@ class NoFirstLineError(ValueError):
 
 
 def map_of_files() -> str:
-    """Return the list of all modules by folder, each with its key type and the first clause of its docstring; of the
-    crate the folders alone.
+    """Return the list of all modules by folder, each with its key type and the first clause of its docstring.
 
     Raises:
         NoFirstLineError: A module has none.
@@ -30,18 +29,10 @@ def map_of_files() -> str:
     for package in PACKAGES:
         for folder in sorted(path.parent for path in (ROOT / package).rglob("__init__.py")):
             modules = sorted(path for path in folder.glob("*.py") if not path.name.startswith("__"))
-            parts += _folder(folder, folder / "__init__.py", modules)
-    crate = ROOT / "native" / "src"
-    parts += _folder(crate, crate / "lib.rs", [])
-    for door in sorted(crate.rglob("mod.rs")):
-        parts.append(_filled(f"- `{door.parent.relative_to(crate)}/`: {_clause(_first_line(door))}", "  "))
+            head = _filled(f"**`{folder.relative_to(ROOT)}/`** {_first_line(folder / '__init__.py')}", "")
+            rows = [_filled(f"- `{one.name}`{_key_type(one)}: {_clause(_first_line(one))}", "  ") for one in modules]
+            parts += [head, "", *rows, ""]
     return "\n".join(parts).rstrip("\n") + "\n"
-
-
-def _folder(folder: Path, door: Path, modules: list[Path]) -> list[str]:
-    head = _filled(f"**`{folder.relative_to(ROOT)}/`** {_first_line(door)}", "")
-    rows = [_filled(f"- `{path.name}`{_key_type(path)}: {_clause(_first_line(path))}", "  ") for path in modules]
-    return [head, "", *rows, ""] if rows else [head, ""]
 
 
 def _filled(text: str, indent: str) -> str:
@@ -57,7 +48,7 @@ def _clause(sentence: str) -> str:
             text = text[:place]
             break
     # A heading such as "Quotas: " says no more than the name of the file.
-    text = re.sub(r"^(?:\S+ )?\S+: (?!their |what it |PLAIN)", "", text)
+    text = re.sub(r"^(?:\S+ )?\S+: (?!their |its |what it |PLAIN)", "", text)
     text = re.sub("^(?:the|an?) ", "", text, flags=re.IGNORECASE)
     return text[:1].upper() + text[1:].rstrip(".")
 
@@ -86,12 +77,7 @@ def index_of_design_notes() -> str:
 
 
 def _first_line(module: Path) -> str:
-    text = module.read_text(encoding="utf-8")
-    if module.suffix == ".rs":
-        found = re.match(r"//! (.+)", text)
-        docstring = found[1] if found else ""
-    else:
-        docstring = ast.get_docstring(ast.parse(text)) or ""
+    docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
     first = " ".join(docstring.split("\n\n")[0].split())
     if not first.endswith("."):
         raise NoFirstLineError(f"{module.relative_to(ROOT)} does not begin with a sentence")
