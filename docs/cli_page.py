@@ -16,7 +16,7 @@ from kafkagroup.cli.app import app
 
 HEAD = """# Command line
 
-`pip install 'kafkagroup[cli]'`; neither Spark nor Java is needed.
+Install it by `pip install 'kafkagroup[cli]'`, without Spark or Java.
 
 ```shell
 kafkagroup groups -b broker:9092 --lag
@@ -38,8 +38,8 @@ kafkagroup plan copartition -b broker:9092 -t orders -t payments --slots 8
 | file | `--command-config FILE`, in the format of Java's properties files; the file that you give to Kafka's own tools works |
 | context | `--context NAME`, the variable `KAFKAGROUP_CONTEXT`, or the [context](#contexts) `default` |
 
-An earlier row takes precedence over a later one. Put passwords into a file or the environment: other users of a
-machine can see its command lines, so a password in `-c` is warned of. Values such as
+An earlier row takes precedence over a later one. Put passwords into a file or the environment: other users of a machine
+can see its command lines, so a password in `-c` causes a warning. Values such as
 `${file:/etc/kafka/secrets.properties:password}` [work too](kafka-settings.md#values-from-files-and-the-environment).
 
 ### Contexts
@@ -68,26 +68,26 @@ kafkagroup groups --context production
 KAFKAGROUP_CONTEXT=staging kafkagroup watch billing
 ```
 
-- Refer to secrets: `${env:NAME}`, `${file:PATH:KEY}` of a properties file and `${directory:PATH:FILE}` need no
-  `config.providers` here. A secret in a file that others can read is warned of.
+- Refer to secrets by `${env:NAME}`, `${file:PATH:KEY}` of a properties file or `${directory:PATH:FILE}`, without
+  `config.providers`. A secret in a file that other users can read causes a warning.
 - `command.config` names a properties file, relative to the file of the contexts. The context's own settings take
   precedence over it.
 - `--context` excludes the environment, so that a variable of another cluster does not count; `-b`, `-c` and
-  `--command-config` still do.
+  `--command-config` still count.
 - `KAFKAGROUP_CONTEXT` and the context `default` count only if no option, variable or file names a cluster, so that a
   context's password does not go to another cluster.
 
 ## Output
 
 `-o table` is for people and can change with any version. `-o json` and `-o csv` (the first table of a command) are for
-programs: their field names are part of the [public API](public-api.md). Below, `string?` may be null, `[string]` is an
-array and `{`…`}` an object. A lag counts a partition without a committed offset with all its offsets, and one without a
-leader with none. Results go to standard output; notes, warnings and errors go to standard error.
+programs, with field names of the [public API](public-api.md). Below, `string?` may be null, `[string]` is an array and
+`{`…`}` an object. In a lag, a partition without a committed offset counts with all its offsets, and a partition without
+a leader does not count. Results go to standard output; notes, warnings and errors go to standard error.
 
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
-| 1 | failed: the brokers refuse or do not answer, or a thing that you name does not exist; one line on standard error says why |
+| 1 | failed: the brokers refuse or do not answer, or a thing that you name does not exist; standard error says why |
 | 2 | wrong usage |
 | 3 | `--fail-above-lag` is exceeded; `healthcheck` found a stalled group; after `stop` or `pause` the queries did not reach their boundaries within `--timeout`, or had passed one |
 
@@ -111,16 +111,16 @@ kafkagroup groups --lag -o json | jq '.[] | select(.lag > 1000) | .group'
 
 ## By habit
 
-Words of other tools are understood where they mean one thing only, and standard error says which command they became:
-`group list`, `group describe G`, `--list`, `--describe --group G`, `--reset-offsets … --to-earliest --execute`,
-`topics describe T`, `peek T --from-beginning`, `consume T`, `tail T`, `version`.
+Unambiguous words of other tools work too, and standard error shows the command that they became: `group list`, `group
+describe G`, `--list`, `--describe --group G`, `--reset-offsets … --to-earliest --execute`, `topics describe T`, `peek T
+--from-beginning`, `consume T`, `tail T`, `version`.
 
-`groups` leaves out the private groups of exactly-once sinks, and `--private` shows them: see
-[lag monitors](operations.md#lag-monitors-and-side-groups).
+`groups` leaves out [private groups](operations.md#lag-monitors-and-side-groups) of exactly-once sinks without
+`--private`.
 
 ## Beside other tools
 
-By the tools' own help: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
+According to the tools' own help (Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7):
 
 | to … | kafkagroup | kafka-consumer-groups.sh | rpk | kafkactl | kcat |
 | --- | --- | --- | --- | --- | --- |
@@ -221,7 +221,7 @@ def _command(name: str, command: Any, described: dict[tuple[str, str], str], sho
         else:
             described[row] = name
             lines.append(_item(f"{row[0]}: {_one_line(row[1])}"))
-    lines += [_item(f"As of {_link(other)}: {', '.join(names)}") for other, names in repeated.items()]
+    lines += [_item(f"As in {_link(other)}: {', '.join(names)}") for other, names in repeated.items()]
     lines += [""] if rows else []
     if shared:
         lines += [f"Also [{', '.join(f'`{name}`' for name in shared)}](#options-of-most-commands).", ""]
@@ -289,7 +289,7 @@ def _tables(title: str, kinds: tuple[type, ...], name: str, shown: dict[type, st
     for number, kind in enumerate(kinds):
         head = "or" if number else f"{title}: an array"
         if kind in shown:
-            lines += [f"{head} as of {_link(shown[kind])}.", ""]
+            lines += [f"{head} as in {_link(shown[kind])}.", ""]
             continue
         shown[kind] = name
         about = {field: _one_line(text) for field, text in _attributes(kind).items()}

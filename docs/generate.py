@@ -17,18 +17,18 @@ from kafkagroup.metrics import catalog as metrics
 OPTIONS_PAGE = """# Options
 
 Names are case-insensitive. Options of Spark's Kafka source and settings of Kafka keep their names; the connector's own
-options are lower case with dots. Other options with the prefix `kafka.` go to the Kafka clients:
-[Settings of Kafka](kafka-settings.md), and for TLS and logins [security](security.md).
+options are lower case with dots. Other options with the prefix `kafka.` go to the Kafka clients
+([settings](kafka-settings.md), [TLS and logins](security.md)).
 
 Likely mistakes, such as `kafka.gruop.id` or `group.id`, are errors with a suggestion ([`strict`](#strict)). Other unknown
 options are ignored with a warning, as Spark ignores them.
 
-Invalid options are reported at `load()`; with a schema of your own (`.schema(...)`), and for options that only batches
-or only streams take (`endingOffsets`), when the query starts.
+`load()` reports invalid options. With `.schema(...)`, and for options that only batches or only streams take
+(`endingOffsets`), the start of the query reports them.
 
-Each option has a link: `options.md#kafka-group-id` is that of `kafka.group.id`. The column *only* names the queries in
-which an option has an effect: *members* have `kafka.group.id`, without `assign` and `group.membership=false`; *classic
-members* are members without `kafka.group.protocol=consumer`.
+The link of `kafka.group.id` is `options.md#kafka-group-id`. The column *only* names the queries in which an option has
+an effect: *members* have `kafka.group.id`, without `assign` and `group.membership=false`; *classic members* are members
+without `kafka.group.protocol=consumer`.
 
 ## Which of them do I need?
 
@@ -36,7 +36,7 @@ members* are members without `kafka.group.protocol=consumer`.
 | --- | --- |
 | Where do I read? | [`kafka.bootstrap.servers`](#kafka-bootstrap-servers) and one of [`subscribe`](#subscribe), [`subscribePattern`](#subscribepattern), [`assign`](#assign) |
 | How do I log in? | `kafka.security.protocol`, `kafka.sasl.mechanism`, `kafka.sasl.jaas.config`: [security](security.md) |
-| Must Kafka know how far I am, or do others read with me? | [`kafka.group.id`](#kafka-group-id); [`group.members`](#group-members) for more tasks: [tuning](tuning.md) |
+| Must Kafka have my position, or do other consumers read with me? | [`kafka.group.id`](#kafka-group-id); [`group.members`](#group-members) for more tasks: [tuning](tuning.md) |
 | Where do I start the first time? | [`startingOffsets`](#startingoffsets); a group's offsets count first: [reading](reading.md#as-members-of-a-group) |
 | How much at a time? | [`targetTriggerDuration`](#targettriggerduration), [`maxOffsetsPerTrigger`](#maxoffsetspertrigger) or [`maxBytesPerTrigger`](#maxbytespertrigger) |
 | Are rows dropped by a watermark while I catch up? | [`maxTimestampSkew`](#maxtimestampskew): [late rows](guides/late-rows.md) |
@@ -44,20 +44,20 @@ members* are members without `kafka.group.protocol=consumer`.
 | Where do I write, and exactly once? | [`topic`](#topic); [`transactional`](#transactional) and [`transactional.id.prefix`](#transactional-id-prefix) |
 | May records be lost by retention? | [`failOnDataLoss`](#failondataloss) |
 | May I take all the network? | [`quota.bytes.per.second`](#quota-bytes-per-second) |
-| What does it do? | [`log.level`](#log-level)`=info` |
+| What does the query do? | [`log.level`](#log-level)`=info` |
 
 """
 
 KAFKA_SETTINGS_PAGE = """# Settings of Kafka
 
-Every setting of the consumer, producer and admin client of kafka-clients 4.3. Give them with the prefix `kafka.`, as for
-Spark's own source. A setting is honoured by both engines unless its row says otherwise:
+The settings of the consumer, producer and admin client of kafka-clients 4.3 have the prefix `kafka.`, as for Spark's
+own source. Both engines honour a setting unless its row says otherwise:
 
-- *no meaning*: logged at DEBUG, or at WARN if you would miss its effect. So is a setting of another kind of client
-  (`kafka.acks` in a read), as in Java.
+- *no meaning*: logged at DEBUG, or at WARN if you would miss its effect, as is a setting of another kind of client
+  (`kafka.acks` in a read).
 - *refused*: an error says what to use instead.
-- A name that no Kafka client knows is ignored with a warning, as in Java; one that looks like a misspelt name is an
-  error (`strict`).
+- A name that no Kafka client knows is ignored with a warning, as in Java; a name that looks misspelt is an error
+  (`strict`).
 
 Types and ranges are Java's. Where librdkafka's range is narrower, librdkafka gets the nearest
 value in its range, with a warning. Settings of librdkafka's own, such as `kafka.statistics.interval.ms`, work with
@@ -75,8 +75,8 @@ value in its range, with a warning. Settings of librdkafka's own, such as `kafka
 .option("kafka.sasl.password", "${file:/etc/kafka/secrets.properties:password}")
 ```
 
-The driver and each executor resolve the variables themselves, so the files and variables must be there on every
-machine. The values are in no plan, task or log. `kafka.client.rack=env:NAME` takes the rack of each executor from its
+The driver and each executor resolve the variables themselves, so the files and variables must exist on every machine.
+The values are in no plan, task or log. `kafka.client.rack=env:NAME` takes the rack of each executor from its
 environment variable `NAME`; a process without the variable is in no rack.
 
 """
