@@ -120,32 +120,32 @@ describe G`, `--list`, `--describe --group G`, `--reset-offsets … --to-earlies
 
 ## Beside other tools
 
-According to the tools' own help (Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7):
+According to the help of Kafka 4.3's tools:
 
-| to … | kafkagroup | kafka-consumer-groups.sh | rpk | kafkactl | kcat |
-| --- | --- | --- | --- | --- | --- |
-| name a cluster by one word | `contexts`, `groups --context NAME` | `--command-config FILE` | `profile`, `--profile NAME` | `config get-contexts`, `--context NAME` | `-F FILE` |
-| list groups | `groups --type --state --regex` | `--list --type --state` | `group list --states` | `get consumer-groups --topic` | – |
-| list groups with their lag | `groups --lag` | `--describe --all-groups` | `group describe -r '.*'` | – | – |
-| show members and lag | `group G` | `--describe --group G --members --verbose`, `--offsets` | `group describe G` | `describe consumer-group G` | – |
-| sum up, or only what lags | `group G --summary`, `group G --by topic`, `group G --only-with-lag` | – | `group describe -s`, `-t` | `--only-with-lag` | – |
-| see a change before it is made | always; `--yes` makes it | `--dry-run`, the default; `--execute` makes it | – | the default; `--execute` makes it | – |
-| rewind to the start, the end, a time | `rewind G --to earliest`, `latest`, a time | `--reset-offsets --to-earliest`, `--to-latest`, `--to-datetime` | `group seek G --to start`, `end`, a time | `reset consumer-group-offset --oldest`, `--newest`, `--to-datetime` | – |
-| rewind by a duration, by records, to an offset | `rewind G --back 2h`, `rewind G --shift-by N`, `rewind G --to-offset N` | `--by-duration`, `--shift-by`, `--to-offset` | – | `--offset` | – |
-| rewind to another group's place, or a file | `rewind G --to-group A`, `rewind G --from-file F` | `--from-file` | `group seek G --to-group A`, `--to-file F` | – | – |
-| create a group before it runs | `create G -t T --to latest` | `--reset-offsets --to-latest` of a new group | `group seek G --to end --topics T --allow-new-topics` | `create consumer-group` | – |
-| delete a group, or its offsets of a topic | `delete G`, `offsets delete G -t T` | `--delete`, `--delete-offsets` | `group delete`, `offset-delete` | `delete consumer-group`, `delete consumer-group-offset` | – |
-| copy a group | `offsets clone A B` | `--export`, then `--from-file` | `group seek B --to-group A` | `clone consumer-group` | – |
-| export and import, checked against topic ids | `offsets export G`, `offsets import F` | `--export`, `--from-file`, not checked | – | – | – |
-| list topics with offsets | `topics`, `topics T` | kafka-topics.sh, kafka-get-offsets.sh | `topic list`, `topic describe -p` | `get topics`, `describe topic` | `-L`, without offsets |
-| follow new records | `peek T -f` | kafka-console-consumer.sh | `topic consume` | `consume` | `-C` |
-| list brokers with their addresses | `brokers` | – | `cluster info` | `get brokers` | `-L` |
-| write lines as records | `produce T`, `produce T --from-json` | kafka-console-producer.sh | `topic produce` | `produce` | `-P` |
-| show records, from a time | `peek T --from TIME` | kafka-console-consumer.sh, not from a time | `topic consume -o @TIME` | `consume --from-timestamp` | `-C -o s@MS` |
-| find open transactions | `transactions list` | kafka-transactions.sh `find-hanging`, `describe` | `cluster txn` | – | – |
-| finish open transactions | `transactions commit`, `transactions abort` | kafka-transactions.sh `abort` | – | – | – |
-| client quotas of the brokers | `quota brokers` | kafka-configs.sh | `cluster quotas` | – | – |
-| JSON | `-o json` everywhere | – | `--format json` of some commands | `-o json` | `-J` |
+| to … | kafkagroup | kafka-consumer-groups.sh |
+| --- | --- | --- |
+| name a cluster by one word | `contexts`, `groups --context NAME` | `--command-config FILE` |
+| list groups | `groups --type --state --regex` | `--list --type --state` |
+| list groups with their lag | `groups --lag` | `--describe --all-groups` |
+| show members and lag | `group G` | `--describe --group G --members --verbose`, `--offsets` |
+| sum up, or only what lags | `group G --summary`, `group G --by topic`, `group G --only-with-lag` | – |
+| see a change before it is made | always; `--yes` makes it | `--dry-run`, the default; `--execute` makes it |
+| rewind to the start, the end, a time | `rewind G --to earliest`, `latest`, a time | `--reset-offsets --to-earliest`, `--to-latest`, `--to-datetime` |
+| rewind by a duration, by records, to an offset | `rewind G --back 2h`, `rewind G --shift-by N`, `rewind G --to-offset N` | `--by-duration`, `--shift-by`, `--to-offset` |
+| rewind to another group's place, or a file | `rewind G --to-group A`, `rewind G --from-file F` | `--from-file` |
+| create a group before it runs | `create G -t T --to latest` | `--reset-offsets --to-latest` of a new group |
+| delete a group, or its offsets of a topic | `delete G`, `offsets delete G -t T` | `--delete`, `--delete-offsets` |
+| copy a group | `offsets clone A B` | `--export`, then `--from-file` |
+| export and import, checked against topic ids | `offsets export G`, `offsets import F` | `--export`, `--from-file`, not checked |
+| list topics with offsets | `topics`, `topics T` | kafka-topics.sh, kafka-get-offsets.sh |
+| follow new records | `peek T -f` | kafka-console-consumer.sh |
+| list brokers with their addresses | `brokers` | – |
+| write lines as records | `produce T`, `produce T --from-json` | kafka-console-producer.sh |
+| show records, from a time | `peek T --from TIME` | kafka-console-consumer.sh, not from a time |
+| find open transactions | `transactions list` | kafka-transactions.sh `find-hanging`, `describe` |
+| finish open transactions | `transactions commit`, `transactions abort` | kafka-transactions.sh `abort` |
+| client quotas of the brokers | `quota brokers` | kafka-configs.sh |
+| JSON | `-o json` everywhere | – |
 
 """  # noqa: E501 - rows of tables
 
