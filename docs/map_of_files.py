@@ -20,7 +20,7 @@ class NoFirstLineError(ValueError):
 
 
 def map_of_files() -> str:
-    """Return the list of all modules by folder, each with the first clause of its docstring.
+    """Return the list of all modules by folder, each with its key type and the first clause of its docstring.
 
     Raises:
         NoFirstLineError: A module has none.
@@ -30,7 +30,7 @@ def map_of_files() -> str:
         for folder in sorted(path.parent for path in (ROOT / package).rglob("__init__.py")):
             modules = sorted(path for path in folder.glob("*.py") if not path.name.startswith("__"))
             head = _filled(f"**`{folder.relative_to(ROOT)}/`** {_first_line(folder / '__init__.py')}", "")
-            rows = [_filled(f"- `{one.name}`: {_clause(_first_line(one))}", "  ") for one in modules]
+            rows = [_filled(f"- `{one.name}`{_key_type(one)}: {_clause(_first_line(one))}", "  ") for one in modules]
             parts += [head, "", *rows, ""]
     return "\n".join(parts).rstrip("\n") + "\n"
 
@@ -51,6 +51,17 @@ def _clause(sentence: str) -> str:
     text = re.sub(r"^(?:\S+ )?\S+: (?!their |its |what it |PLAIN)", "", text)
     text = re.sub("^(?:the|an?) ", "", text, flags=re.IGNORECASE)
     return text[:1].upper() + text[1:].rstrip(".")
+
+
+def _key_type(module: Path) -> str:
+    """Return the longest public class of a module that is no error."""
+    classes = [
+        node
+        for node in ast.parse(module.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not node.name.endswith("Error")
+    ]
+    longest = max(classes, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
+    return f" `{longest.name}`" if longest else ""
 
 
 def index_of_design_notes() -> str:
