@@ -130,7 +130,7 @@ class AsMembers(KeptOffsets):
         return True
 
     def commit(self, offsets: Mapping[TopicPartition, int], *, has_looked: bool = True) -> None:
-        """Commit these offsets as the group's; arguments as in `Offsets`.
+        """Commit these offsets; arguments as in `Offsets`.
 
         Raises:
             FencedError: The group has removed the members.

@@ -79,8 +79,8 @@ def attached(
         renewal: The way to new credentials after a loss.
 
     Raises:
-        FencedError: In the wait: the task has lost one of its slots.
-        RetriableError: In the wait: the coordinator does not answer, and the task commits.
+        FencedError: The wait has found that the task has lost a slot.
+        RetriableError: The coordinator has not answered in the wait, and the task commits.
     """
     if not slots or options.group_protocol == "consumer":
         # Only the driver sends heartbeats of members of the consumer protocol, because a response has the partitions to

@@ -74,8 +74,8 @@ class BySink(CommitPolicy):
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """Warn that the sink has committed nothing, and refuse to plan a second micro-batch for it.
 
-        The source cannot see its sink. Only a micro-batch that this process has planned is a proof, because no other
-        tool can set the group's offsets back to its start while the process runs.
+        The source cannot see its sink. Only a micro-batch that this process has planned is a proof: while the process
+        runs, no other tool can set the group's offsets back to its start.
         """
         if self._has_committed:
             return
@@ -235,8 +235,8 @@ def remaining(
 ) -> list[PlannedInput]:
     """Return the ranges of an undecided batch's replay.
 
-    Each slot reads its current partitions, because their offsets are committed with its credentials: the group would
-    not detect that another slot has lost them.
+    Each slot reads its current partitions, because it commits their offsets with its credentials. The group would not
+    detect that another slot has lost them.
 
     Args:
         planned: The batch as its end offset plans it.

@@ -1,8 +1,8 @@
 """The process that keeps the slots of a batch in their group until the batch is committed or Spark's driver has ended.
 
 A batch without `commit=task` needs no slots while it reads, so its planner leaves (`source/batch.py`). With
-`commit=task` the planner starts this process with the credentials of the slots, because the planner's process ends
-before the tasks begin, perhaps by hours, and a task does not know the other tasks. The keeper sends the heartbeats,
+`commit=task` the planner starts this process with the credentials of the slots. The planner's own process ends before
+the tasks begin, which may be hours later, and a task does not know the other tasks. The keeper sends the heartbeats,
 rejoins if another read of the driver waits in a join or if the slots were lost, and publishes the new credentials to
 the tasks (see `rights`). The tasks attach to the slots as in a stream.
 

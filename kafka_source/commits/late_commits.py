@@ -44,7 +44,7 @@ class LateCommits:
         self._commits = [(until, entries) for until, entries in self._commits if until > at]
 
     def set_back(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, int]:
-        """Return the offsets to commit again: the group has exactly the entry of such a commit, and had a later one.
+        """Return the offsets to commit again, where a late commit's entry has replaced a later entry of the group.
 
         A commit of a rewind, a tool or another member has another note or another offset, and stays.
         """
@@ -54,6 +54,6 @@ class LateCommits:
         }
 
     def _has(self, tp: TopicPartition, entry: CommitOffset) -> bool:
-        """Return whether an entry is one of these; an entry without a note may be another client's."""
+        """Return whether these commits have the entry; an entry without a note may be another client's."""
         own = (one[tp] for _, one in self._commits if tp in one)
         return bool(entry.metadata) and any((e.offset, e.metadata) == (entry.offset, entry.metadata) for e in own)

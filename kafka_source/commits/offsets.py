@@ -47,7 +47,7 @@ class ReadPositions(Protocol):
         """Return offsets as they are committed."""
 
     def as_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Record the group's offsets, or those that count as such."""
+        """Record the group's offsets, or offsets that count as the group's."""
 
     def old(self) -> dict[TopicPartition, int]:
         """Return the offsets that were committed long ago."""

@@ -87,7 +87,7 @@ class Replay(NamedTuple):
 
 
 class CommitPolicy:
-    """The policy of a read that commits nothing, without a group or in a batch; the base of the others.
+    """The policy of a read that commits nothing, without a group or in a batch; the base of other policies.
 
     Attributes:
         keeps: Whether the read keeps the group's offsets up to date. Then its driver also commits starts and rewinds.

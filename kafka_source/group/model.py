@@ -110,7 +110,7 @@ class SlotAssignment:
         user_data: The assignor's user data for the slot.
         replicas: The replica number (1 or higher) of each partition that is not the primary copy.
         held: Partitions of the slot's micro-batch that were revoked, and that no member has until it rejoins.
-        topic_ids: The id of the topic of each partition, where the group assigns by id.
+        topic_ids: The topic ids of the partitions, where the group assigns by id.
     """
 
     credentials: SlotCredentials
@@ -155,7 +155,7 @@ class OwnedPartitions:
             own positions, and the group's offsets are those of the first copies, for lag monitors.
         joins: The number of the query's assignments so far; 0 without a group. Other members may have read the same
             partitions between two joins, even if the generation has the same number.
-        topic_ids: The id of the topic of each partition, where the group assigns by id.
+        topic_ids: The topic ids of the partitions, where the group assigns by id.
     """
 
     slots: Mapping[TopicPartition, int]
@@ -166,7 +166,7 @@ class OwnedPartitions:
     topic_ids: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     def slots_of(self, topics: Mapping[str, str]) -> dict[TopicPartition, int]:
-        """Return the slots of the assigned partitions of topics with these ids.
+        """Return the slots of assigned partitions whose topics have these ids.
 
         A member learns later than the brokers that a topic was created again.
         """
@@ -218,8 +218,8 @@ class BatchInFlight:
 
     Attributes:
         ends: The next offset after the batch, for each partition that it reads.
-        right: The right of its tasks or its sink to commit these offsets with the slots' credentials, which a rejoin
-            ends; None: no other process commits them.
+        right: The right of its tasks or its sink to commit these offsets as the slots, until a rejoin; None: no other
+            process commits them.
     """
 
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)

@@ -340,7 +340,7 @@ async def fetch_by_ids(
         client: The cluster's client.
         group: The group id.
         partitions: The partitions to fetch.
-        ids: The id of each of their topics.
+        ids: The ids of their topics, by name.
         deadline: The time limit for all attempts.
         stable: As in `fetch_committed`.
 
@@ -588,7 +588,7 @@ def _commit(
     )
 
 
-# Any other error means that the group does not have the members, which is the aim.
+# Any other error means that the group does not have the members, as intended.
 _ASK_AGAIN = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 
 

@@ -1,4 +1,4 @@
-"""The other reads of this Spark driver in the same group, and the notification that one waits in a join.
+"""The other reads of this Spark driver in the same group, and the notification that a read waits in a join.
 
 Spark calls the sources of a query in turn, from one thread, and each source has a Python process of its own. While a
 source waits for a rebalance of its group, Spark cannot call the other sources, for which the group waits. So a read
@@ -29,7 +29,7 @@ _numbers = itertools.count(1)
 
 
 class Siblings:
-    """The sockets by which reads of one driver and group find each other; all methods but `find` run on an event loop.
+    """The sockets of the reads of one driver and group. All methods except `find` run on one event loop.
 
     Args:
         directory: The directory of the sockets.

@@ -47,7 +47,7 @@ def first_names(names: Sequence[str], max_named: int, separator: str = ", ") -> 
 
 
 def format_moves(moves: Mapping[TopicPartition, tuple[int, int]]) -> str:
-    """Return some partitions with their old and new offsets, and the number of the others."""
+    """Return some partitions with their old and new offsets, and the number of the other partitions."""
     texts = [f"{tp.topic}-{tp.partition} from={before} to={to}" for tp, (before, to) in sorted(moves.items())]
     more = f" and {len(texts) - _MAX_MOVES} more" if len(texts) > _MAX_MOVES else ""
     return ", ".join(texts[:_MAX_MOVES]) + more

@@ -24,7 +24,7 @@ Word = Literal["earliest", "latest", "current"]
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record at or after a time, in ms since 1970; the end of a partition without one."""
+    """The first record at or after a time, in ms since 1970; the end of a partition without such a record."""
 
     timestamp_ms: int
 
@@ -189,7 +189,7 @@ def parse_position(text: str) -> Word | AtTime | AtOffset:
 
 
 def parse_time(text: str) -> int:
-    """Return a time in ms since 1970, from such a number or from ISO 8601, in UTC if it has no zone.
+    """Return the ms since 1970 of such a number, or of a time in ISO 8601, which is UTC if it has no zone.
 
     A time before 1970 is 0: no record is older, and Kafka has other meanings for negative numbers.
 

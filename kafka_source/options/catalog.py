@@ -245,8 +245,8 @@ class ReadOptions(ValueOptions):
         "kafka.group.protocol",
         kinds.GROUP_PROTOCOL,
         "`classic`: a member of the group assigns the partitions, by `kafka.partition.assignment.strategy`, and a "
-        "rebalance waits for all members' micro-batches. `consumer` (KIP-848, brokers from 4.0): the brokers assign "
-        "them, and a micro-batch delays only the next owner of its partitions; for streams without `commit=task`.",
+        "rebalance waits for all members' micro-batches. `consumer` (KIP-848, brokers from 4.0), for streams without "
+        "`commit=task`: the brokers assign them, and a micro-batch delays only the next owner of its partitions.",
         default="classic",
         only=Only.MEMBERS,
     )
@@ -292,8 +292,8 @@ class ReadOptions(ValueOptions):
         "commit",
         kinds.COMMIT,
         "The group's committer: `batch` (the driver, after each micro-batch), `task` (each task, at the end of its "
-        "ranges), `sink` (the exactly-once sink with `commit.group`) or, in a batch only, `none`. With `sink` and "
-        "another sink the query stops before its second micro-batch. A stream that must not commit has "
+        "ranges), `sink` (the exactly-once sink with `commit.group`) or, in a batch only, `none`. With `sink`, a "
+        "query with any other sink stops before its second micro-batch. A stream that must not commit has "
         "`group.membership=false`. In a batch, `task` is at most once, and `kafkagroup.pinned` at least once.",
         default_text="batch for streams, none for batches",
     )
@@ -425,8 +425,8 @@ class ReadOptions(ValueOptions):
     fetch_offset_num_retries: int = option(
         "fetchOffset.numRetries",
         kinds.RETRIES,
-        "Minimum number of retries of the driver's metadata and offset requests. Retries continue until the request "
-        "timeout in any case.",
+        "Minimum number of retries of the driver's metadata and offset requests. Retries continue at least until the "
+        "request timeout.",
         default=3,
     )
     fetch_offset_retry_interval_ms: int = option(

@@ -80,7 +80,7 @@ class Option:
     """One option as it is declared.
 
     Attributes:
-        name: As users write it.
+        name: The name, as users write it.
         kind: The type of its value.
         doc: One to four sentences: its effect, the reason for its default, when to change it.
         default: The parsed value if the option is not given; None: no value.

@@ -1,7 +1,7 @@
 r"""Translates `subscribePattern` from Java's syntax, in which Spark's users write it, to Python's.
 
 Constructs that Python spells differently are rewritten (`(?<name>…)`, `\Q…\E`, `\p{…}`, `\z`). Constructs that Python
-reads with another meaning and cannot spell are refused: to Python `[a-z&&[^b]]` is a valid class that contains `&`.
+lacks are refused, because Python may read them with another meaning: `[a-z&&[^b]]` is a valid class that contains `&`.
 """
 
 from __future__ import annotations

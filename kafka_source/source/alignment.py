@@ -1,8 +1,8 @@
 """Keep the partitions of a query in step by their records' timestamps (`maxTimestampSkew`). No I/O of its own.
 
 T is the least timestamp of the next records of the partitions that are behind. A window ends in each partition before
-the first record later than T + skew. Plans use the window until one reaches all of its ends, and keep its T, which is
-not later than the current T where records are in order.
+the first record later than T + skew. Plans use the window and its T until a plan reaches all of its ends. Where records
+are in order, this T is not later than the current T.
 
 The next record of a partition is fetched at its position, because ListOffsets may return a control record, whose
 timestamp is that of the end of its transaction. ListOffsets, one request for each leader, returns the first record of

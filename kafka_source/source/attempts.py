@@ -1,4 +1,4 @@
-"""The attempts of a trigger: the reason for another one, and their time limit."""
+"""The attempts of a trigger: the reason for another attempt, and the time limit."""
 
 from __future__ import annotations
 

@@ -150,8 +150,8 @@ def _starts_of_json(
 ) -> dict[TopicPartition, int]:
     """Return the offset at which each partition starts; -2 is earliest and -1 is latest.
 
-    JSON of offsets only must name exactly the partitions of the subscription, as in Spark. If the JSON has a word for a
-    topic, it may leave out topics, which start at the default; a topic without a word must name all of its partitions.
+    JSON of offsets only must name exactly the partitions of the subscription, as in Spark. JSON with a topic's word may
+    leave out topics, which start at the default. A topic without a word must name all of its partitions.
 
     Args:
         wanted: The value of `startingOffsets`.

@@ -27,7 +27,7 @@ from kafka_source.quota.server import StreamQuota
 from kafka_source.quota.trigger_size import Measured, TriggerSize
 from kafka_source.source.start_and_end import BatchBounds
 
-# Spark starts one task in the time in which a task reads many more records than this.
+# The start of a task takes Spark much longer than a task takes to read this many records.
 _DEFAULT_MIN_RECORDS_PER_TASK = 1000
 
 log = logging.getLogger(__name__)
@@ -228,8 +228,8 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
         end: The batch's end offset. It has each partition's start, end and slot, and the options that cut ranges.
         start: The batch's start offset; None: the starts in `end` count. Spark before 4.2 requests the end offset
             without the start, so after a restart `end` may begin too early. The plan leaves out records before `start`,
-            unless the topic was created again, or the group was rewound. With `commit=sink` the stream's id may show
-            that `end` was planned from `start`: then an earlier start is that of a rewind too.
+            unless the topic was created again, or the group was rewound. With `commit=sink` the group was also rewound
+            if the stream's id shows that `end` was planned from `start`.
     """
     if start is not None and start.by_sink and start.stream == end.stream:
         start = None

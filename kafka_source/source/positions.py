@@ -250,7 +250,7 @@ class Positions:
         return {tp: offset for tp, offset in missing.items() if tp not in kept}
 
     def as_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Record the group's offsets, or those that count as such."""
+        """Record the group's offsets, or offsets that count as the group's."""
         now = self._clock()
         for tp, offset in offsets.items():
             known = self._partitions[tp]

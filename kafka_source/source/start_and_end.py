@@ -296,8 +296,8 @@ def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffs
     """Return the ranges that may be committed: without topics that were deleted or created again since the plan.
 
     The new topic would get the offset of the deleted one, and the next reader would leave records out. Coordinators
-    with topic ids refuse such a commit too, but with the error of a topic that they do not know yet, and with all other
-    topics of the transaction. So this requests metadata; see docs/design/transactions.md.
+    with topic ids refuse such a commit too, but together with the other topics of the transaction, and with the error
+    of a topic that they do not know yet. So this requests metadata; see docs/design/transactions.md.
 
     Raises:
         DataLossError: There are such topics, and `failOnDataLoss` is set.

@@ -191,8 +191,8 @@ class Trigger:
         is_durable = self._resolver.are_durable(known, starts) and not start.of_spark
         has_news = self._standstill.has_news(starts) or (self._policy.may_plan_empty and self._figures.has_bad_records)
         if not has_new and is_durable and not has_news:
-            # An empty batch is planned in three cases only: if a restart would resolve other positions; to replace an
-            # offset of Spark's own source, which has no ids of cluster and topics; to show bad records or a halt.
+            # An empty batch is planned in three cases: a restart would resolve other positions; an offset of Spark's
+            # own source lacks the ids of cluster and topics; or the progress has to show bad records or a halt.
             return start
         if not self._owner.still_owned():
             # The driver was suspended while it planned, and other members may have read these records. An empty plan

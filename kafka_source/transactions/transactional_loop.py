@@ -189,7 +189,8 @@ def run_transaction(
 
     - Retriable: librdkafka retries. An error on which it gives up inside a transaction is abortable.
     - Abortable: the transaction is aborted, `rewind` called and the work done again, until the time is over.
-    - Application-recoverable: aborted if possible, and raised; the caller starts from the last durable position.
+    - Application-recoverable: the transaction is aborted if possible. The error is raised, and the caller starts from
+      the last durable position.
     - Invalid configuration, and any error of the work itself: the transaction is aborted, and the error raised.
 
     Each attempt takes a new producer with an epoch of its own; see `TransactionalProducers`.

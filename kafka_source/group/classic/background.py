@@ -260,7 +260,7 @@ class BackgroundRejoiner:
         await self.leave_if_overdue()
 
     async def rejoin_lost(self) -> None:
-        """Wait until slots are lost in a micro-batch that tasks or the sink commit, and rejoin to renew credentials."""
+        """Wait for a loss of slots in a micro-batch that tasks or the sink commit, and rejoin to renew credentials."""
         await self._lost.wait()
         self._lost.clear()
         batch = self.in_flight

@@ -192,7 +192,7 @@ class Slot:
         )
 
     async def handle_commit_error(self, used: SlotCredentials, code: int) -> None:
-        """Update the status with the error code of a commit, as with that of a heartbeat.
+        """Update the status with the error code of a commit, as after a heartbeat.
 
         Args:
             used: The credentials of the commit; an error for an earlier generation does not concern the current one.

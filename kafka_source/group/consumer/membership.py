@@ -303,7 +303,7 @@ class ConsumerMembership(Membership):
             news = [slot for slot in self._slots if slot.member.has_news]
             if news and await self._beat_all(Deadline(REQUEST_SECONDS), news):
                 continue
-            # If the coordinator is away, the next regular heartbeats report it.
+            # If the coordinator is unreachable, the next regular heartbeats report it.
             if patience is None or patience.over or await self._has_its_share(patience):
                 return
             await asyncio.sleep(_POLL_SECONDS)
@@ -528,7 +528,7 @@ class ConsumerMembership(Membership):
         await self._publish(batch)
 
     async def _are_owned_elsewhere(self, partitions: Collection[TopicPartition] | None) -> bool:
-        """Return whether other members have some of these partitions; None: whether there are any."""
+        """Return whether other members have some of these partitions; None: whether there are other members."""
         group = self._settings.group
         found = describe(self._client, group, Deadline(REQUEST_SECONDS))
         if (described := await if_allowed(found, group)) is None:
@@ -568,5 +568,5 @@ class ConsumerMembership(Membership):
 
 
 def _target_changed_at(slots: Iterable[ConsumerSlot]) -> float:
-    """Return the time since which one of these slots has to take or release partitions; now if none has."""
+    """Return the time since which a slot has to take or release partitions; the current time if none has to."""
     return min((slot.changed_at for slot in slots if slot.changed_at is not None), default=time.monotonic())

@@ -191,7 +191,7 @@ class ConsumerSlot:
         )
 
         def read(answer: ConsumerGroupHeartbeatResponse) -> None:
-            # Any other error means that the group does not have the member, which is the aim.
+            # Any other error means that the group does not have the member, as intended.
             if answer.error_code in (*_MOVED, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
                 check_coordinator(self._client, GROUP, self._settings.group, answer.error_code, "Leaving failed")
 
