@@ -17,7 +17,7 @@ class AskedEpoch(NamedTuple):
 
     Attributes:
         epoch: The epoch. If the log has no records of it, the previous epoch counts.
-        current: The epoch of the leader; a broker that leads in another epoch refuses. -1: any.
+        current: The epoch in which the broker must lead; -1: any.
     """
 
     epoch: int

@@ -297,7 +297,7 @@ class Cluster:
     def _offsets(
         self, *questions: Mapping[TopicPartition, int], read_committed: bool = False
     ) -> list[dict[TopicPartition, ListedOffset]]:
-        """Return the answer to each question, a timestamp for each partition, see `list_offsets`."""
+        """Return the answer to each question, which has a timestamp for each partition; see `list_offsets`."""
         partitions = {tp for times in questions for tp in times}
         if not partitions:
             return [{} for _ in questions]

@@ -63,6 +63,6 @@ class TopicIds:
         return topic is not None and tp.partition < topic.partitions
 
     def _is_update(self, name: str, current: Topic | None) -> bool:
-        """Return whether `current` may replace the cached entry: a topic that had none, or the same topic, grown."""
+        """Return whether `current` may replace the cached entry: there is none, or the same topic has grown."""
         known = self._known[name]
         return known is None or (current is not None and not is_recreated(known.id, current.id))

@@ -168,7 +168,7 @@ class AsMembers(KeptOffsets):
         self._finished = finished
 
     def repair_set_back(self, *, now: bool) -> None:
-        """Commit again where a late commit without a transaction has set the group back; others' commits stay.
+        """Commit again where a late commit without a transaction has set the group back; commits of others stay.
 
         Args:
             now: Check even if the last check was a moment ago.

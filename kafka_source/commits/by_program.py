@@ -1,4 +1,4 @@
-"""A program without Spark commits (`kafkagroup.arrow.consume`) when it chooses; no checkpoint records it."""
+"""Commits by a program without Spark (`kafkagroup.arrow.consume`), when it chooses; no checkpoint records them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class BySink(CommitPolicy):
         return Right(self.right_id)
 
     def counts(self, start: StreamOffset) -> Rule:
-        """Return the rule by which the group's offset counts from the first batch on that the sink has decided."""
+        """Return the rule: after the sink's first decision the group's offset counts."""
         return group_or_own if start.by_sink and start.stream is not None else max_offset
 
     def keep_record(self, stream: str | None, partitions: Collection[TopicPartition]) -> None:

@@ -59,12 +59,12 @@ _OF_LEDGER = re.compile(rf"(.+)({LEDGER.suffix}|{LEDGER_PART.suffix.format(_NUMB
 
 
 def beyond(offset: int) -> int:
-    """Return the offset of a side group that stands for an offset."""
+    """Return an offset plus `BEYOND_ALL_LOGS`, as a side group has it."""
     return BEYOND_ALL_LOGS + offset
 
 
 def within(offset: int) -> int:
-    """Return the offset for which a side group's offset stands."""
+    """Return a side group's offset minus `BEYOND_ALL_LOGS`."""
     return offset % BEYOND_ALL_LOGS
 
 

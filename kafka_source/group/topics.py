@@ -115,7 +115,7 @@ class SubscribedTopics:
         return topics
 
     def record_assignment(self, topics: Collection[str], snapshot: Snapshot) -> None:
-        """Note the topics of all members' subscriptions, and the metadata by which a slot has assigned them."""
+        """Note the topics of all members' subscriptions, and the metadata from which a slot has assigned them."""
         self._group_topics = frozenset(topics)
         self._watched = states_of(snapshot, self._group_topics)
 

@@ -107,7 +107,7 @@ class UnreadWatch:
 
     Args:
         settings: The group id, and the interval between lookups.
-        look: Describes the group; returns the result, None without one, and the bytes of the response.
+        look: Describes the group; returns the result, or None, and the size of the response in bytes.
         heal: Heals these partitions; the text names them.
     """
 

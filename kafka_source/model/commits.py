@@ -55,7 +55,7 @@ class OffsetNote:
         stream: The id of the committing stream, from its checkpoint; None: the stream has none.
         rewound: The id of the last rewind of the partition (see `group.strategies`); None: there was none.
         topic: The id of the topic whose offset it is; None: unknown, as in commits of other clients.
-        cluster: The id of the topic's cluster; None where `topic` is.
+        cluster: The id of the topic's cluster; None if `topic` is None.
     """
 
     stream: str | None = None

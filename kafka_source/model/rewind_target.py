@@ -189,7 +189,7 @@ def parse_position(text: str) -> Word | AtTime | AtOffset:
 
 
 def parse_time(text: str) -> int:
-    """Return the ms since 1970 of such a number, or of a time in ISO 8601, which is UTC if it has no zone.
+    """Return a time in ms since 1970; the text is such a number, or ISO 8601, in UTC if it has no zone.
 
     A time before 1970 is 0: no record is older, and Kafka has other meanings for negative numbers.
 

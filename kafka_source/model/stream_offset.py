@@ -183,7 +183,7 @@ class StreamOffset:
         return self if self.cluster in (None, cluster_id) else replace(self, topics={}, epochs={})
 
     def epoch_of(self, tp: TopicPartition, offset: int) -> int:
-        """Return the leader epoch of the end of a partition, if it is this offset; -1: unknown."""
+        """Return the leader epoch at a partition's end, if the end is this offset; -1: unknown."""
         span = self.partitions.get(tp)
         return -1 if span is None or span.end != offset else self.epochs.get(tp, -1)
 

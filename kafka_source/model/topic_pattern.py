@@ -69,8 +69,8 @@ _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_gro
 # Processor time for all new names of a lookup. 100,000 names take a tenth of a second with a harmless pattern.
 _SEARCH_SECONDS = 5
 _MAX_PATTERNS = 16
-# Whether the topics of the last lookup match, by pattern and name. The inner mappings do not change: queries and event
-# loops of one process look topics up at the same time.
+# Whether the topics of the last lookup match, by pattern and name. The inner mappings do not change, because queries of
+# one process look topics up at the same time.
 _judged: dict[str, dict[str, bool]] = {}
 
 

@@ -117,8 +117,8 @@ class ReadOptions(ValueOptions):
     column_name_of_corrupt_record: str = option(
         "columnNameOfCorruptRecord",
         kinds.TEXT,
-        "With `mode=PERMISSIVE`: the binary column with the bytes of bad values. The bytes of bad keys are in a "
-        "column of this name with the suffix `_key`.",
+        "With `mode=PERMISSIVE`: the binary column with the bytes of bad values. Bytes of bad keys are in a column of "
+        "this name with the suffix `_key`.",
         default="_corrupt_record",
     )
     deadletter_topic: str | None = option(
@@ -359,7 +359,7 @@ class ReadOptions(ValueOptions):
         "kafka.max.poll.interval.ms",
         kinds.COUNT,
         "How long a stream may take until it requests its next micro-batch. A rebalance waits this long for its "
-        "members; then they leave a group that has others. Make it longer than a micro-batch and the trigger's "
+        "members; then they leave a group that has other members. Make it longer than a micro-batch and the trigger's "
         "interval. In a batch with `commit=task`: how long slots wait for the next task after one has begun or ended.",
         default_text="300000 for streams, 1800000 for batches",
         units="ms",

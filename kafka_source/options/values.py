@@ -126,7 +126,7 @@ class ValueOptions(CommonOptions):
         "The bytes before the datum, message or JSON. `confluent`: a zero byte and the schema's id in 4 bytes, as "
         "Confluent, Karapace and Redpanda write them; with Protobuf the message indexes too. `none`: no bytes; all "
         "values have the column's schema. Reads know [other framings](guides/schema-registry.md#framings).",
-        default_text="`confluent`; `none` for JSON if a sink has no registry, or a read a `value.schema`",
+        default_text="`confluent`; for JSON `none` in a sink without registry or a read with `value.schema`",
         where=Where.ALL,
     )
     key_format: ValueFormat = option_of_key(value_format)

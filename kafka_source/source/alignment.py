@@ -273,7 +273,7 @@ class Alignment:
         return next_records(self._times, before, available, lambda tp, records: self._counted(tp, records, latest_ms))
 
     def _counted(self, tp: TopicPartition, records: Sequence[Record], latest_ms: int) -> tuple[Record, ...]:
-        """Return the records without those from the future and those without a timestamp."""
+        """Return the records that have a timestamp and are not from the future."""
         counted = tuple(one for one in records if 0 <= one.timestamp <= latest_ms)
         if len(counted) < len(records) and tp not in self._named:
             self._named.add(tp)

@@ -74,7 +74,7 @@ class GroupMemberOwner(PartitionOwner):
         self.offsets: AsMembers = AsMembers(options, policy, self._positions, self._membership, self.owned)
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
-        """Return a context in which the slots rejoin only by its own calls; see `Membership.rebalance_paused`."""
+        """Return a context in which the slots rejoin only by calls within it; see `Membership.rebalance_paused`."""
         return self._membership.rebalance_paused()
 
     def batch_planned(

@@ -116,7 +116,7 @@ def _times(
 def _exactly(
     option: str, values: Mapping[str, Mapping[int, int]], subscribed: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return the value of each partition of an option that must name exactly the partitions of the subscription.
+    """Return the value of each partition; the option must name exactly the partitions of the subscription.
 
     Raises:
         OptionError: It names other partitions.

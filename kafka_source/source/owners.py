@@ -45,7 +45,7 @@ class PartitionOwner:
     """Whether the query is a member of a group."""
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
-        """Return a context in which the query's members rejoin only by its own calls."""
+        """Return a context in which the query's members rejoin only by calls within it."""
         return nullcontext()
 
     def join(self) -> None:

@@ -215,8 +215,8 @@ def spans(
     Args:
         starts: The first offset of each partition.
         ends: The offset after the last one.
-        slots: The slot that reads the partition; -1 where it is missing, which means no group.
-        copies: The slots and replicas that read it where all copies emit rows.
+        slots: The slot that reads each partition; a partition without a slot gets -1, as without a group.
+        copies: The slots and replicas that read each partition, where all copies emit rows.
     """
     return {tp: Span(starts[tp], ends[tp], slots.get(tp, -1), copies.get(tp, ())) for tp in starts}
 

@@ -407,7 +407,7 @@ class PositionTracker:
                 log.warning("rewound %s-%d from=%d to=%d", tp.topic, tp.partition, one.rewound_from, to)
             elif before is not None and to is not None and to > before:
                 moves[tp] = (before, to)
-        # Partitions outside of the last batch were another query's; rewinds are followed on purpose.
+        # Partitions outside of the last batch belonged to another query, and rewinds are followed on purpose.
         surprising = {
             tp: move for tp, move in moves.items() if tp in start.partitions and not decisions[tp].known.is_replaced
         }

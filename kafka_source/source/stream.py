@@ -130,7 +130,7 @@ class _StreamReader(DataSourceStreamReader):
             siblings = Siblings.find(group, driver_pid()) if options.is_member and group is not None else None
             self._planner = MicroBatches(self._query, siblings)
             self._leave = leave_on_exit(self._planner.close)
-            # With many partitions a plan makes so many objects that Python would collect garbage in every second one.
+            # With many partitions a plan makes so many objects that Python would collect garbage in every second plan.
             spark_processes.freeze_gc()
         return self._planner
 
@@ -187,7 +187,7 @@ if HAS_READ_LIMITS:
             options = self._query.options
             if self._query.new_policy().right is not None:
                 # Spark calls this for every source before the first batch. A replayed batch is committed with the
-                # credentials of its slots, so no source may cause a rebalance after another has made its tasks.
+                # credentials of its slots, so no source may cause a rebalance after another source has made its tasks.
                 self._batches().join()
             limit = options.max_offsets_per_trigger
             limit = options.min_offsets_per_trigger if limit is None else limit

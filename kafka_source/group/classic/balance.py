@@ -341,7 +341,7 @@ class BalanceWatch:
         return None if self.lookup is None else self.lookup.look_up
 
     async def watch(self) -> None:
-        """Wait until a check is due, and check, if this query leads the group; then `reason` may be set."""
+        """Wait until a check is due; if this query leads the group, check the balance, and perhaps set `reason`."""
         assigned, backoff = self._assigned, self._backoff
         if assigned is None or backoff is None or self.lookup is None or not self._leads(assigned):
             await asyncio.sleep(_IDLE_SECONDS)

@@ -118,7 +118,7 @@ class JoinRounds:
         return self._leader_unaware or any(slot.leading for slot in self._slots)
 
     async def open_siblings(self) -> None:
-        """Let the other reads of this driver find this one; log a warning if they cannot."""
+        """Let the other reads of this driver find this read; log a warning if they cannot."""
         if self._siblings is None:
             return
         try:
@@ -277,7 +277,7 @@ class JoinRounds:
         if strategies.is_rewind(joined.protocol):
             return strategies.lead(joined.members)
         strategy, group = slot.assignor(joined.protocol), self._settings.group
-        # The intermediate rebalances have begun again before this leader has sent its assignment.
+        # In the generations between, each rebalance has begun again before its leader has sent an assignment.
         since = joined.generation - 1 if slot.assigned_in is None else min(slot.assigned_in, joined.generation - 1)
         led = await leader.lead(self._client, group, strategy, joined, deadline, since, self._balance.work_lookup)
         self._balance.record_assignment(strategy, led, joined.generation)

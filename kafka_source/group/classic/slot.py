@@ -36,7 +36,7 @@ class Slot:
         number: The slot's number, from 0.
         client: The cluster's client.
         settings: The settings of all slots.
-        assignors: The supported assignors in order of preference, to copy: an assignor may keep state of one member.
+        assignors: The supported assignors in order of preference. The slot copies them, as they may have a state.
     """
 
     def __init__(

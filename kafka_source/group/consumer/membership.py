@@ -240,7 +240,7 @@ class ConsumerMembership(Membership):
     async def _begin_call(self) -> None:
         self._calls += 1
         try:
-            # A join that is under way because slots were lost ends first.
+            # A join for lost slots that is under way ends first.
             async with self._joining:
                 pass
         except BaseException:
