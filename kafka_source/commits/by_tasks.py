@@ -129,8 +129,8 @@ class _CommittingTask(AttachedTask):
 
         if transactional is False or (transactional is None and was_without_transactions(session.credentials.group)):
             return commit_plainly
-        # The same for all attempts, and for all batches of a generation: their commits have one order. In a replay the
-        # slot may own other partitions than it reads.
+        # One id for all attempts, and for all batches of a generation, so that their commits have an order. In a replay
+        # the slot may own other partitions than it reads.
         owned = session.credentials.partitions or [r.topic_partition for r in self._task.ranges]
         name = transactional_id_of(session.credentials.group, owned)
         committer = TransactionalCommitter(

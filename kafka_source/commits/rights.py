@@ -3,8 +3,7 @@
 Tasks and a sink commit with the credentials of slots that their driver, or a keeper (`keeper`), holds.
 
 **Acting** as a slot needs only its credentials. A task attaches (`SlotSession`): it verifies them, reads, and commits.
-With `commit.transactional` a task fences its earlier attempts when it begins, because all attempts use the
-transactional id of the slot. Without transactions all attempts commit the same offsets.
+With `commit.transactional` all attempts of a task take the transactional id of the slot in turn, and commit in order.
 
 **Renewal**: the credentials are those of the batch's plan. If the slots rejoin during the batch, because the group has
 removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the holder of
