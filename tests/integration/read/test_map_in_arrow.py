@@ -115,7 +115,7 @@ def test_decoded_values_and_all_columns_are_given_to_it(spark, kafka, orders):
         ({"schema": StructType([StructField("size", IntegerType())])}, None),
         ({"f": 3}, "a function of an iterator of pyarrow.RecordBatch"),
         ({"f": partial(sizes, secret=sys.stdout)}, "The function cannot be pickled: "),
-        ({"f": partial(sizes, secret=bytes(17 << 20))}, "may have 16,777,216: let it load larger"),
+        ({"f": partial(sizes, secret=bytes(17 << 20))}, "more than 16,777,216: load large objects"),
     ],
 )
 def test_mistakes_come_out_in_the_call(spark, kafka, orders, change, told):
