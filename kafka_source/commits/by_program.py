@@ -1,4 +1,4 @@
-"""Commits by a program without Spark (`kafkagroup.arrow.consume`), when it chooses; no checkpoint records them."""
+"""Commits without Spark, by the program that calls `kafkagroup.arrow.consume`; no checkpoint records them."""
 
 from __future__ import annotations
 
