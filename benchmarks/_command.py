@@ -1,4 +1,4 @@
-"""The command line of a benchmark, and the machine and versions that a figure was measured with."""
+"""The command line of a benchmark, and the machine and versions of its figures."""
 
 from __future__ import annotations
 

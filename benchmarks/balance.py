@@ -1,13 +1,13 @@
-"""How soon a group has drained a skewed backlog, by strategy: a simulation of groups, without a broker.
+"""How soon a group drains a skewed backlog, by strategy: a simulation of groups, without a broker.
 
     ./run bench balance [--seeds 1000] [--save FILE.svg]
 
 Each seed is a group of 8 members and 4 topics with 50 partitions. Speeds are between 1,000 and 4,000 records/s, equally
-likely on a logarithmic scale. The backlog is 20 minutes of what all members together read, spread over the partitions
-by Zipf's law. In one half of the figures nothing arrives meanwhile; in the other 40 % of what all members together can
-read, spread by the same law in another order. A member reads its backlog at its speed less what arrives; the group is
-done when its last member is. The time is divided by the time that the group would need if work could be divided at
-will, so 1.0 is the best that any assignment could reach.
+likely on a logarithmic scale. The backlog takes all members together 20 minutes, and is spread over the partitions by
+Zipf's law. In one half of the figures no records arrive; in the other half records arrive at 40 % of the members'
+speed, spread by the same law in another order. A member drains its backlog at its speed less the arriving records, and
+the group is done when its last member is. The time is divided by the group's time if work could be divided at will, so
+1.0 is the best possible.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ SLOWEST, FASTEST = 1_000.0, 4_000.0
 BACKLOG_SECONDS = 1200.0
 ARRIVING = (0.0, 0.4)
 ERROR = BATCH_NOISE / math.sqrt(AVERAGED_BATCHES)
-"""The standard deviation of what members and the leader measure, as a part of it."""
+"""The relative standard deviation of the measures of members and the leader."""
 
 LOOKS = 12
-"""How often the leader looks in an hour without changes: once in each interval, the soonest that it may ask."""
+"""The leader's checks in an hour without changes: one in each interval, as often as it may request a rebalance."""
 
 LAST_SHOWN = 6.0
 """The longest time to drain in the plot."""
@@ -55,7 +55,7 @@ STRATEGIES = ("range", "roundrobin", "sticky", "lag-balanced")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The truth about a group, as no member knows it exactly."""
+    """The exact state of a group, which no member knows."""
 
     lags: Mapping[TopicPartition, int]
     rates: Mapping[TopicPartition, float]
@@ -75,7 +75,7 @@ class Group:
         return longest
 
     def cluster(self, chance: random.Random | None = None) -> ClusterMetadata:
-        """What the leader knows: lags exactly, rates with an error."""
+        """The leader's metadata: exact lags, and rates with an error."""
         error = 0.0 if chance is None else ERROR
         gauss = random.Random(0).gauss if chance is None else chance.gauss
         return ClusterMetadata(
@@ -110,7 +110,7 @@ class Members:
         self.answer: Mapping[str, Assignment] = {}
 
     def rebalance(self, group: Group, chance: random.Random | None = None) -> int:
-        """Rebalance; return how many partitions have left a member that is still there."""
+        """Rebalance; return how many partitions have left a remaining member."""
         self._own = {member: self._own.get(member) or load(self._strategy) for member in group.speeds}
         for member, own in self._own.items():
             error = 0.0 if chance is None else ERROR
@@ -135,7 +135,7 @@ class Members:
 
 
 def replayed(group: Group, chance: random.Random) -> Group:
-    """The lags after one topic was rewound: they have moved to its partitions."""
+    """The lags after a rewind of one topic, whose partitions have them all."""
     topic = chance.choice(TOPICS)
     total = sum(group.lags.values())
     partitions = [tp for tp in group.lags if tp.topic == topic]
@@ -167,7 +167,7 @@ def show(values: Sequence[float]) -> str:
 
 
 def drain(seeds: int) -> dict[str, list[float]]:
-    """Print the times to drain; return those of groups in which nothing arrives."""
+    """Print the times to drain; return the times of groups without arriving records."""
     print("\n| arriving | strategy | time to drain, median | 95 % | never drained |\n| --- | --- | --- | --- | --- |")
     found: dict[tuple[float, str], list[float]] = {}
     for arriving, strategy in itertools.product(ARRIVING, STRATEGIES):
@@ -201,7 +201,7 @@ def moves(seeds: int) -> None:
 
 
 def flapping(seeds: int) -> None:
-    """An hour without a change, with noisy measures: how often does the leader ask, and what moves?"""
+    """Print the leader's requests for rebalances, and the moves, in an hour without changes, with noisy measures."""
     worth = asked = moved = 0
     for seed in range(seeds):
         group, chance = make(seed), random.Random(seed)
@@ -225,7 +225,7 @@ def flapping(seeds: int) -> None:
 
 
 def plot(found: Mapping[str, Sequence[float]], file: Path) -> None:
-    """Draw which part of the groups has drained after which time. Needs matplotlib (the extra `notebooks`)."""
+    """Draw the part of the groups that has drained, over time. Needs matplotlib (the extra `notebooks`)."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -237,7 +237,7 @@ def plot(found: Mapping[str, Sequence[float]], file: Path) -> None:
         step = max(1, len(ratios) // 100)
         times = sorted(min(ratio, LAST_SHOWN) for ratio in ratios)[::step]
         shares = [100 * step * (place + 1) / len(ratios) for place in range(len(times))]
-        # With topics of equal size, roundrobin and sticky give equally many partitions of each to everybody.
+        # With topics of equal size, roundrobin and sticky give each member equally many partitions of each topic.
         style = "--" if strategy == "roundrobin" else "-"
         axes.step([times[0], *times, LAST_SHOWN], [0, *shares, 100], style, where="post", label=strategy)
     axes.set(xlabel="time to drain / shortest possible time", ylabel="groups that have drained, %")

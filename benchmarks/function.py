@@ -1,9 +1,9 @@
-"""A Python function in the read task, beside the same function behind our source and behind the JVM's connector.
+"""A Python function in the read task, beside the same function behind kafkagroup's source and the JVM's connector.
 
     ./run bench function [--records 4000000] [--rounds 5]
 
-Two functions over values of 100 B: (length of the value, offset), and three columns of JSON, parsed by orjson. What
-counts is the CPU time of Spark's JVM and of its Python workers.
+Two functions over values of 100 B: (length of the value, offset), and three columns of JSON, parsed by orjson. The CPU
+time of Spark's JVM and of its Python workers is measured.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         )
 
 
-# Each is a UDF once there is a session.
+# Each becomes a UDF with a session.
 def length_udf(values: pd.Series) -> pd.Series:
     return values.map(len)
 
@@ -73,7 +73,7 @@ def orders() -> list[bytes]:
 
 
 def contestants(spark: SparkSession, servers: str, topics: dict[str, str]) -> dict[str, dict[str, Run]]:
-    """Return what is compared, by the name of the function."""
+    """Return the contestants, by the name of the function."""
 
     def inside(topic: str, f: Callable[..., Iterator[pa.RecordBatch]], schema: str, columns: list[str]) -> DataFrame:
         reading = spark.read.option("kafka.bootstrap.servers", servers).option("subscribe", topic)
@@ -83,7 +83,7 @@ def contestants(spark: SparkSession, servers: str, topics: dict[str, str]) -> di
         reading = spark.read.format(name).option("kafka.bootstrap.servers", servers).option("subscribe", topic)
         return (reading.schema(columns) if columns else reading).load()
 
-    # Its overloads know no function of `pandas.Series` by name.
+    # The overloads know no function of `pandas.Series` by name.
     udf: Callable[..., Callable[[str], Column]] = pandas_udf
     text, documents = topics["text"], topics["json"]
     parsed = from_json(col("value").cast("string"), ORDERS).alias("order")
@@ -115,7 +115,7 @@ def digest(frame: DataFrame) -> tuple[object, ...]:
 
 
 def measured(run: Run, walls: list[float]) -> float:
-    """Run it into no sink, note its time, and return the CPU seconds of Spark."""
+    """Run a contestant into a noop sink, record its time, and return the CPU seconds of Spark."""
     before, started = cpu_by_kind(), time.perf_counter()
     run().write.format("noop").mode("overwrite").save()
     walls.append(time.perf_counter() - started)

@@ -8,12 +8,12 @@
 The slots of one query, 10 topics with a tenth of the partitions each, an embedded broker with one node, assignor
 `range`. `join`: a new group, from the first request to the last slot's assignment. `rejoin`: a rebalance with all
 slots. `restart`: a new membership of the same static members joins within the session timeout. `settle`: several
-applications with an equal part of the slots each start at the same time, until all have the same generation. `rolling`:
-these are restarted one after the other. Heartbeats: the CPU time of the threads that send them every 3 s for all slots.
-`--scale` measures 100 to 1,000 slots with 10,000 partitions, and 1,000 to 10,000 partitions with 1,000 slots; `./run
-bench plot` draws what it saved. `--protocols` compares the classic and the consumer protocol (KIP-848): A is in a
-micro-batch, B is idle, and C joins; and the join and the heartbeats of many slots, at an interval in milliseconds (the
-brokers' default is 5,000).
+applications, each with an equal part of the slots, start at the same time, until all have the same generation.
+`rolling`: these applications are restarted one after the other. Heartbeats: the CPU time of the threads that send them
+every 3 s for all slots. `--scale` measures 100 to 1,000 slots with 10,000 partitions, and 1,000 to 10,000 partitions
+with 1,000 slots; `./run bench plot` draws the saved figures. `--protocols` compares the classic and the consumer
+protocol (KIP-848), when C joins while A is in a micro-batch and B is idle; and the join and the heartbeats of many
+slots, at an interval in milliseconds (the brokers' default is 5,000).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Case:
     Attributes:
         slots: The number of slots.
         partitions: The number of partitions.
-        applications: The number of applications of `settle` and `rolling`, which have the slots together.
+        applications: The number of applications of `settle` and `rolling`, which share the slots.
         seconds: The times in seconds, by operation.
-        cpu: The CPU seconds of this process, by operation; they say the same on a busy machine.
+        cpu: The CPU seconds of this process, by operation, which depend less on a busy machine.
         core: The share of a core that heartbeats used.
         rebalances: The number of rebalances during the rolling restart; the expected number is 0.
     """
@@ -162,10 +162,10 @@ class Bench:
 
 
 def newcomer(servers: str, topic: str, partitions: int, batch: float, *, consumer: bool) -> tuple[float, float]:
-    """Let C join while A is in a micro-batch of so many seconds, and B is idle; each has one slot.
+    """Let C join while A is in a micro-batch of `batch` seconds, and B is idle; each has one slot.
 
     Returns:
-        When C has its first partitions, and all that are meant for it, in seconds since it began to join.
+        The seconds from the start of C's join until C has its first partitions, and its whole share.
     """
     group = "newcomer-consumer" if consumer else "newcomer-classic"
 
@@ -183,7 +183,7 @@ def newcomer(servers: str, topic: str, partitions: int, batch: float, *, consume
             return 0
 
     def idle(one: ClassicMembership | ConsumerMembership) -> None:
-        # As a query does that has nothing to read: Spark calls its source again and again.
+        # Like a query with nothing to read, whose source Spark calls again and again.
         while not ended.wait(0.1):
             with one.rebalance_paused():
                 if one.rebalance_needed():
@@ -257,7 +257,7 @@ def _compare_protocols(slots: Sequence[int], partitions: int, batch: float, beat
             sep="\n",
             flush=True,
         )
-        # The first group is not measured: the broker may not know all of the new topics yet.
+        # The first group is not measured, because the broker may not know all of the new topics yet.
         for count in (1, *slots):
             settings = GroupSettings(f"many-{count}", slots=count)
             client = Settings({"bootstrap.servers": kafka.bootstrap_servers})
@@ -310,7 +310,7 @@ def _timed(case: Case, name: str, work: Callable[[], object]) -> None:
 
 
 def _core_share(seconds: float) -> float:
-    """Return the share of a core that the threads of the one membership use."""
+    """Return the share of a core that the threads of the only membership use."""
     threads = [t for t in threading.enumerate() if t.name.startswith("kafkagroup")]
     before = _cpu_seconds(threads)
     started = time.perf_counter()
@@ -350,7 +350,7 @@ def main() -> None:
 
 
 def growth(cases: Sequence[Case]) -> Iterator[str]:
-    """Say how the CPU time has grown from the fewest slots to the most, and from the fewest partitions to the most."""
+    """Return how the CPU time grows from the fewest to the most slots, and from the fewest to the most partitions."""
     largest = max(cases, key=lambda case: (case.slots, case.partitions))
     fewest_slots = min((case for case in cases if case.partitions == largest.partitions), key=lambda case: case.slots)
     fewest_partitions = min((case for case in cases if case.slots == largest.slots), key=lambda case: case.partitions)
@@ -365,7 +365,7 @@ def growth(cases: Sequence[Case]) -> Iterator[str]:
 
 
 def _counts(slots: str, partitions: str, *, scale: bool) -> dict[int, list[int]]:
-    """Return the numbers of slots that are measured, by number of partitions."""
+    """Return the measured numbers of slots, by number of partitions."""
     if not scale:
         return {count: [int(one) for one in slots.split(",")] for count in map(int, partitions.split(","))}
     widest = SCALE[-1] * PARTITIONS_PER_SLOT
@@ -374,11 +374,11 @@ def _counts(slots: str, partitions: str, *, scale: bool) -> dict[int, list[int]]
 
 def _measure(partitions: int, slots: Sequence[int], applications: int, rounds: int, beats: float) -> list[Case]:
     cases = []
-    # A broker of its own: what it has to do for other partitions is in no figure.
+    # A broker of its own, so that its work for other partitions is in no figure.
     with EmbeddedKafka(heap="2g") as kafka:
         topics = tuple(kafka.create_topic(f"bench-{n}", partitions // TOPICS) for n in range(TOPICS))
         bench = Bench(kafka.bootstrap_servers, topics, partitions)
-        # Warm-up: the first group of a broker creates the offsets topic.
+        # Warm-up, because the first group of a broker creates the offsets topic.
         bench.measure(2, 2, 1, 0.1)
         for count in slots:
             cases.append(bench.measure(count, applications, rounds, beats))

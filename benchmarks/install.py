@@ -3,7 +3,8 @@
     ./run wheels && ./run bench install [--rounds 3] [--pyspark 4.2.0] [--save FILE]
 
 Each round makes a new environment and an empty home. pip has no cache and Ivy has no folder, so everything is
-downloaded. kafkagroup comes from dist/, its dependencies from the index. The environment itself is not in the times.
+downloaded. kafkagroup comes from dist/, its dependencies from the index. The times do not include the creation of the
+environment.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ def main() -> None:
 
 
 def install_and_read(source: str, spark: str, wheel: Path, servers: str) -> dict[str, float]:
-    """Return the seconds of the steps: `pip install` of pyspark and of ours, and the program to its end with one row.
+    """Return the seconds of the steps: `pip install` of pyspark and of kafkagroup, and the program to its one row.
 
-    The JVM connector is not installed: Spark downloads its jars when the program starts.
+    The JVM connector needs no installation: Spark downloads its jars when the program starts.
     """
     with tempfile.TemporaryDirectory(prefix="kafkagroup-install-") as folder:
         home = Path(folder, "home")
@@ -85,7 +86,7 @@ def install_and_read(source: str, spark: str, wheel: Path, servers: str) -> dict
         (home / "program.py").write_text(PROGRAM)
         python = str(Path(folder, "venv", "bin", "python"))
         venv.create(Path(folder, "venv"), with_pip=True)
-        # Not this process' own packages and Python; pip's and Java's settings may name a mirror.
+        # Without this process' packages and Python, but with pip's and Java's settings, which may name a mirror.
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
         environment |= {"HOME": str(home), "PYSPARK_PYTHON": python}
 

@@ -1,11 +1,11 @@
-"""The lag of a slow query without limits, by the metrics, the command and Kafka's own tool; and which alerts fire.
+"""The lag of a slow query without limits, by the metrics, the command and Kafka's own tool, and the alerts that fire.
 
     ./run bench lag [--minutes 10] [--prometheus PROGRAM] [--save FILE]
 
-1,000 records a second come, and the query's sink takes 1.5 ms for each record: each micro-batch takes 1.5 times as long
-as the one before. With a Prometheus (2.42 or later) its alert rules watch the query, the same query as listeners
-without `settings` see it, one under a quota of half the load which brokers throttle too, one with bad records, and one
-that fails. `./run bench plot FILE PICTURE` draws what `--save` wrote.
+1,000 records a second arrive, and the query's sink takes 1.5 ms for each, so each micro-batch takes 1.5 times as long
+as the previous one. With a Prometheus (2.42 or later) its alert rules watch the query, the same query as listeners
+without `settings` see it, a query under a quota of half the load that brokers throttle too, a query with bad records,
+and a query that fails. `./run bench plot FILE PICTURE` draws the figures of `--save`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def fail(_frame: DataFrame, batch: int) -> None:
 
 
 class Lags:
-    """Looks at the lag in each way, again and again, until it is closed."""
+    """Samples the lag in each way until it is closed."""
 
     def __init__(self, ways: dict[str, Callable[[], float | None]]) -> None:
         self.series: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
@@ -100,7 +100,7 @@ class Prometheus:
             {
                 "job_name": name.strip(", ") or "with settings",
                 "static_configs": [{"targets": [target]}],
-                # Of the same queries: their names tell which listener has seen them.
+                # The names of the same queries show which listener has seen them.
                 "metric_relabel_configs": [
                     {"source_labels": ["query"], "regex": "(.+)", "target_label": "query", "replacement": f"$1{name}"}
                 ],
@@ -147,7 +147,7 @@ class Prometheus:
 
 
 def queries(spark: SparkSession, servers: str, folder: Path, *, all_of_them: bool) -> None:
-    """Start the slow query; or all."""
+    """Start the slow query, or all queries."""
     quota = {"quota.records.per.second": str(PER_SECOND // 2), "kafka.client.id": "throttled"}
     bad = {"value.format": "json", "value.schema": "id int", "mode": "PERMISSIVE"}
     kinds: Sequence[tuple[str, dict[str, str], Callable[[DataFrame, int], None]]] = (
@@ -166,7 +166,7 @@ def queries(spark: SparkSession, servers: str, folder: Path, *, all_of_them: boo
         query = writer.start()
         while query.lastProgress is None:
             time.sleep(1)
-            # Spark waits 10 s for a worker, which is short on a machine with much other work.
+            # Again, because Spark waits only 10 s for a worker, which a busy machine may exceed.
             query = query if query.isActive else writer.start()
 
 

@@ -1,11 +1,11 @@
-"""Cost of metrics: what a trigger pays for them in the driver, and what the listener takes beside it.
+"""Cost of metrics: in a trigger in the driver, and of the listener beside it.
 
     ./run bench metrics [--rounds 7] [--batches 40] [--partitions 10,100,1000] [--save FILE]
 
 `trigger`: a stream in a group, local[2], 1,000 records a micro-batch, with and without `metrics.start`, in turns; the
 median `triggerExecution` of each run. `reader`: the figures that the driver's process adds to the end offset of a
 micro-batch, which every query pays. `listener`: a progress turned into figures for each exporter, on a thread beside
-the trigger. Both as milliseconds of a core a micro-batch, and as a part of the median trigger.
+the trigger. `reader` and `listener` are milliseconds of a core a micro-batch, and a part of the median trigger.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> None:
     for count in map(int, given.partitions.split(",")):
         for part, seconds in measure_parts(count).items():
             share = seconds / trigger
-            # What the listener does runs beside the trigger, so only the reader's part has a bar.
+            # The listener runs beside the trigger, so only the reader's part has a bar.
             verdict = "" if part != "reader" else "met" if share <= ALLOWED else "MISSED"
             print(f"| {count} | {part} | {seconds * 1000:.3f} | {share:.2%} | {verdict} |", flush=True)
     save(given, [figures])
@@ -86,7 +86,7 @@ def measure_triggers(spark: SparkSession, servers: str, load: Load, rounds: int)
 
 
 def measure_parts(partitions: int) -> dict[str, float]:
-    """Return the seconds that each part takes for one micro-batch of a query with so many partitions."""
+    """Return the seconds of each part for one micro-batch of a query with so many partitions."""
     ends = [_end(partitions, batch) for batch in range(2)]
     progresses = itertools.cycle([_progress(partitions, 0, ends[0], None), _progress(partitions, 1, ends[1], ends[0])])
     found = {"reader": _seconds(lambda: json.dumps(_driver_figures(0).to_json()))}
@@ -106,7 +106,7 @@ def measure_parts(partitions: int) -> dict[str, float]:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    # Processor time: all of it is work of this thread.
+    # Processor time, because all of it is work of this thread.
     times = []
     for _ in range(_REPEATS):
         started = time.thread_time()

@@ -37,7 +37,7 @@ FIELDS: list[dict[str, Any]] = [
     {"name": "note", "type": "string"},
 ]
 READER = {"type": "record", "name": "Order", "fields": FIELDS}
-# Without a field that has a default, and with one that the reader does not have, in another order.
+# Without a field that has a default, with a field that the reader lacks, and in another order.
 OLDER = {
     "type": "record",
     "name": "Order",
@@ -45,7 +45,7 @@ OLDER = {
 }
 
 
-# What the Avro decoder makes of the fields.
+# The fields as the Avro decoder makes them.
 COLUMN = pa.struct(
     [
         ("id", pa.int64()),
@@ -77,10 +77,10 @@ class Load:
     """One row of the table: the writer schemas, whose ids alternate, and the fields that are decoded.
 
     Attributes:
-        name: What the table calls it.
-        writers: The Avro schemas; none: the values are of another format.
-        fields: None: all.
-        is_protobuf: Whether the values are Protobuf; else those without a schema are JSON.
+        name: Its name in the table.
+        writers: The Avro schemas; empty: the values have another format.
+        fields: The decoded fields; None: all.
+        is_protobuf: Whether the values are Protobuf; else values without a schema are JSON.
     """
 
     name: str
@@ -142,7 +142,7 @@ def varint(value: int) -> bytes:
 
 
 def as_protobuf(order: dict[str, Any]) -> bytes:
-    """Return what a serializer writes, with Confluent's framing of the first message; fields with 0 are left out."""
+    """Return a serializer's bytes, with Confluent's framing of the first message and without fields of 0."""
     seconds, millis = divmod(order["at"], 1000)
     at = b"\x08" + varint(seconds) + b"\x10" + varint(millis * 1_000_000)
     status = ("NEW", "PAID", "SENT", "BACK").index(order["status"])
@@ -155,7 +155,7 @@ def as_protobuf(order: dict[str, Any]) -> bytes:
 
 
 def values(load: Load) -> pa.Array:
-    """Return the values of one batch; those with a schema are framed as Confluent's serializers do it."""
+    """Return the values of one batch; values with a schema have Confluent's framing."""
     rng = random.Random(7)
     if load.is_protobuf:
         return pa.array([as_protobuf(order(rng)) for _ in range(ROWS)], pa.binary())

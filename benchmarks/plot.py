@@ -1,4 +1,4 @@
-"""Draws what a benchmark saved with `--save`, as bars or, for a group and triggers, as lines; and the summary.
+"""Draws the figures that a benchmark saved with `--save`, as bars or, for a group and triggers, lines; and the summary.
 
     ./run bench read --save read.json && ./run bench plot read.json docs/assets/benchmark-read.svg
     ./run bench group --scale --save group.json && ./run bench plot group.json docs/assets/benchmark-group.svg
@@ -7,9 +7,9 @@
     ./run bench lag --save lag.json && ./run bench plot lag.json docs/assets/benchmark-lag.svg
     ./run bench plot docs/assets/benchmark-summary.json docs/assets/benchmark-summary.svg
 
-Bars are medians, whiskers the fastest and the slowest round. A number behind a bar says how many times as fast as the
-first contestant it is. The lines are medians of CPU seconds by the number of slots and by the number of partitions;
-a dotted line grows linearly from the first point, so a line below it grows less.
+Bars are medians, whiskers the fastest and the slowest round. The number behind a bar is the first contestant's median
+divided by the bar's. The lines are medians of CPU seconds by the number of slots and by the number of partitions. A
+dotted line grows linearly from the first point, so a line below it grows less.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from matplotlib.ticker import NullLocator  # noqa: E402
 
 from benchmarks._command import parser_of  # noqa: E402
 
-# Those of the site: kafkagroup is blue.
+# The colours of the site, in which kafkagroup is blue.
 COLOURS = {"jvm": "#9aa5b1", "jvm-tuned": "#616e7c", "native": "#4051b5", "librdkafka": "#9fa8da", "floor": "#dfe3e8"}
 OTHERS = ("#e25a1c", "#f0915f", "#f7c4a6", "#4f6d7a")
 BAR_INCHES = 0.15
 Saved: TypeAlias = dict[str, Any]
-"""What a benchmark saved."""
+"""The figures that a benchmark saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Bar:
 
 
 def bars(saved: Saved) -> Iterator[tuple[str, list[Bar]]]:
-    """Yield each case of what `benchmarks.read.figures.save` wrote, with its bars.
+    """Yield each case of a file of `benchmarks.read.figures.save`, with its bars.
 
     A case whose contestants ran in several ways (`native, 3 brokers`) is one case for each way.
     """
@@ -98,7 +98,7 @@ def draw(saved: Saved) -> Figure:
 
 
 def draw_summary(saved: Saved) -> Figure:
-    """Draw the figures of README and home: each job takes the JVM connector's time, and this part of it."""
+    """Draw the figures of README and home: the JVM connector's time of each job, and kafkagroup's part of it."""
     jobs: list[dict[str, str]] = saved["summary"]
     figure, axes = pyplot.subplots(figsize=(8, 0.62 * len(jobs) + 1.1))
     names = (("jvm", "JVM connector", "jvm"), ("kafkagroup", "kafkagroup", "native"))
@@ -122,7 +122,7 @@ HEARTBEAT_SECONDS = 10
 
 
 def draw_growth(saved: Saved) -> Figure:
-    """Draw what `benchmarks.group --scale` saved: CPU seconds by slots, and by partitions."""
+    """Draw the figures of `benchmarks.group --scale`: CPU seconds by slots, and by partitions."""
     cases: list[dict[str, Any]] = saved["group"]
     most = {what: max(case[what] for case in cases) for what in ("slots", "partitions")}
     figure, panels = pyplot.subplots(1, 2, figsize=(9, 3.8), sharey=True)
@@ -144,7 +144,7 @@ def draw_growth(saved: Saved) -> Figure:
 
 
 def draw_triggers(saved: Saved) -> Figure:
-    """Draw what `benchmarks.trigger` saved: how long each trigger took, and how many records its micro-batch had."""
+    """Draw the figures of `benchmarks.trigger`: the duration of each trigger, and the records of its micro-batch."""
     run: dict[str, Any] = saved["trigger"]
     triggers, events, target = run["triggers"], run["events"], run["target"]
     since = triggers[0]["ended"] - triggers[0]["seconds"]
@@ -166,7 +166,7 @@ def draw_triggers(saved: Saved) -> Figure:
 
 
 def draw_skew(saved: Saved) -> Figure:
-    """Draw what `benchmarks.skew` saved: the hour that each partition has reached, by trigger."""
+    """Draw the figures of `benchmarks.skew`: the hour that each partition has reached, by trigger."""
     runs: dict[str, list[list[float]]] = saved["skew"]
     figure, panels = pyplot.subplots(1, len(runs), figsize=(9, 3.6), sharey=True)
     for axes, (name, reached) in zip(panels, runs.items(), strict=True):
@@ -177,7 +177,7 @@ def draw_skew(saved: Saved) -> Figure:
 
 
 def draw_lag(saved: Saved) -> Figure:
-    """Draw what `benchmarks.lag` saved: the lag of each way to look."""
+    """Draw the figures of `benchmarks.lag`: the lag by each way to measure it."""
     figure, axes = pyplot.subplots(figsize=(9, 3.6))
     series: dict[str, list[list[float]]] = saved["lag"]
     for (name, looks), mark, colour in zip(

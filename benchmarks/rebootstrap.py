@@ -2,8 +2,8 @@
 
     ./run bench rebootstrap [--rounds 3] [--save FILE]
 
-The bootstrap server is a proxy that then forwards to the broker's new port. The JVM connector's client is configured to
-rebootstrap too, which is not its default; a source that does not recover within 120 s counts as 120 s.
+The bootstrap server is a proxy that forwards to the broker's new port after the move. The JVM connector's client is
+configured to rebootstrap too, which is not its default. A source that does not recover within 120 s counts as 120 s.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@
     ./run bench skew [--only catch-up|plans|wide] [--records 60000] [--limit 500] [--rounds 1] [--triggers 20]
                      [--save FILE]
 
-local[2], an embedded broker with one node. 20 partitions have `--records` in all; in each of ten hours a partition has
-its own density, of which the greatest is 100 times the least, and one has none in two hours. A query counts in windows
-of ten minutes with a watermark of ten, `--limit` offsets a trigger: Spark's own source, ours, and ours with a skew of
-ten minutes, in turns. Then 400 partitions, a noop sink and 1,000 offsets a trigger, with the option and without. Plans
-without Spark tell how often a trigger asks the brokers, and what these read from a cold disk; `--save` keeps the times
-that they reach.
+local[2], an embedded broker with one node. 20 partitions have `--records` in all. In each of ten hours each partition
+has its own density, up to 100 times the least, and one partition has no records in two hours. A query counts in windows
+of ten minutes with a watermark of ten, `--limit` offsets a trigger, with Spark's own source, kafkagroup's, and
+kafkagroup's with a skew of ten minutes, in turns. Then 400 partitions, a noop sink and 1,000 offsets a trigger, with
+and without the option. Plans without Spark show the requests of a trigger to the brokers, and the brokers' reads from a
+cold disk; `--save` keeps the times that plans reach.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Backlog:
         self.began = round(time.time() * 1000) - HOURS * HOUR_MS
         chance = random.Random(20)
         density = [[100 ** chance.random() for _ in range(HOURS)] for _ in range(partitions)]
-        # Its leader was away for the two hours before the start.
+        # Without a leader in the two hours before the start.
         density[partitions // 2][-2:] = [0.0, 0.0]
         each = records / sum(map(sum, density))
         self.times = [
@@ -137,7 +137,7 @@ def catch_up(spark: SparkSession, backlog: Backlog, contestant: str, limit: int)
 
 
 def wide_trigger(spark: SparkSession, backlog: Backlog, contestant: str, triggers: int) -> list[int]:
-    """Return how long triggers of a topic with many partitions take, in ms."""
+    """Return the durations of triggers of a topic with many partitions, in ms."""
     source, options = CONTESTANTS[contestant]
     servers = backlog.kafka.bootstrap_servers
     rows = sources.frame(
@@ -151,7 +151,7 @@ ASKED: Counter[str] = Counter()
 
 
 class Counting(BrokerTimes):
-    """Counts what is asked."""
+    """Counts requests."""
 
     def records(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Mapping[TopicPartition, Sequence[Record]]:
         """Count a fetch, see `LogTimes`."""
@@ -165,7 +165,7 @@ class Counting(BrokerTimes):
 
 
 def plans(backlog: Backlog, limit: int, contestant: str = ALIGNED) -> tuple[dict[str, float], list[list[float]]]:
-    """Plan over the backlog without reading; return what a trigger asks, and what each partition has reached."""
+    """Plan over the backlog without reading; return a trigger's requests, and the times that partitions reach."""
     from kafka_source.source import log_times
 
     given = {
@@ -173,7 +173,7 @@ def plans(backlog: Backlog, limit: int, contestant: str = ALIGNED) -> tuple[dict
         "subscribe": backlog.name,
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": str(limit),
-        # Its records are not read.
+        # The plan's records are not read.
         "strict": "false",
         **CONTESTANTS[contestant][1],
     }
@@ -191,7 +191,7 @@ def plans(backlog: Backlog, limit: int, contestant: str = ALIGNED) -> tuple[dict
 
 
 def _evicted(kafka: EmbeddedKafka) -> int:
-    """Take the log out of the memory of the machine; return how many bytes the broker has read from disk."""
+    """Drop the log from the machine's memory; return how many bytes the broker has read from disk."""
     os.sync()
     for file in kafka.data_folder().rglob("*.log"):
         descriptor = os.open(file, os.O_RDONLY)
@@ -206,7 +206,7 @@ def _disk_reads(kafka: EmbeddedKafka) -> int:
 
 
 def measure_catch_up(kafka: EmbeddedKafka, given: Namespace) -> None:
-    """Print the catch-up of each contestant, and save what the plans reach."""
+    """Print the catch-up of each contestant, and save the times that plans reach."""
     backlog = Backlog(kafka, "backlog", PARTITIONS, given.records)
     for limit in (given.limit // 4, given.limit, given.limit * 20, backlog.size):
         print(f"{limit} offsets a trigger:", plans(backlog, limit)[0], flush=True)
@@ -226,8 +226,8 @@ def measure_catch_up(kafka: EmbeddedKafka, given: Namespace) -> None:
 
 
 def measure_wide(kafka: EmbeddedKafka, given: Namespace) -> None:
-    """Print what a trigger of many partitions takes with the option and without."""
-    # About two triggers for each ten minutes.
+    """Print the duration of a trigger of many partitions, with and without the option."""
+    # About two triggers for each ten minutes of the backlog.
     wide = Backlog(kafka, "wide", WIDE, WIDE_LIMIT * 120)
     print(f"{WIDE} partitions, {WIDE_LIMIT} offsets a trigger:", plans(wide, WIDE_LIMIT)[0], flush=True)
     spark = sources.session()

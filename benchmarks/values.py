@@ -1,15 +1,14 @@
 """Avro values read as columns, beside raw bytes, ready-made columns, and the JVM's connector with `from_avro`.
 
 The same rows as Protobuf, and as JSON beside the JVM's connector with `from_json`. Then columns written as Avro,
-Protobuf and JSON values, beside the JVM's connector with `to_avro` and `to_json`, and beside a Python sink that drops
-what Spark gives it: the floor.
+Protobuf and JSON values, beside the JVM's connector with `to_avro` and `to_json`, and beside the floor, a Python sink
+that drops Spark's rows.
 
     ./run bench values [--records 4000000] [--rounds 5] [--only reading|writing]
 
 Ten fields and about 100 bytes a value (230 as JSON), one schema id or two in turns. `from_avro` takes one schema, so
-the JVM reads the topic with one id only. spark-protobuf could not be had, and of spark-avro 4.1.1 is the newest: where
-another pyspark is installed, the JVM is left out of Avro. To measure it too, install that version beside the
-environment:
+the JVM reads the topic with one id only. spark-protobuf was not available, and the newest spark-avro is 4.1.1: with
+another pyspark the JVM is left out of Avro. To measure it too, install that version beside the environment:
 
     pip install --target FOLDER --no-deps pyspark==4.1.1
     PYTHONPATH=FOLDER ./run bench values
@@ -66,13 +65,13 @@ FIELDS = {
     "country": "string",
     "weight": "float",
 }
-# The same in Protobuf, numbered from 1.
+# The same fields in Protobuf, numbered from 1.
 PROTOBUF_FIELDS = {
     **dict.fromkeys(FIELDS, "string"),
     **{"id": "int64", "amount": "double", "quantity": "int32", "placed_at": "google.protobuf.Timestamp"},
     **{"paid": "bool", "weight": "float"},
 }
-# As Spark shows them.
+# The columns as Spark shows them.
 COLUMNS = (
     "id bigint, customer string, amount double, currency string, quantity int, placed_at timestamp, paid boolean, "
     "note string, country string, weight float"
@@ -121,7 +120,7 @@ def orders() -> list[dict[str, object]]:
 
 
 def encoded(numbers: tuple[int, ...]) -> list[bytes]:
-    """Return values whose schema ids take turns; the second one has a field more, in between."""
+    """Return values whose schema ids take turns; the second schema has one more field, in between."""
     parsed = [fastavro.parse_schema(schema(extra=index == 1)) for index in range(len(numbers))]
     values = []
     for number, value in enumerate(orders()):
@@ -180,7 +179,7 @@ def seconds(frame: Callable[[], DataFrame]) -> float:
 def writing(
     spark: SparkSession, servers: str, registry: str, ids: dict[str, int], records: int, *, with_jvm: bool
 ) -> dict[str, Callable[[], float]]:
-    """Return the writes of the same rows by us, and by the JVM's sink; `ids` are those of the schemas, by format."""
+    """Return the writes of the same rows by kafkagroup and by the JVM's sink; `ids` are the schemas' ids, by format."""
     rows = spark.range(0, records, 1, PARTITIONS).selectExpr(f"struct({MADE}) AS value").cache()
     rows.count()
 

@@ -1,10 +1,10 @@
-"""How long a query waits for its brokers: a task's first connection, a batch's plan, the driver's commit; near and far.
+"""A query's waits for brokers, near and far: a task's first connection, a batch's plan, the driver's commit.
 
     ./run bench waits [--rounds 30] [--delays 0,10] [--against FOLDER]
 
-Each figure is the median of so many rounds in one process, with its quarter and three quarters. A delay holds each
-request and each response, in ms, so a round trip takes twice as long. `--against` measures the packages of another
-checkout too, in turns with these: five runs of each. No Spark takes part, only what kafkagroup does in its processes.
+Each figure is the median of all rounds in one process, with the quartiles. A delay, in ms, holds each request and each
+response, so a round trip takes twice as long. `--against` measures the packages of another checkout too, in turns with
+these, five runs of each. Only kafkagroup's work in Spark's processes is measured, without Spark.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def measure(servers: str, rounds: int) -> dict[str, list[float]]:
             client.open_socket(leader.endpoint).close()
 
     def plan(number: int) -> None:
-        # A client of its own, which has no connection yet, as in the process in which Spark plans.
+        # A client without connections, as in the process in which Spark plans.
         BatchReader({**options, "kafka.client.id": f"plan-{number}"}, schema).partitions()
 
     figures = {"connect": _times(connect, rounds), "plan": _times(plan, rounds), "commit": []}
@@ -114,7 +114,7 @@ def _times(work: Callable[[int], object], rounds: int) -> list[float]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["measure"]:
-        # The folder of this file, whose modules have the names of packages.
+        # Remove the folder of this file, whose modules have the names of packages.
         del sys.path[0]
         print(json.dumps(measure(sys.argv[2], int(sys.argv[3]))))
     else:

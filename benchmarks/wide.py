@@ -1,17 +1,16 @@
-"""A stream of many partitions with little in each: the JVM connector and the native engine, without a group and in one.
+"""A stream of many partitions with few records: the JVM connector and the native engine, without and in a group.
 
     ./run bench wide [--partitions 400,2000] [--triggers 5] [--skipped 1] [--tuned] [--warm-up 1] [--rounds 1]
                      [--save FILE]
     ./run bench wide --partitions 10000 --per-slot 10 --without-peers
 
 local[2], a noop sink, 1,000 records of 100 B a trigger from at most 1,000 partitions, an embedded broker with one node.
-In a group the query has a slot for each four partitions, or for as many as `--per-slot` says. `--without-peers` runs
-only the query in a group, without the JVM connector and the query without a group. The first triggers, in which tasks
-connect and code is compiled, are not counted (`--skipped`). `--tuned`: the JVM connector has a consumer for each
-partition in its cache (`spark.kafka.consumer.cache.capacity`, 64 by default), larger polls and larger fetches. More
-lines have Spark's parts of a trigger, and the memory and CPU time of the process in which the driver's reader of the
-query in a group lives. Spark's own source `rate-micro-batch` with as many rows shows what a trigger costs without
-Kafka, and a Python source with its rows in memory what it costs with any source in Python.
+In a group the query has a slot for each four partitions, or `--per-slot`. `--without-peers` runs only the query in a
+group. The first triggers, in which tasks connect and code is compiled, are not counted (`--skipped`). With `--tuned`
+the JVM connector has a consumer for each partition in its cache (`spark.kafka.consumer.cache.capacity`, 64 by default),
+larger polls and larger fetches. More lines have Spark's parts of a trigger, and the memory and CPU time of the process
+with the driver's reader of the query in a group. Spark's own source `rate-micro-batch` with as many rows shows the cost
+of a trigger without Kafka, and a Python source with its rows in memory the cost with any Python source.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def main() -> None:
 
 
 def _create(kafka: EmbeddedKafka, topic: str, partitions: int) -> str:
-    """Create a topic, in two steps where a controller does not take so many partitions in one."""
+    """Create a topic, in two steps for more partitions than a controller takes in one."""
     kafka.create_topic(topic, min(partitions, MAX_CREATED))
     if partitions > MAX_CREATED:
         admin = kafka.admin()
@@ -91,7 +90,7 @@ def _create(kafka: EmbeddedKafka, topic: str, partitions: int) -> str:
 
 
 def _fill(kafka: EmbeddedKafka, topic: str, partitions: int, records: int) -> None:
-    # A trigger takes at least one record of each partition that has some, so no more than these get any.
+    # A trigger takes at least one record of each partition that has records, so no more partitions get records.
     busy = min(partitions, PER_TRIGGER)
     rows = ({"value": b"." * 100, "partition": number % busy * (partitions // busy)} for number in range(records))
     produce(kafka.bootstrap_servers, topic, rows, {"linger.ms": 50})
@@ -150,14 +149,14 @@ def _measure(spark: SparkSession, kafka: EmbeddedKafka, topic: str, partitions: 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The process in which Spark keeps the reader of a stream: the most memory that it had, and its CPU time."""
+    """The most memory and the CPU time of the process in which Spark keeps the reader of a stream."""
 
     resident: int
     cpu_seconds: float
 
     @staticmethod
     def of_this_process() -> Reader:
-        """Look for the reader of the one stream that runs now, among the descendants of this process."""
+        """Find the reader of the only running stream among the descendants of this process."""
         (pid,) = [pid for pid in tree(os.getpid()) if READER in command_of(pid)]
         return Reader(resident("VmHWM", pid), cpu_seconds_of_tree(pid))
 

@@ -1,1 +1,1 @@
-"""A topic as a polars DataFrame: `arrow.read` beside what Python's Kafka clients do for it."""
+"""A topic as a polars DataFrame: `arrow.read` beside Python's Kafka clients."""

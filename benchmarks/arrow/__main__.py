@@ -4,8 +4,8 @@
 
 As in `./run bench clients`: an embedded broker with one node, four partitions, each client in a process of its own, the
 CPU time of that process from its first fetch to the DataFrame (key, value, partition, offset, timestamp). Then, each in
-a new process: the seconds from the end of `from kafkagroup import arrow` to the first record batch, and the memory that
-a read takes over a topic of ten times its `max_bytes`, and `kafkagroup export` over ten times what it reads with.
+a new process, the seconds from the end of `from kafkagroup import arrow` to the first record batch, and the memory of a
+read and of `kafkagroup export`, of a topic of ten times their `max_bytes`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLIENTS = (
 PROCESSES = 5
 TIMES_MAX_BYTES = 10
 FORMS = ("parquet", "arrow", "csv", "jsonl")
-# Ten times `DEFAULT_MAX_BYTES`, which an export reads with.
+# Ten times `DEFAULT_MAX_BYTES`, the `max_bytes` of an export.
 EXPORTED = Load(2000, TIMES_MAX_BYTES * DEFAULT_MAX_BYTES // 2000)
 
 

@@ -1,4 +1,4 @@
-"""The DataFrame of every client, and how one is made of a client's messages."""
+"""The DataFrame of every client, made of the client's messages."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MESSAGES_PER_CALL = 10_000
 
 
 def frame(columns: Mapping[str, list[Any]]) -> pl.DataFrame:
-    """Return the DataFrame of some messages: what is in memory as objects is not more than one call has returned."""
+    """Return the DataFrame of a call's messages, so that no more messages are in memory as objects."""
     return pl.DataFrame(columns, schema=SCHEMA)
 
 
 def done(found: pl.DataFrame) -> None:
-    """Say that the DataFrame is there."""
+    """Report that the DataFrame is complete."""
     assert found.columns == list(COLUMNS)
     end(found.height, int(found["value"].bin.size().sum()))

@@ -1,4 +1,4 @@
-"""What one read takes in a process of its own: `first_batch` in seconds, `memory` and `export` in bytes, as JSON."""
+"""The cost of one read in a process of its own: `first_batch` in seconds, `memory` and `export` in bytes, as JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def first_batch(servers: str, topic: str) -> dict[str, float]:
 
 
 def memory(servers: str, topic: str, max_bytes: str) -> dict[str, float]:
-    """How much memory was taken at most while all batches were read and dropped, and how large they were."""
+    """The largest memory while all batches were read and dropped, and the size of the batches."""
     before = resident("VmRSS")
     with arrow.read(topic, {"bootstrap.servers": servers}, max_bytes=int(max_bytes)) as stream:
         for _ in stream:
@@ -36,7 +36,7 @@ def memory(servers: str, topic: str, max_bytes: str) -> dict[str, float]:
 
 
 def export(servers: str, topic: str, form: str, to: str) -> dict[str, float]:
-    """How much memory an export to a file, or into a folder, took at most, and how large its records were."""
+    """The largest memory of an export to a file or into a folder, and the size of its records."""
     from kafkagroup.arrow.export import Export
     from kafkagroup.arrow.file_formats import FileFormat
 

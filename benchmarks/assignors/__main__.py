@@ -1,10 +1,11 @@
-"""The assignors compared with Java's: the same groups, on the same machine, in turns in one run.
+"""The assignors compared with Java's, with the same groups, on the same machine, in turns in one run.
 
     ./run bench assignors [--repeat 5] [--only TEXT]
 
 Each group has three rounds. "fresh": a new group. "reported": all members but the first report their assignments. "one
 left": the first member has left. Only assign() is measured; for `sticky` this includes decoding the members' user data,
-in Java too. "as objects" is our time plus the creation of one object per partition, which Java's time includes.
+in Java too. "as objects" is the assignor's time plus the creation of an object per partition, which Java's time
+includes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kafkagroup.embedded.tools import class_path
 
 ROUNDS = ("fresh", "reported", "one left")
 BAR = 2.0
-"""The highest allowed ratio of our time to Java's, in the cases with `bar`."""
+"""The highest allowed ratio of the assignor's time to Java's, in the cases with `bar`."""
 
 SHAPES: list[dict[str, Any]] = [
     {"assignor": "sticky", "topics": 500, "partitions": 2000, "members": 2000, "bar": True},

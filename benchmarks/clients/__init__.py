@@ -1,1 +1,1 @@
-"""One counting job with kafkagroup and with the clients that Python users would take in its place."""
+"""One counting job with kafkagroup and with other clients for Python."""

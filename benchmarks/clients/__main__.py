@@ -1,12 +1,12 @@
-"""Counting the records of a topic with kafkagroup and what Python users would take instead: records a second a core.
+"""Counting the records of a topic with kafkagroup and other clients for Python: records a second a core.
 
     ./run bench clients [--quick] [--rounds 3] [--only NAME,NAME] [--environments FOLDER] [--save FILE]
 
-The job: the number of records of a topic and the bytes of their values, four partitions, an embedded broker with one
-node. Clients that the project does not depend on are installed into environments of their own, in FOLDER if they shall
-be kept for the next run. A client's CPU time is that of its process and all processes that it has started, from its
-first fetch to its result; without its start, imports and installation. Spark and Flink have run the job over a small
-topic before. A core: records divided by that CPU time, however many cores were busy.
+The job counts the records of a topic and the bytes of their values: four partitions, an embedded broker with one node.
+Clients that the project does not depend on are installed into their own environments, in FOLDER to keep them for the
+next run. A client's CPU time is that of its process and all processes that it has started, from its first fetch to its
+result, without start, imports and installation. Spark and Flink run the job over a small topic first. "A core" means
+records divided by that CPU time, with any number of busy cores.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def measure(servers: str, load: Load, clients: Sequence[Installed], given: Names
         walls.setdefault(name, []).append(wall)
         return seconds
 
-    # The others are compared with the first one.
+    # The others are compared with the first client.
     ordered = sorted(clients, key=lambda one: one.client.name != BASE)
     named = {f"{one.client.name} {one.version}": one for one in ordered}
     contestants = {name: partial(cpu, name, client) for name, client in named.items()}
@@ -98,7 +98,7 @@ def measure(servers: str, load: Load, clients: Sequence[Installed], given: Names
 
 
 def run(client: Installed, job: Job, load: Load) -> tuple[float, float]:
-    """Let a client do the job; return its seconds, and those of CPU time of its processes.
+    """Let a client do the job; return its seconds, and the CPU seconds of its processes.
 
     Raises:
         RuntimeError: The client's program has failed, or has counted wrongly.

@@ -17,7 +17,8 @@ def subscribed(job: Job) -> Consumer:
             "bootstrap.servers": job.servers,
             "group.id": job.new_group(),
             "auto.offset.reset": "earliest",
-            # By default a partition is not fetched for one second after its queue was full: 20 s of waiting here.
+            # The default of one second without fetches of a partition after its queue was full would be 20 s of waiting
+            # here.
             "fetch.queue.backoff.ms": 10,
         }
     )

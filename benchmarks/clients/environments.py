@@ -1,4 +1,4 @@
-"""Environments for clients that the project does not depend on, each with its own: their requirements contradict."""
+"""Environments for clients that the project does not depend on, one for each because requirements contradict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INSTALL_SECONDS = 900
 
 
 class NotInstallableError(Exception):
-    """A client cannot be installed here; the text is the end of what pip says."""
+    """A client cannot be installed here; the text is the end of pip's output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Client:
         name: Its name in the table.
         module: Its program in `benchmarks`.
         distribution: The distribution whose version is shown.
-        requirements: What pip installs into an environment of its own; nothing: the project's environment has it.
-        jar: The coordinate of a connector that the program finds by `$FLINK_KAFKA_JAR`.
+        requirements: The requirements for an environment of its own; empty: the project's environment has the client.
+        jar: The coordinate of a connector, for `$FLINK_KAFKA_JAR`.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Installed:
 
 
 def install(client: Client, folder: Path) -> Installed:
-    """Make the client's environment below `folder`, unless it is there already.
+    """Make the client's environment below `folder`, unless it exists.
 
     Raises:
         NotInstallableError: pip has failed, or has taken too long.

@@ -1,9 +1,8 @@
 """The job of every client, and how its program talks to the benchmark over its standard streams.
 
 A client's program is started as `python -m benchmarks.clients.NAME SERVERS TOPIC RECORDS SMALL_TOPIC` in an environment
-of its own, so this module and the programs import nothing of the project but themselves. The program calls `begin` when
-it is about to fetch, and `end` with what it has counted. Both wait until the benchmark has read the CPU time of the
-program's processes.
+of its own, so this module and the programs import no other module of the project. The program calls `begin` before its
+first fetch, and `end` with its counts. Both wait until the benchmark has read the CPU time of the program's processes.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import uuid
 from dataclasses import dataclass
 
 TAG = "benchmark:"
-"""The start of the lines that are for the benchmark; libraries may print others."""
+"""The start of the lines for the benchmark; libraries may print other lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +24,9 @@ class Job:
     Attributes:
         servers: The bootstrap servers.
         topic: The topic, with four partitions.
-        records: How many records it has: where a consumer ends.
-        small_topic: A topic for clients on a JVM, which run the job there first: in a second or two of work the JVM
-            compiles what it would have compiled long ago in a job of real size.
+        records: The number of its records, after which a consumer ends.
+        small_topic: A topic on which clients on a JVM run the job first: in a second or two the JVM compiles code that
+            it would have compiled long before in a job of real size.
     """
 
     servers: str
@@ -44,15 +43,15 @@ class Job:
         return f"clients-{uuid.uuid4().hex}"
 
 
-# Once: a consumer may get its partitions again, after the group's metadata have changed.
+# Once, because a consumer may get its partitions again when the group's metadata have changed.
 @functools.cache
 def begin() -> None:
-    """Say that the fetches begin now."""
+    """Report that the fetches begin."""
     _tell("begin")
 
 
 def end(records: int, size: int) -> None:
-    """Say that the job is done, with the number of records and the bytes of their values."""
+    """Report the end of the job, with the number of records and the bytes of their values."""
     _tell(json.dumps({"records": records, "bytes": size}))
 
 

@@ -1,4 +1,4 @@
-"""Quix Streams: a function that each value of a StreamingDataFrame goes through."""
+"""Quix Streams: a function over each value of a StreamingDataFrame."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main(job: Job) -> None:
 
     frame = application.dataframe(application.topic(job.topic, value_deserializer="bytes"))
     frame.update(count)
-    # It joins its group inside of `run`, and has no hook for the assignment.
+    # Quix joins its group inside of `run`, without a hook for the assignment.
     begin()
     application.run(count=job.records, collect=False)
     end(records, size)

@@ -2,13 +2,13 @@
 
     ./run bench distance [--quick] [--rounds 3] [--case TEXT] [--tls | --write] [--floor] [--save FILE]
 
-local[2], a noop sink, four partitions, an embedded broker with one node behind toxiproxy, which delays and narrows what
-passes (it is built with Go). "Tuned" is max.poll.records=20000 and fetches of 8 MB for each partition and response:
-with the defaults the JVM connector asks for positions after each poll of 500 records. `--floor` adds the time that
-Spark takes for the same Arrow batches from memory; only its plan asks the broker, for offsets.
+local[2], a noop sink, four partitions, an embedded broker with one node behind toxiproxy (built with Go), which adds
+delay and limits bandwidth. "Tuned" is max.poll.records=20000 and fetches of 8 MB for each partition and response,
+because by default the JVM connector requests positions after each poll of 500 records. `--floor` adds Spark's time for
+the same Arrow batches from memory, with requests to the broker only for offsets in the plan.
 
-Where the wire has a width, further lines say which share of it was reached: the topic's bytes over the time, with the
-fixed cost of an empty read in the same run and without it.
+With limited bandwidth, further lines have the reached share of it, with and without the fixed cost of an empty read in
+the same run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kafkagroup.embedded.server_config import free_ports
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One topic at one distance, and the bar: the tuned JVM connector's time divided by the native engine's."""
+    """One topic at one distance, and the bar for the tuned JVM connector's time divided by the native engine's."""
 
     load: Load
     round_trip_ms: int
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write, at 10 ms, in place of reading")
     given = begin(parser, HEAD.replace("JVM's time", "tuned JVM's time"))
     rounds = given.rounds or (1 if given.quick else 3)
-    # The first one is the peer of the others.
+    # The first is the peer of the others.
     names = [sources.TUNED, sources.NATIVE, *([sources.FLOOR] if given.floor else [])]
     with _far_broker(tls=given.tls) as (kafka, proxy):
         spark = sources.session(_CORES)
@@ -91,7 +91,7 @@ def main() -> None:
                 continue
             load = case.load.smaller(20) if given.quick else case.load
             fill(kafka, load)
-            # The proxy narrows each connection, and each of Spark's tasks has one.
+            # The proxy limits each connection, of which each of Spark's tasks has one.
             width = None if case.megabits is None else case.megabits // _CORES
             proxy.be(round_trip_ms=case.round_trip_ms, megabits=width)
             warm_up = 1 if results or given.quick else _FIRST_WARM_UP
@@ -137,7 +137,7 @@ def _measure(
 
 
 def _topic_bytes(data_folder: Path, topic: str) -> int:
-    """Return the bytes of a topic's record batches, which are stored as they cross the wire."""
+    """Return the bytes of a topic's record batches, which are stored in their wire format."""
     logs = (log for number in range(PARTITIONS) for log in (data_folder / f"{topic}-{number}").glob("*.log"))
     return sum(log.stat().st_size for log in logs)
 
@@ -147,7 +147,7 @@ def _share_of_wire(name: str, size: int, seconds: float, empty_seconds: float, m
 
     Args:
         name: The contestant.
-        size: The bytes that it read.
+        size: The bytes that the contestant read.
         seconds: The time of the read.
         empty_seconds: The time of its read of a topic without records.
         megabits: The width of the wire in Mbit/s.

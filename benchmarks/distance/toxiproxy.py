@@ -1,4 +1,4 @@
-"""Toxiproxy (a TCP proxy with delay and bandwidth): build it with Go, run it, set what it does to the bytes.
+"""Toxiproxy, a TCP proxy with delay and bandwidth: build it with Go, run it, set the distance.
 
 https://github.com/Shopify/toxiproxy
 """
@@ -26,7 +26,7 @@ class Proxy:
     """One listener of a running toxiproxy.
 
     Attributes:
-        port: Where clients connect.
+        port: The port for clients.
     """
 
     def __init__(self, api: int, port: int, target: int) -> None:

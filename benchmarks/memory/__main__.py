@@ -2,10 +2,10 @@
 
     ./run bench memory [--gigabytes 5] [--value-bytes 1000] [--codec none] [--engine native] [--workers 1]
 
-It fills a topic of an embedded Kafka with a partition for each worker; the gigabytes are those of all partitions. The
-workers are forked from a process that has loaded what Spark's daemon loads, and write the batches to an Arrow stream,
-as Spark's workers do. Printed are each worker's resident size before the read and its peak, and the proportional sizes
-(PSS), in which workers divide the pages that they share.
+A topic of an embedded Kafka has a partition for each worker, with the gigabytes in all. The workers are forked from a
+process with the modules of Spark's daemon, and write the batches to an Arrow stream, as Spark's workers do. Printed are
+each worker's resident size before the read and its peak, and the proportional sizes (PSS), in which workers divide
+shared pages.
 
 One worker takes about one minute, `--workers 16` with 5 GB two.
 """
@@ -37,7 +37,7 @@ class Peaks:
     """The largest sizes in the samples so far, in bytes.
 
     Attributes:
-        all_pss: Their proportional size together: each page counts once, if no other process has it.
+        all_pss: The proportional size of all processes, in which each page counts once if no other process has it.
         pss: Each process's proportional size, by process id.
     """
 
@@ -45,13 +45,12 @@ class Peaks:
     pss: dict[int, int] = field(default_factory=dict)
 
     def sample(self, pids: Sequence[int]) -> None:
-        """Look at all processes that still run."""
+        """Sample all processes that still run."""
         pss = 0
         for pid in pids:
             try:
                 text = Path(f"/proc/{pid}/smaps_rollup").read_text()
             except (FileNotFoundError, ProcessLookupError):
-                # It has ended.
                 continue
             own = _field(text, "Pss")
             pss += own
@@ -61,7 +60,7 @@ class Peaks:
 
 def _field(text: str, name: str) -> int:
     line = next((line for line in text.splitlines() if line.startswith(name + ":")), None)
-    # A process that has ended and was not waited for has no sizes.
+    # A process has no sizes between its end and the wait for it.
     return 0 if line is None else int(line.split()[1]) * 1024
 
 
@@ -80,9 +79,9 @@ def fill(servers: str, total_bytes: int, value_bytes: int, codec: str, partition
 
 
 def measure(orders: Sequence[Order]) -> tuple[list[Seen], Peaks, float]:
-    """Run a worker for each order at the same time; return what they saw, their peaks, and the seconds."""
+    """Run a worker for each order at the same time; return the sizes that they saw, the peaks, and the seconds."""
     context = multiprocessing.get_context("forkserver")
-    # Workers must share the pages that Spark's workers share, those of the process that forks them.
+    # Like Spark's workers, these must share the pages of the process that forks them.
     context.set_forkserver_preload(["pyspark.daemon", "pyspark.worker"])
     ready = context.Barrier(len(orders) + 1)
     workers: list[ForkServerProcess] = []

@@ -16,7 +16,7 @@ READY_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a worker reads: a partition of a topic from its start to `count` records, with an engine."""
+    """The read of a worker: a partition of a topic from its start to `count` records, with an engine."""
 
     servers: str
     topic: str
@@ -34,7 +34,7 @@ class Seen:
 
 
 def run(order: Order, ready: Barrier, answer: Connection) -> None:
-    """Load what a worker loads, wait for the others, read, and send what was seen."""
+    """Load a worker's modules, wait for the other workers, read, and send the sizes."""
     import pyarrow as pa
     from pyspark.sql.worker import plan_data_source_read  # noqa: F401 - Spark's worker loads it too
 

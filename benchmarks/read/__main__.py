@@ -1,13 +1,14 @@
-"""Reading with Spark: the JVM connector as it is and tuned, kafkagroup with both engines, and the floor, in turns.
+"""Reading with Spark: the JVM connector with defaults and tuned, kafkagroup with both engines, and the floor, in turns.
 
     ./run bench read [--quick] [--rounds 5] [--only batch|stream|first-row] [--case TEXT] [--save FILE]
 
 local[2], a noop sink or an aggregation, an embedded broker with one node; medians with minimum and maximum. "Tuned" is
-max.poll.records=20000 and fetches of 8 MB for each partition and response. The floor is the time that Spark takes for a
-Python source without I/O (see `benchmarks.read.floor`).
+max.poll.records=20000 and fetches of 8 MB for each partition and response. The floor is Spark's time for a Python
+source without I/O (see `benchmarks.read.floor`).
 
-`--case` takes a part of a case's name. With five rounds on two quiet cores, with the time to fill the topic, about:
-"batches of" five minutes, "aborted" one and a half, "headers" two, "three brokers" four; it starts three more brokers.
+`--case` takes a part of a case's name. Five rounds on two quiet cores, with the time to fill the topic, take about five
+minutes for "batches of", one and a half for "aborted", two for "headers", and four for "three brokers", which starts
+three more brokers.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from benchmarks.read.figures import Comparison, Figures, in_turns
 
 def measure(spark: SparkSession, servers: str, case: Case, rounds: int, contestants: Sequence[str]) -> Figures:
     if case.load.aborted:
-        # The floor returns a row for each offset, and here offsets are also those of markers and aborted records.
+        # The floor returns a row for each offset, also for markers and aborted records here.
         contestants = [name for name in contestants if name != sources.FLOOR]
         for name in contestants:
             rows = _frame(spark, servers, case, name).count()

@@ -17,9 +17,9 @@ _NOT_SLOWER = 1.0
 
 
 def measure(spark: SparkSession, one_broker: str, load: Load, rounds: int) -> Figures:
-    """Start three brokers, fill them, and read from them and from `one_broker`, which has the topic already.
+    """Start and fill three brokers, and read from them and from `one_broker`, which has the topic already.
 
-    All brokers run on this machine until the end, so that the idle ones disturb every contestant equally.
+    All brokers run on this machine until the end, so that idle brokers disturb every contestant equally.
     """
     with EmbeddedKafka(nodes=3, config={"log.retention.ms": -1}, heap="512m", jvm_options=()) as kafka:
         fill(kafka, load)

@@ -10,14 +10,14 @@ from benchmarks.read.topics import Load
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One workload, and the bars for the native engine: another contestant's time divided by its time.
+    """One workload, and the bars for other contestants' times divided by the native engine's.
 
     Attributes:
         name: The name of the case.
-        load: What is read.
-        bar: The bar beside the JVM connector as it is.
+        load: The topic that is read.
+        bar: The bar beside the JVM connector with its defaults.
         tuned_bar: The bar beside the tuned JVM connector.
-        floor_bar: The bar beside the floor: the share of what Spark can take that the native engine reaches.
+        floor_bar: The bar beside the floor, the share of Spark's possible speed.
         value_only: Read only the values.
         aggregate: Aggregate the rows in Spark, in place of a noop sink.
         options: Further options of all contestants.

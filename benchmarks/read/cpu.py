@@ -1,4 +1,4 @@
-"""The CPU time of a run, by who spends it: the brokers, Spark's JVM, Spark's Python processes, and the rest."""
+"""The CPU time of a run, of the brokers, Spark's JVM, Spark's Python processes, and the rest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS = {
 
 
 def cpu_by_kind() -> dict[str, float]:
-    """Return the CPU seconds so far of this process and all that it has started, by kind."""
+    """Return the CPU seconds so far of this process and all its descendants, by kind."""
     used: dict[str, float] = {}
     for pid in tree(os.getpid()):
         command = command_of(pid)

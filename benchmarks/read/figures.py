@@ -27,9 +27,9 @@ class Figures:
     Attributes:
         case: The name of the case.
         bar: The required ratio of the first contestant's time to a contestant's time, by contestant.
-        seconds: The times in seconds, one per round, by contestant; the others are compared with the first one.
+        seconds: The times in seconds, one per round, by contestant. All are compared with the first contestant.
         comparisons: Further comparisons, each with a line of its own if both contestants were measured.
-        cpu: The CPU seconds of each round, by contestant and by who spent them.
+        cpu: The CPU seconds of each round, by contestant and kind of process.
     """
 
     case: str
@@ -53,7 +53,7 @@ class Figures:
         return rows
 
     def cpu_lines(self) -> list[str]:
-        """Return for each contestant the medians of the CPU seconds, by who spent them."""
+        """Return for each contestant the medians of the CPU seconds, by kind of process."""
         lines = []
         for name, rounds in self.cpu.items():
             kinds = sorted({kind for used in rounds for kind in used})
@@ -94,7 +94,7 @@ def in_turns(
 
 
 def save(given: Namespace, all_figures: list[Figures]) -> None:
-    """Write the times of every round as JSON, where `--save` asks for it."""
+    """Write the times of every round as JSON, if `--save` is given."""
     if given.save:
         data = {"machine": given.machine, "cases": [{"case": f.case, "seconds": f.seconds} for f in all_figures]}
         given.save.write_text(json.dumps(data, indent=1))

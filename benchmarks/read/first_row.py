@@ -1,8 +1,7 @@
-"""Time from the start of a Python process to the first row of a small topic, and where it goes.
+"""Time from the start of a Python process to the first row of a small topic, and its steps.
 
-`measure` runs this module as a program, once per contestant and round. A line says how much later our row comes, and
-in which step: the session, `load()` (Spark looks the format up and asks for its schema), or the query itself (plan and
-task).
+`measure` runs this module as a program, once per contestant and round. A line has the delay of kafkagroup's row in each
+step: the session, `load()` (Spark looks up the format and its schema), and the query (plan and task).
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def measure(servers: str, topic: str, rounds: int) -> Figures:
 def main(source: str, servers: str, topic: str) -> None:
     from benchmarks.read import sources
 
-    # On Linux, all processes share the clock of perf_counter, so the parent can subtract its own start time.
+    # On Linux all processes share the clock of perf_counter, so the parent can subtract its own start time.
     spark = sources.session()
     at = [time.perf_counter()]
     frame = sources.frame(spark, source, servers, topic)

@@ -1,12 +1,12 @@
 """The floor: the time that Spark takes for Arrow batches that a Python source already has in memory.
 
-Each worker reads the first batch of its first partition with the native engine, once, and returns it repeatedly until
-it has returned as many rows as a task's partition has. So a task does not wait for a broker, near or far; the plan
-does, for the offsets. Its writer takes Spark's Arrow batches and drops them.
+Each worker reads the first batch of its first partition once, with the native engine, and returns it repeatedly until
+it has as many rows as a task's partition. So no task waits for a broker, only the plan does, for the offsets. The
+writer drops Spark's Arrow batches.
 
-The floor of a trigger is `MemoryStreamSource`, which does nothing else than return rows: what a trigger takes with it
-is Spark's part for any Python source, two calls of the driver's Python process for the offsets and the plan, a job of
-two Python tasks, and Spark's two log files.
+The floor of a trigger is `MemoryStreamSource`, which only returns rows. A trigger with it has Spark's part for any
+Python source: two calls of the driver's Python process for the offsets and the plan, a job of two Python tasks, and
+Spark's two log files.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ PEER = (
 )
 JVM, TUNED, NATIVE, LIBRDKAFKA, FLOOR = "jvm", "jvm-tuned", "native", "librdkafka", "floor"
 
-# With the defaults it asks for positions after each poll of 500 records, and fetches 1 MB of a partition.
+# By default it requests positions after each poll of 500 records, and fetches 1 MB of a partition.
 _TUNING = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
@@ -36,7 +36,7 @@ FORMATS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     LIBRDKAFKA: ("kafkagroup", {"engine": LIBRDKAFKA}),
     FLOOR: (FloorSource.name(), {}),
 }
-"""The format of each source and the options that belong to it."""
+"""The format of each source, with its options."""
 
 
 def session(
@@ -51,7 +51,7 @@ def session(
     Args:
         cores: The number of cores.
         master: A cluster that has these cores; None: this machine.
-        conf: Spark's configuration besides what is the same in all benchmarks.
+        conf: Spark's configuration besides that of all benchmarks.
         jars: The artifacts of the JVM connector.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -80,7 +80,7 @@ def session(
 
 
 def new_group(slots: int) -> dict[str, Any]:
-    """Return the options of `frame` by which a query is a new group with so many slots."""
+    """Return the options of `frame` for a query in a new group with so many slots."""
     return {"kafka_group_id": f"bench-{uuid4().hex}", "group_members": slots}
 
 
@@ -100,6 +100,6 @@ def frame(
         reader = reader.option("startingOffsets", "earliest")
     reader = reader.options(**own).options(**given)
     if value_only and name != "kafka":
-        # A Python source gets no column pruning from Spark; its users select columns with a schema.
+        # Spark prunes no columns of a Python source, whose users select columns by a schema.
         return reader.schema("value binary").load()
     return reader.load().select("value") if value_only else reader.load()

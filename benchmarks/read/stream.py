@@ -26,7 +26,7 @@ class Case:
         name: The name of the case.
         per_trigger: Records per trigger.
         triggers: The number of triggers that are measured.
-        skipped: The number of triggers before them that are not.
+        skipped: The number of triggers before these that are not measured.
         four: The bar with four slots: the JVM connector's time divided by kafkagroup's.
         two: The bar with two slots.
     """
@@ -70,7 +70,7 @@ def measure(spark: SparkSession, servers: str, topic: str, case: Case, rounds: i
 
 
 def medians(durations: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the median of each of Spark's parts of a trigger; a part that a trigger does not have counts as 0."""
+    """Return the median of each of Spark's parts of a trigger; a missing part counts as 0."""
     return {part: median(each.get(part, 0) for each in durations) for part in durations[0]}
 
 
@@ -108,7 +108,7 @@ def durations_of(
 
 
 def read_to_the_end(frame: DataFrame) -> list[StreamingQueryProgress]:
-    """Read what a topic has with AvailableNow, and return the progress of each micro-batch with rows."""
+    """Read a topic with AvailableNow, and return the progress of each micro-batch with rows."""
     with tempfile.TemporaryDirectory(prefix="kafkagroup-checkpoint-", ignore_cleanup_errors=True) as folder:
         writer = frame.writeStream.format("noop").option("checkpointLocation", folder).trigger(availableNow=True)
         query = writer.start()

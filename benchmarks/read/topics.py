@@ -14,9 +14,9 @@ from confluent_kafka import Producer
 from kafkagroup.embedded import EmbeddedKafka
 
 PARTITIONS = 4
-# Each waits for the coordinator, which writes markers, for most of its time.
+# Each waits most of its time for the coordinator, which writes markers.
 _PRODUCERS = 8
-# In the header of a record batch.
+# The place of the codec in the header of a record batch.
 _CODEC_AT, _CODEC_MASK, _CODECS = 22, 7, ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -52,7 +52,7 @@ class Load:
 
 
 def fill(kafka: EmbeddedKafka, load: Load) -> None:
-    """Create the topic, unless it is there, and write its values, which compress to about a third."""
+    """Create the topic, unless it exists, and write its values, which compress to about a third."""
     if load.topic in kafka.admin().list_topics(timeout=30).topics:
         return
     config: dict[str, object] = {"retention.ms": -1, "max.message.bytes": 2_000_000}
@@ -60,7 +60,7 @@ def fill(kafka: EmbeddedKafka, load: Load) -> None:
     servers, values = kafka.internal_bootstrap_servers, _values(load)
     if load.batch_records is None:
         kafka.create_topic(load.topic, PARTITIONS, config=config)
-        # A hundred records in a row go to one partition, so that batches become full however fast this loop is.
+        # A hundred records in a row go to one partition, so that batches become full at any speed of this loop.
         written = (
             {"value": values[number % len(values)], "partition": number // 100 % PARTITIONS}
             for number in range(load.records)
@@ -68,7 +68,7 @@ def fill(kafka: EmbeddedKafka, load: Load) -> None:
         full = {"compression.type": load.codec, "batch.size": 16_384, "message.max.bytes": 2_000_000}
         produce(servers, load.topic, written, {**full, "linger.ms": 20})
         return
-    # librdkafka leaves a batch as it is that compression makes no smaller; the broker, as Java's producer, does not.
+    # librdkafka does not compress a batch that would become no smaller; Java's producer and the broker do.
     config["compression.type"] = load.codec.replace("none", "uncompressed")
     kafka.create_topic(load.topic, PARTITIONS, config=config)
     in_each, rest = divmod(load.records, PARTITIONS * load.batch_records)
@@ -88,7 +88,7 @@ def fill(kafka: EmbeddedKafka, load: Load) -> None:
 
 
 def produce(servers: str, topic: str, records: Iterable[dict[str, Any]], config: Mapping[str, Any] = {}) -> None:
-    """Write records, which are arguments of confluent-kafka's `Producer.produce`, and wait until they are there."""
+    """Write records, which are arguments of confluent-kafka's `Producer.produce`, and wait for their delivery."""
     producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1_000_000, **config})
     for number, record in enumerate(records):
         while True:
@@ -137,7 +137,7 @@ def _write_transactions(servers: str, load: Load, values: Sequence[bytes], count
             for partition in range(PARTITIONS):
                 for value in values[begin : begin + size]:
                     producer.produce(load.topic, value, partition=partition)
-            # An abort drops what is not sent.
+            # An abort would drop unsent records.
             producer.flush(60)
             (producer.abort_transaction if number % 2 else producer.commit_transaction)(60)
 
@@ -149,7 +149,7 @@ def _check(data_folder: Path, load: Load, in_each: int) -> None:
     """Read the headers of the first partition's record batches in the broker's folder.
 
     Raises:
-        RuntimeError: Their number, their numbers of records or the codec of the first one is another.
+        RuntimeError: Their number, their numbers of records or the first one's codec is wrong.
     """
     import kafkagroup_native
 

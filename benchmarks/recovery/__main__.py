@@ -3,18 +3,18 @@
     ./run bench recovery [--rounds 3] [--quick] [--only worker broker] [--save FILE]
 
 A standalone cluster of three Spark workers with a core each, three brokers, one topic of three partitions with three
-replicas, 300 records a second into Parquet files. Each measurement is a query of its own. Somebody dies by SIGKILL, and
-the time ends when a micro-batch that began after that is committed: with its file in `commits/` of the checkpoint. What
-died is started again only then. A query that fails, or needs longer than 120 s, counts as 120 s.
+replicas, 300 records a second into Parquet files. Each measurement is a query of its own. A process dies by SIGKILL,
+and the time ends with the commit of a micro-batch that began after that, its file in `commits/` of the checkpoint. Only
+then is the process started again. A query that fails, or needs longer than 120 s, counts as 120 s.
 
-The brokers notice a dead one of them after 4 s (`broker.session.timeout.ms`; Kafka's default is 9 s). Until then its
-partitions have no leader, and its group no coordinator. In `broker`, one dies that leads a partition, for the last row
-the one that coordinates the group; none of them is the active controller. The admin client of kafka-clients 3.9.1, by
-which the JVM connector looks up end offsets, may wait for a dead leader until `default.api.timeout.ms` of 60 s has
-passed (KAFKA-20673), although the partition has a new one.
+The brokers notice a dead broker after 4 s (`broker.session.timeout.ms`; Kafka's default is 9 s). Until then its
+partitions have no leader, and its group no coordinator. In `broker`, a broker that leads a partition dies, in the last
+row the group's coordinator, but never the active controller. The admin client of kafka-clients 3.9.1, by which the JVM
+connector looks up end offsets, may wait for a dead leader until `default.api.timeout.ms` of 60 s has passed
+(KAFKA-20673), although the partition has a new one.
 
-The settings of all clients are their defaults, but for `min.records.per.task=1`, which gives each worker a task, as the
-JVM connector does.
+All clients have their default settings, except `min.records.per.task=1`, which like the JVM connector gives each worker
+a task.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from testbed.load import Load
 from testbed.spark_cluster import SparkCluster
 
 TOPIC, PARTITIONS, RECORDS_PER_SECOND = "steady", 3, 300
-# A query has its Python workers, connections and compiled code by then.
+# After so many a query has its Python workers, connections and compiled code.
 WARM_UP_BATCHES = 10
-# For a machine with other work too; it is not measured.
+# Long enough for a busy machine; not measured.
 WARM_UP_SECONDS = 600.0
 CONF = {"spark.executor.memory": "512m"}
 
@@ -64,7 +64,7 @@ def main() -> None:
     with stage() as here:
         measured = cases(here)
         if not given.quick:
-            # The first queries of a session pay for classes and compiled code of Spark's own.
+            # The first queries of a session load and compile Spark's own classes.
             for warm_up in measured[NOBODY].values():
                 warm_up()
         figures = [in_turns(Figures(case), measured[case], rounds, 0) for case in given.only]
@@ -77,7 +77,7 @@ def cases(here: Stage) -> dict[str, dict[str, Callable[[], float]]]:
     def same(death: DeathOf) -> dict[str, Callable[[], float]]:
         return {one: partial(run, here, one, death) for one in CONTESTANTS}
 
-    # To the JVM connector all brokers are the same.
+    # The JVM connector has no coordinator.
     coordinator = {f"{IN_GROUP}: its coordinator": partial(run, here, IN_GROUP, here.coordinator)}
     return {NOBODY: same(here.nobody), WORKER: same(here.worker), BROKER: {**same(here.leader), **coordinator}}
 
@@ -130,7 +130,7 @@ def start(here: Stage, contestant: str, group: str, folder: Path) -> StreamingQu
 
 
 def measure(query: StreamingQuery, checkpoint: Path, death: Death) -> float:
-    """Wait until a query is warm, kill, and return the time to the commit; then bring back what died."""
+    """Wait until a query is warm, kill, and return the time to the commit; then start the process again."""
     if not wait(query, lambda: len(committed(checkpoint)) >= WARM_UP_BATCHES or None, WARM_UP_SECONDS):
         raise RuntimeError(f"no {WARM_UP_BATCHES} micro-batches before anybody died: nothing can be measured")
     killed = time.time()
@@ -143,7 +143,7 @@ def measure(query: StreamingQuery, checkpoint: Path, death: Death) -> float:
 
 
 def wait(query: StreamingQuery, look: Callable[[], _T | None], seconds: float = LONGEST_SECONDS) -> _T | None:
-    """Return what `look` finds; None if the query fails before, or when the time is up."""
+    """Return the result of `look`; None if the query fails before, or after the time limit."""
     deadline = time.monotonic() + seconds
     while query.isActive and time.monotonic() < deadline:
         if (found := look()) is not None:
@@ -155,20 +155,20 @@ def wait(query: StreamingQuery, look: Callable[[], _T | None], seconds: float = 
 
 
 def committed(checkpoint: Path) -> list[int]:
-    """Return the ids of the micro-batches that are committed, in order."""
+    """Return the ids of the committed micro-batches, in order."""
     return sorted(int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdecimal())
 
 
 def began_at(checkpoint: Path, batch: int) -> float:
-    """Return when Spark planned a micro-batch, in seconds since 1970: its end offsets are from just before."""
+    """Return when Spark planned a micro-batch, in seconds since 1970, just after its end offsets."""
     _, metadata, *_ = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
     return float(json.loads(metadata)["batchTimestampMs"]) / 1000
 
 
 def first_commit_after(checkpoint: Path, moment: float) -> float | None:
-    """Return when the first micro-batch that began after a moment was committed; None: none is yet.
+    """Return when the first micro-batch that began after a moment was committed; None: not yet.
 
-    A micro-batch that was running at that moment does not count, because it may have been as good as done.
+    A micro-batch that was running at that moment does not count, because it may have been almost done.
     """
     found = None
     for batch in reversed(committed(checkpoint)):

@@ -1,4 +1,4 @@
-"""Who dies, how it is brought back, and how to find the broker to kill."""
+"""The processes that die, their return, and the broker to kill."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _names = count(1)
 
 @dataclass(frozen=True)
 class Death:
-    """A death, and what brings things back to what they were before.
+    """A death, and the return to the state before.
 
     Attributes:
-        kill: SIGKILL for somebody.
-        mend: Start it again, and wait until everything is as it was.
+        kill: Kills a process by SIGKILL.
+        mend: Starts the process again, and waits until all is as before.
     """
 
     kill: Callable[[], None]
@@ -37,9 +37,9 @@ class Death:
 
 @dataclass(frozen=True)
 class Roles:
-    """A new group, and what the brokers do for it.
+    """A new group, and the roles of the brokers.
 
-    None of them is the active controller: its death would add an election of Kafka's own to the times that it hits.
+    No broker here is the active controller, whose death would add an election of Kafka's own to some times.
 
     Attributes:
         group: The group's name.
@@ -54,7 +54,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class Stage:
-    """What may die here: brokers, and the workers of the cluster of a Spark session."""
+    """The processes that may die: brokers, and the workers of a Spark session's cluster."""
 
     kafka: EmbeddedKafka
     workers: SparkCluster
@@ -70,7 +70,7 @@ class Stage:
         return Roles(group, coordinator, leader)
 
     def nobody(self, _: Roles) -> Death:
-        """Nobody dies, for comparison: the time to the commit of a micro-batch that begins from now on."""
+        """No death, for comparison: the time to the commit of a micro-batch that begins from now on."""
         return Death(lambda: None, lambda: None)
 
     def worker(self, _: Roles) -> Death:
@@ -94,7 +94,7 @@ class Stage:
     def wait_for_executors(self) -> None:
         """Wait until the driver has an executor on each worker."""
         status = self.spark.sparkContext._jsc.sc().statusTracker()
-        # The driver is in the list too.
+        # The list has the driver too.
         _until(lambda: len(status.getExecutorInfos()) == len(self.workers.numbers) + 1, "the executors")
 
     def _broker(self, node: int) -> Death:
@@ -105,7 +105,7 @@ class Stage:
         return Death(lambda: self.kafka.kill(node), mend)
 
     def _as_before(self) -> bool:
-        """Make the preferred replicas leaders, and return whether all are, with all replicas in sync."""
+        """Make the preferred replicas leaders, and return whether all are leaders with all replicas in sync."""
         admin = self.kafka.admin()
         try:
             admin.elect_leaders(ElectionType.PREFERRED, None).result(timeout=30)

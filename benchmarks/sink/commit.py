@@ -1,4 +1,4 @@
-"""The driver's transactional commit of offsets: one commit for all partitions of a micro-batch."""
+"""The driver's transactional commit of offsets, one commit for all partitions of a micro-batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafkagroup.embedded import EmbeddedKafka
 
 PARTITIONS, TIMES, BETWEEN_SECONDS = 8, 60, 0.2
-# A broker that has just started runs this path interpreted: its first hundreds of commits take three times as long.
+# A new broker runs this path interpreted, so its first hundreds of commits take three times as long.
 WARM_UP = 1_500
 BAR_MS = 6
 

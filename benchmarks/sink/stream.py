@@ -1,4 +1,4 @@
-"""Micro-batches of 8 tasks with few rows: the time that exactly once adds, and how long readers wait."""
+"""Micro-batches of 8 tasks with few rows: the time that exactly once adds, and the wait of readers."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One workload; the second contestant is compared with the first.
+    """One workload, in which the second contestant is compared with the first.
 
     Attributes:
         name: The name of the case.
@@ -29,7 +29,7 @@ class Case:
         rows: The number of rows.
         contestants: The two ways to write.
         bar: The first contestant's time divided by the second's.
-        far_bar: The bar where the broker is far away; None: none.
+        far_bar: The bar for a far broker; None: no bar.
     """
 
     name: str
@@ -48,7 +48,7 @@ CASES = (
 
 
 def measure(spark: SparkSession, kafka: EmbeddedKafka, rounds: int, smaller_by: int, *, far: str = "") -> list[Figures]:
-    """Measure all cases; `far` is put behind their names where the broker is far away."""
+    """Measure all cases; `far` is a suffix of their names for a far broker."""
     results = []
     for case in CASES:
         rows = case.rows // smaller_by

@@ -2,11 +2,11 @@
 
     ./run bench trigger [--target 5s] [--phase 60] [--save FILE]
 
-A query with 2 cores whose work on the rows allows 20,000 records a second. Load swings between 3,000 and 30,000 records
-a second; then a hundred times 3,000 come in each of 3 seconds; the sink stands still for half a phase; the work takes
-five times as long; and the query's process is killed and started again. A trigger counts where records were left over
-when it was planned, from the fourth such trigger in a row after each event. A line of the table is what happened since
-an event. `./run bench plot FILE PICTURE` draws what `--save` wrote.
+A query with 2 cores whose work on the rows allows 20,000 records a second. The load swings between 3,000 and 30,000
+records a second. Then 300,000 arrive in each of 3 seconds; the sink stands still for half a phase; the work takes five
+times as long; and the query's process is killed and started again. A trigger counts if records were left over when it
+was planned, from the fourth such trigger in a row after each event. A line of the table has the triggers since an
+event. `./run bench plot FILE PICTURE` draws the figures of `--save`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that changes how fast records come or go."""
+    """A change of the load or of the query's speed."""
 
     at: float
     name: str
@@ -71,7 +71,7 @@ class Query:
         self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def kill(self) -> None:
-        """Kill the process of Python, and with it its JVM, which reads its standard input."""
+        """Kill the process of Python, and with it the JVM, which reads its standard input."""
         self._process.kill()
         self._process.wait()
 
@@ -88,7 +88,7 @@ class Query:
 
 
 def set_speed(file: Path, per_second: int) -> None:
-    """Tell the query's tasks how many records a second they work; they never see half of it."""
+    """Set the records a second of the query's tasks, which never read a part of the file."""
     new = file.with_suffix(".new")
     new.write_text(str(per_second))
     new.replace(file)
@@ -152,7 +152,7 @@ def burst(servers: str) -> None:
 
 
 def counted(events: Sequence[Event], triggers: Sequence[Trigger]) -> dict[Event, list[Trigger]]:
-    """Return the triggers that count, by the last event before they began: behind, and from the fourth one on."""
+    """Return the triggers that count, by the last event before they began: behind, and from the fourth on."""
     found: dict[Event, list[Trigger]] = {event: [] for event in events}
     for event, after in pairwise([*events, Event(float("inf"), "")]):
         in_a_row = 0

@@ -1,9 +1,9 @@
-"""The query of the benchmark, in a process of its own: it can be killed, and what its sink does is in two files.
+"""The query of the benchmark, in a process of its own that can be killed; two files have its speed and triggers.
 
     python -m benchmarks.trigger.query JOB
 
-JOB is JSON: `servers`, `topic`, `target` and `folder`. The folder has `speed`: records a second that the rows' work
-allows, 0: none. Each trigger is a line of JSON in `triggers`.
+JOB is JSON: `servers`, `topic`, `target` and `folder`. The folder has `speed`, the records a second that the rows' work
+allows (0: no record), and `triggers`, a line of JSON for each trigger.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
         for batch in batches:
             left = batch.num_rows
             while left > 0:
-                # In short steps, so that a sink that stands still does so at once.
+                # In short steps, so that a new speed takes effect immediately.
                 per_second = float(speed.read_text()) / CORES
                 time.sleep(0.05)
                 left -= round(per_second * 0.05)
