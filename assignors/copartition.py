@@ -1,8 +1,7 @@
 """`copartition`: the same partition number of several topics to the same member.
 
 Java has no such strategy. `range` has this effect while the topics have equal partition counts and equal subscribers,
-and silently loses it when these differ. `copartition` then raises an error, or co-locates as many partitions as
-possible.
+and silently loses it when these differ. `copartition` then raises an error, or co-locates what it can.
 
 A strategy that assigns partitions one by one can keep co-partitioned topics together: `fold` leaves only the first
 topic of each set, and `Folded.unfold` gives a partition's members the same partition number of the other topics.
@@ -25,8 +24,7 @@ class Folded:
     """A group without all topics but the first of each set, for a strategy that keeps co-partitioned topics together.
 
     Attributes:
-        cluster: The cluster without the omitted topics. A partition has the racks on which all its topics have a
-            replica.
+        cluster: The cluster without the omitted topics. A partition has the racks on which all topics have a replica.
         group: The subscriptions without these topics.
         sets: All topics of each set, by its first topic; topics without a set are not here.
     """

@@ -89,12 +89,11 @@ class LagBalancedAssignor(Assignor):
     """Let all members drain their lag at about the same time, and keep their partitions.
 
     A partition moves only if the move makes the longest time shorter by a factor of `WORTH` (1.31), or if it goes to a
-    member without partitions. A member of unknown speed counts as one of median speed, and gets no more partitions than
-    its share by number.
+    member without partitions. A member of unknown speed counts as one of median speed, and gets at most its share by
+    number.
 
     Args:
-        groups: Sets of co-partitioned topics, whose partitions of the same number stay together; a topic may be in one
-            set only. None: no sets.
+        groups: Disjoint sets of co-partitioned topics, whose equal partition numbers stay together; None: no sets.
         speed: The records per second that this member can process; None: as measured.
         interval: The least number of seconds between two rebalances that the leader requests for balance. The work of
             at least this time is balanced.
@@ -436,8 +435,8 @@ def _work(lags: Sequence[int | None], rates: Sequence[float | None], speed: floa
     """Return the records of each unit to read within the horizon, with the mean for an unknown number.
 
     The horizon is the time in which the whole group, at `speed` records per second (None: unknown), drains its lag, but
-    at least the interval in which the assignment stays. A member with its share of the work of that time has drained
-    its lag at its end too.
+    at least the interval in which the assignment stays. A member with its share of that work has then drained its lag
+    too.
     """
     known_lags = [lag for lag in lags if lag is not None]
     known_rates = [rate for rate in rates if rate is not None]

@@ -103,8 +103,7 @@ class ClusterMetadata:
     """The part of the cluster's metadata that an assignment depends on.
 
     Attributes:
-        partitions: The number of partitions of each topic. A topic that is absent, or has 0 partitions, is not
-            assigned.
+        partitions: The number of partitions of each topic. A topic that is absent or has 0 is not assigned.
         racks: The racks of the replicas, also of offline ones (KIP-881), for each partition of each topic. The racks of
             an absent topic, and beyond the end of a list, are unknown.
         work: The lag and the rate of each partition, for strategies that weigh work (`Assignor.rebalance_interval`).

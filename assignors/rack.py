@@ -60,8 +60,7 @@ class _Exchange:
     """The assignment while partitions are exchanged.
 
     An exchange is accepted if it gives fewer rack mismatches or more kept claims, and makes neither worse. With
-    different subscriptions the result must stay balanced, so that no subscriber of the partition's topic has two
-    partitions fewer.
+    different subscriptions the result must stay balanced: no subscriber of the topic has two partitions fewer.
     """
 
     def __init__(self, shared: Shared, racks: RackView) -> None:

@@ -181,8 +181,7 @@ def share_out(
 class RoundRobinAssignor(Assignor):
     """Go through all partitions, sorted by topic and number, and give each to the next member that subscribes to it.
 
-    The result is balanced if all members subscribe to the same topics, and can be very uneven otherwise. Racks are
-    ignored.
+    Balanced if all members subscribe to the same topics, else perhaps very uneven. Racks are ignored.
     """
 
     name: ClassVar[str] = "roundrobin"

@@ -245,8 +245,7 @@ class _Copies:
     def _level_partition(self, partition: int, kept_too: bool) -> bool:
         holders, sizes = self.holders[partition], self._sizes
         moved = False
-        # Backwards, so that standbys, which `keep` and `fill` append, move before primaries, whose members would lose
-        # the active role.
+        # Backwards, so that standbys, which `keep` and `fill` append, move before primaries.
         for at in range(len(holders) - 1, -1, -1):
             source = holders[at]
             if not kept_too and (partition, source) in self._kept:

@@ -151,8 +151,8 @@ class _Group:
         """Return the members that take the next `count` partitions, if each goes to the least loaded of `places`.
 
         The result is that of `count` operations on a heap, in fewer steps: the least loaded members (`wet`) take one
-        partition each, round after round, until they reach the size of the next member, which then joins them. Sizes
-        are updated.
+        partition each, round after round, until they reach the size of the next member, which joins them. Updates
+        sizes.
         """
         sizes = self.sizes
         rising = sorted(places, key=sizes.__getitem__)

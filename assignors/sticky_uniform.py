@@ -88,8 +88,8 @@ def _deal(
     """Assign the partitions that are left.
 
     They go round-robin to the members with fewer than `min_size` partitions, and the last `extra` partitions to one
-    member with exactly `min_size` each. While no member of the circle is full, a member's partitions of several rounds
-    are one slice of `left`.
+    member with exactly `min_size` each. While no member is full, its partitions of several rounds are a slice of
+    `left`.
     """
     given: list[Sequence[int]] = list(owned)
     at = 0

@@ -257,8 +257,8 @@ def check_assignor(
         shrink: Search for the shortest history that fails, which can take minutes.
 
     Raises:
-        AssertionError: An assignment is invalid, incomplete or breaks a promise; hypothesis prints the shortest history
-            it found.
+        AssertionError: An assignment is invalid, incomplete or breaks a promise; hypothesis prints the shortest
+            history.
     """
     from hypothesis import HealthCheck, Phase, given, settings
 
@@ -346,8 +346,7 @@ class _Group:
                 self._settle(step.cluster)
                 after = self._owned()
                 lost = {member: before[member] - after[member] for member in after if before[member] - after[member]}
-                # A copy cannot go to a member that has the partition, so for each of the copies another copy may have
-                # to move.
+                # A copy cannot go to a member that has the partition, so for each copy another one may have to move.
                 allowed = len(before[left]) if self._promises.copies > 1 else 0
                 assert sum(map(len, lost.values())) <= allowed, f"as {left} left, others lost {lost}"
 

@@ -6,8 +6,7 @@ Each seed is a group of 8 members and 4 topics with 50 partitions. Speeds are be
 likely on a logarithmic scale. The backlog takes all members together 20 minutes, and is spread over the partitions by
 Zipf's law. In one half of the figures no records arrive; in the other half records arrive at 40 % of the members'
 speed, spread by the same law in another order. A member drains its backlog at its speed less the arriving records, and
-the group is done when its last member is. The time is divided by the group's time if work could be divided at will, so
-1.0 is the best possible.
+the group is done when its last member is. Times are parts of the time for work divided at will, so 1.0 is the best.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
     ./run wheels && ./run bench install [--rounds 3] [--pyspark 4.2.0] [--save FILE]
 
 Each round makes a new environment and an empty home. pip has no cache and Ivy has no folder, so everything is
-downloaded. kafkagroup comes from dist/, its dependencies from the index. The times do not include the creation of the
-environment.
+downloaded. kafkagroup comes from dist/, its dependencies from the index. The environment's creation is not timed.
 """
 
 from __future__ import annotations

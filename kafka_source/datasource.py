@@ -36,8 +36,7 @@ FORMAT = "kafkagroup"
 class KafkaGroupSource(DataSource):
     """`format("kafkagroup")`: a Kafka source and sink for Spark whose queries join a consumer group."""
 
-    # Set by `schema`. Spark pickles this object after that call, so all actions and micro-batches have the same
-    # readers.
+    # Set by `schema`, after which Spark pickles this object, so all actions and micro-batches have the same readers.
     _readers: Readers | None = None
 
     # Spark pickles this object for the process that commits micro-batches, but queries that write get new objects.
@@ -114,8 +113,7 @@ class KafkaGroupSource(DataSource):
 class _RefusedStreamReader(DataSourceStreamReader):
     """Replaces a stream reader that could not be made. Its first call raises the reason.
 
-    If `streamReader` itself raised, pyspark would call `stop()` on a reader that does not exist, and show its
-    `UnboundLocalError` last.
+    If `streamReader` itself raised, pyspark would call `stop()` on a missing reader, and show an `UnboundLocalError`.
     """
 
     def __init__(self, reason: Exception) -> None:

@@ -21,9 +21,8 @@
         ├── UnreadableRecordError         a valid record that the requested columns or limits cannot represent
         └── AuthenticationError           the brokers refuse the credentials, or the user lacks a permission
 
-Every error has `code` and `code_name`, of a broker or librdkafka, or None if the error does not come from Kafka. All
-errors can be pickled, because Spark sends them between its processes. `error_codes` contains the category of every
-code.
+Every error has `code` and `code_name`, of a broker or librdkafka, or None if it does not come from Kafka. All errors
+can be pickled, because Spark sends them between its processes. `error_codes` contains the category of every code.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class KafkaGroupError(Exception):
         message: The event, its topic-partition and offset, and the remedy.
         code: Kafka's (-1 and up) or librdkafka's (below -1) error code; None if the error has none.
         condition: The name of Spark's own error condition for this problem, for programs that search messages for it;
-            None if Spark has none.
+            or None.
     """
 
     def __init__(self, message: str, *, code: int | None = None, condition: str | None = None) -> None:
@@ -198,8 +197,7 @@ class NotVisibleError(ApplicationRecoverableError):
     Args:
         batch: The number of the batch.
         partitions: The partitions without commit markers, or whose leader did not answer.
-        missing: The transactional id without a marker, by partition. Partitions whose leader did not answer are left
-            out.
+        missing: The transactional id without a marker, by partition, without partitions of silent leaders.
         seconds: The time of the wait for the markers, since the commit.
     """
 
@@ -426,8 +424,7 @@ class OptionError(InvalidConfigurationError, ValueError):
         option: The option's name as users write it.
         got: The value, None if the option is missing. Never a secret: callers pass a redacted value.
         takes: The valid values, for example "a number greater than 0"; empty if `problem` says it.
-        problem: The problem and its remedy, in sentences, if no other value would be right; None: the message has `got`
-            and `takes`.
+        problem: The problem and its remedy, if no other value would be right; None: the message has `got` and `takes`.
         spark: The text of Spark's own Kafka source in this case, for which users search; without a full stop.
         condition: See `KafkaGroupError`.
     """
@@ -541,8 +538,7 @@ def category(code: int, *, in_transaction: bool = False, produce: bool = False) 
     """Return the class of an error code's category, one of KIP-1050's five.
 
     Args:
-        code: Kafka's or librdkafka's error code. An unlisted code is application-recoverable (KIP-1050, "general
-            strategy").
+        code: Kafka's or librdkafka's error code; application-recoverable if unlisted (KIP-1050, "general strategy").
         in_transaction: Whether a transaction is open. Retriable errors are then abortable, because to send again after
             the client has given up could write twice (KIP-1050, "Compatibility").
         produce: Whether the code is from a response to Produce, which matters for INVALID_TXN_STATE only (KIP-890).

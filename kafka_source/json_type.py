@@ -61,8 +61,7 @@ def json_column_type(text: str, option: str = "value.schema") -> pa.DataType:
     """Return the Arrow type of a column of JSON values, all of which may be null.
 
     Args:
-        text: Fields (`id bigint, tags array<string>`), a type (`array<double>`), the text of `StructType.json()`, or a
-            JSON Schema.
+        text: Fields (`id bigint, tags array<string>`), a type (`array<double>`), `StructType.json()`, or a JSON Schema.
         option: The option, for errors.
 
     Raises:

@@ -135,8 +135,7 @@ def __getattr__(name: str) -> object:
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "pyspark":
             raise
-        # Spark is not a dependency, because pip would replace a vendor's pyspark. So this is the usual error of an
-        # incomplete installation.
+        # Spark is not a dependency, because pip would replace a vendor's pyspark. So it is often missing.
         raise ImportError(_spark_is_missing(error), name="pyspark") from None
     return module if name == "progress" else getattr(module, name)
 

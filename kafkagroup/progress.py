@@ -1,7 +1,6 @@
 """Listeners to a query's progress: the lag of its sources (`LagListener`), the stop of its group (`StopListener`).
 
-Spark leaves `sources[].metrics` of a Python source empty. A listener makes the same figures from the offsets in the
-query's progress:
+Spark leaves `sources[].metrics` of a Python source empty. A listener makes these figures from offsets in the progress:
 
     from kafkagroup.progress import LagListener
 
@@ -156,8 +155,7 @@ def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None =
 
     Args:
         progress: The progress of a query, from a listener or `query.lastProgress`.
-        bytes_per_offset: The approximate size of an offset in bytes, for sources that do not report it. A query with a
-            quota does.
+        bytes_per_offset: The approximate size of an offset in bytes, for sources without a quota, which measures it.
     """
     found = []
     for source in sources_of(progress):

@@ -4,8 +4,7 @@
 
 Each group has three rounds. "fresh": a new group. "reported": all members but the first report their assignments. "one
 left": the first member has left. Only assign() is measured; for `sticky` this includes decoding the members' user data,
-in Java too. "as objects" is the assignor's time plus the creation of an object per partition, which Java's time
-includes.
+in Java too. "as objects" adds the creation of an object per partition, which Java's time includes.
 """
 
 from __future__ import annotations

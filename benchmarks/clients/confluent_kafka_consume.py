@@ -17,8 +17,7 @@ def subscribed(job: Job) -> Consumer:
             "bootstrap.servers": job.servers,
             "group.id": job.new_group(),
             "auto.offset.reset": "earliest",
-            # The default of one second without fetches of a partition after its queue was full would be 20 s of waiting
-            # here.
+            # By default a partition is not fetched for a second after its queue was full, 20 s in all here.
             "fetch.queue.backoff.ms": 10,
         }
     )

@@ -7,8 +7,7 @@ delay and limits bandwidth. "Tuned" is max.poll.records=20000 and fetches of 8 M
 because by default the JVM connector requests positions after each poll of 500 records. `--floor` adds Spark's time for
 the same Arrow batches from memory, with requests to the broker only for offsets in the plan.
 
-With limited bandwidth, further lines have the reached share of it, with and without the fixed cost of an empty read in
-the same run.
+With limited bandwidth, further lines have the reached share, with and without the time of an empty read.
 """
 
 from __future__ import annotations

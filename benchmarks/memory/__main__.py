@@ -4,8 +4,7 @@
 
 A topic of an embedded Kafka has a partition for each worker, with the gigabytes in all. The workers are forked from a
 process with the modules of Spark's daemon, and write the batches to an Arrow stream, as Spark's workers do. Printed are
-each worker's resident size before the read and its peak, and the proportional sizes (PSS), in which workers divide
-shared pages.
+each worker's resident size before the read and its peak, and the proportional sizes (PSS), which divide shared pages.
 
 One worker takes about one minute, `--workers 16` with 5 GB two.
 """

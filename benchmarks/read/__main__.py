@@ -7,8 +7,7 @@ max.poll.records=20000 and fetches of 8 MB for each partition and response. The 
 source without I/O (see `benchmarks.read.floor`).
 
 `--case` takes a part of a case's name. Five rounds on two quiet cores, with the time to fill the topic, take about five
-minutes for "batches of", one and a half for "aborted", two for "headers", and four for "three brokers", which starts
-three more brokers.
+minutes for "batches of", one and a half for "aborted", two for "headers", and four for "three brokers".
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ Each worker reads the first batch of its first partition once, with the native e
 it has as many rows as a task's partition. So no task waits for a broker, only the plan does, for the offsets. The
 writer drops Spark's Arrow batches.
 
-The floor of a trigger is `MemoryStreamSource`, which only returns rows. A trigger with it has Spark's part for any
-Python source: two calls of the driver's Python process for the offsets and the plan, a job of two Python tasks, and
-Spark's two log files.
+The floor of a trigger is `MemoryStreamSource`, which only returns rows. Its trigger has Spark's part for any Python
+source: two calls of the driver's Python process for offsets and plan, a job of two Python tasks, and two log files.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ row the group's coordinator, but never the active controller. The admin client o
 connector looks up end offsets, may wait for a dead leader until `default.api.timeout.ms` of 60 s has passed
 (KAFKA-20673), although the partition has a new one.
 
-All clients have their default settings, except `min.records.per.task=1`, which like the JVM connector gives each worker
-a task.
+All settings are defaults, except `min.records.per.task=1`, which like the JVM connector gives each worker a task.
 """
 
 from __future__ import annotations

@@ -40,8 +40,7 @@ def check_settings(settings: Settings, role: Role, *, native: bool) -> tuple[str
         native: Whether the native engine serves; if not, librdkafka has to accept the settings too.
 
     Returns:
-        Warnings about settings that are unknown, have no effect although a user may expect one, or are narrowed for
-        librdkafka.
+        Warnings about settings that are unknown, unexpectedly have no effect, or are narrowed for librdkafka.
 
     Raises:
         OptionError: A setting is refused, or has a value that Java refuses.

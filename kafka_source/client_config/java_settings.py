@@ -57,8 +57,7 @@ class JavaSetting:
         type: Its type.
         native: Its handling by the native engine and kafkagroup's own connections.
         librdkafka: Its handling by the librdkafka engine.
-        does: Its effect here, if it differs from Java's documentation; or why it has no effect, or an alternative.
-            Without a full stop.
+        does: Its effect here, if not that of Java's documentation; or why it has none, or an alternative; no full stop.
         minimum: Java's lower bound of a number; None: none.
         words: The texts that Java accepts, in lower case; empty: any.
         rdkafka: librdkafka's name for the setting; empty: librdkafka does not get the value.

@@ -24,8 +24,7 @@ _OUT_OF_RANGE = re.compile(r"outside allowed range (-?\d+)(?:\.\d+)?\.\.(-?\d+)"
 DEFAULTS = {"socket.connection.setup.timeout.ms": "10000", "broker.address.ttl": "30000"}
 """Defaults for librdkafka where its own are not Java's."""
 
-# The least `message.max.bytes`: consumers of librdkafka refuse a smaller `fetch.max.bytes`, and use it for nothing
-# else.
+# The least `message.max.bytes`, which consumers of librdkafka only use to refuse a smaller `fetch.max.bytes`.
 _LEAST_FETCH = 1000
 
 _BACKOFF = ("reconnect.backoff.ms", "reconnect.backoff.max.ms")

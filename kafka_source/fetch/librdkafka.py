@@ -322,8 +322,7 @@ def _kind(request: FetchRequest) -> _Kind:
     if max_bytes is None or max_bytes >= _UNLIMITED_BYTES:
         return _Kind(request.read_committed, request.label, None, paced=True)
     # At most one grant of the quota, because records that were fetched ahead are lost at the end of a task. Brokers
-    # send at least one whole batch. With powers of two a consumer can serve the next task, whose bound may differ a
-    # little.
+    # send at least one whole batch. With powers of two a consumer can serve a next task with another bound.
     grain = max(_MIN_GRAIN, min(_MAX_GRAIN, 1 << (max_bytes.bit_length() - 1)))
     return _Kind(request.read_committed, request.label, grain, paced=True)
 
@@ -420,8 +419,7 @@ class _LibrdkafkaReader:
     def _assign_more(self) -> None:
         """Assign the ranges to the consumer, with small fetch sizes one after another.
 
-        With a small fetch size brokers send a whole batch of the first partition, and truncated batches of other
-        partitions.
+        With a small fetch size brokers send a whole batch of the first partition, and truncated batches of the others.
         """
         more = list(self._unassigned)
         if self._in_grains:

@@ -90,8 +90,8 @@ class BlockingConnection:
         """Send one request, in the newest version that both sides support, and return its response.
 
         Raises:
-            ConnectionLost: The connection was lost, or the response was not complete within `timeout` seconds. The
-                connection is closed.
+            ConnectionLost: The connection was lost, or the response not complete within `timeout` seconds; it is
+                closed.
         """
         version = self.versions.version_for(request, max_version)
         correlation_id = time.monotonic_ns() & 0x7FFFFFFF
@@ -150,8 +150,7 @@ class RequestConnection:
     Args:
         raw: An authenticated connection; this object takes ownership of it.
         what: The purpose of the connection as the beginning of a sentence in errors: "Fetching from".
-        timeout: Seconds until the first byte of a response, and again until its last byte, after which the connection
-            counts as lost.
+        timeout: Seconds to the first byte of a response, and again to its last, before the connection counts as lost.
         max_bytes: The maximum size of a response.
 
     Attributes:
@@ -291,8 +290,7 @@ def poll_readable(connections: Iterable[RequestConnection], until: float) -> set
     """Wait until a response starts to arrive.
 
     Args:
-        connections: The connections to watch. The wait also ends when a pause of one of them ends (KIP-219) or a
-            response is overdue.
+        connections: The connections to watch, also for the end of a pause (KIP-219) or an overdue response.
         until: The end of the wait (`time.monotonic()`) at the latest; a time in the past means no wait.
 
     Returns:

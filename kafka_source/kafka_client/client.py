@@ -250,8 +250,7 @@ class KafkaClient:
         """Return a shared connection to a broker for metadata and coordinators.
 
         The broker is random, and another after `metadata.max.age.ms`, because a broker that is cut off from its
-        controllers returns its last state. While it works on an earlier request, the broker with the fewest requests in
-        flight is returned.
+        controllers returns its last state. While it works on an earlier request, the least busy broker is returned.
 
         Raises:
             BootstrapError: No broker can be reached before the deadline.
@@ -563,8 +562,8 @@ class KafkaClient:
 
         async def ask() -> Broker:
             try:
-                # All callers wait for one request: if one is cancelled or has no time left, the shield keeps the
-                # request running.
+                # All callers wait for one request, which the shield keeps running if a caller is cancelled or out of
+                # time.
                 found = asyncio.shield(self._being_found(kind, key, deadline))
                 return await asyncio.wait_for(found, self._patience(deadline) + _SHARED_MARGIN)
             except asyncio.TimeoutError:
@@ -724,8 +723,7 @@ def cached_client(settings: Settings, purpose: str = "control") -> KafkaClient:
 
     Args:
         settings: Kafka client settings.
-        purpose: A suffix of the client id, so that a broker quota on the fetchers' `client.id` does not throttle this
-            client.
+        purpose: A suffix of the client id, so that a quota on the fetchers' `client.id` does not throttle this client.
     """
     return _clients.of((settings, purpose))
 

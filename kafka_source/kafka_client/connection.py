@@ -208,8 +208,7 @@ class Connection:
         while isinstance(step, Call):
             # `open` limits the time of the whole handshake, so this timeout never expires first.
             response = await self._send(step.request, step.version, settings.connect_timeout)
-            # In another thread, because the event loop sends heartbeats while the step computes hashes or fetches a
-            # token.
+            # In another thread, because the event loop must send heartbeats while hashes or a token are made.
             step = await asyncio.get_running_loop().run_in_executor(None, advance, talk, response)
         return step
 

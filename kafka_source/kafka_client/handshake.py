@@ -1,7 +1,6 @@
 """The handshake of a new connection: ApiVersions, the broker's identity (KIP-1242), then SASL (KIP-152, KIP-368).
 
-It is a generator that yields requests and receives responses, for the event loop's connections and the engines'
-blocking sockets.
+It is a generator that yields requests and receives responses, for the event loop and the engines' blocking sockets.
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ class Session:
 
     Attributes:
         versions: The API versions and features that the broker supports.
-        expires_at: The time at which the broker ends the authenticated session, in `time.monotonic()` seconds; None:
-            never.
+        expires_at: The time at which the broker ends the session, in `time.monotonic()` seconds; None: never.
     """
 
     versions: ApiVersions
@@ -113,8 +111,7 @@ def _api_versions(endpoint: Endpoint, expected: Identity | None) -> Generator[Ca
         response = yield from _ask(request, version)
         ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
-            # A broker that does not know this version responds in version 0, with the versions that it supports
-            # (KIP-511).
+            # A broker that does not know this version responds in version 0, with its supported versions (KIP-511).
             version = min(version - 1, ranges.get(request.API_KEY, (0, 0))[1])
             continue
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and expected:

@@ -110,7 +110,7 @@ def in_transaction(settings: Settings, transactional_id: str, engine: str = "aut
 
     Args:
         settings: Settings of the Kafka clients.
-        transactional_id: The transactional id. Every other process that uses it is fenced, and its open transaction is
+        transactional_id: The transactional id. Other processes that use it are fenced, and their transaction is
             aborted.
         engine: The option `engine`.
 
@@ -134,8 +134,7 @@ def check_settings(settings: Settings, engine: str) -> None:
     """Check in the driver that the engine supports all settings.
 
     Raises:
-        OptionError: The option is `native` and only librdkafka supports a setting, or two settings contradict each
-            other.
+        OptionError: The option is `native` and only librdkafka supports a setting, or two settings contradict.
     """
     check_idempotence(settings)
     if engine == "native" and (others := librdkafka_only(settings)):

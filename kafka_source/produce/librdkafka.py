@@ -39,8 +39,7 @@ _MAX_IDLE = 4
 _ABORT_SECONDS = 5.0
 _INIT_SECONDS = 60.0
 
-# librdkafka's name for Java's default partitioner: murmur2 of the key, or without keys one partition until its batch is
-# full.
+# librdkafka's name for Java's default partitioner: murmur2 of the key; without a key, one partition for a batch.
 _JAVA_COMPATIBLE = "murmur2_random"
 
 # Java's defaults where librdkafka's differ; the defaults for unknown topics, linger and memory are kafkagroup's.

@@ -51,8 +51,7 @@ class _PartitionQueue:
 
     Attributes:
         tp: The partition.
-        batches: Each with the time (`time.monotonic()`) from which its delivery timeout counts. The first batch may be
-            in flight.
+        batches: Each with the start of its delivery timeout (`time.monotonic()`). The first batch may be in flight.
         leader: The node id of the partition's leader; None if unknown.
         in_flight: Whether the first batch is in flight.
         failures: Failed attempts since the last acknowledged batch.
@@ -433,8 +432,7 @@ class TaskTransaction:
         # EndTxn is refused if the epoch is no longer the id's.
         await end(self._client, self.opened, commit=False, deadline=deadline)
         if not self.opened.second_protocol:
-            # In this protocol EndTxn keeps the epoch, so a request that is still on its way would open the transaction
-            # again.
+            # In this protocol EndTxn keeps the epoch, so a request still on its way would open the transaction again.
             name = self.opened.transactional_id
             await initialise(self._client, name, self._timeout_ms, deadline, ended=self.opened)
 

@@ -21,8 +21,7 @@ REQUEST_BYTES = 1_048_576
 LINGER_MS = 50
 """kafkagroup's default of `linger.ms`.
 
-Full batches cost half as much as small batches. No record waits longer, because the flush at the end of a task sends
-every batch.
+Full batches cost half as much as small ones. No record waits longer: the flush at a task's end sends every batch.
 """
 
 # Long enough for a batch and a restart of the driver. Brokers allow 15 minutes by default (transaction.max.timeout.ms).

@@ -180,8 +180,7 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
         name: The name of the account: of a write, whose micro-batches share it, or a new name for a read.
 
     Raises:
-        InvalidConfigurationError: `quota.watch` cannot be read, or other users can read the directory for temporary
-            files.
+        InvalidConfigurationError: `quota.watch` cannot be read, or other users can read the temporary directory.
         OSError: The directory cannot be used, or this machine has no address towards the brokers.
     """
     try:

@@ -96,8 +96,7 @@ class WorkerHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
-        # Checked each time, because Spark captures the log of one task or one call in the driver, and reuses the
-        # process.
+        # Checked each time: Spark captures the log of one task or one call in the driver, and reuses the process.
         if self.yields and logging.getLogger().handlers:
             return
         capture = spark_capture()

@@ -1,8 +1,7 @@
 """Process-wide cache of objects such as clients and engines: bounded, thread-safe, and safe to fork.
 
 A forked child starts with an empty cache. It lacks its parent's threads and must not use its parent's sockets, so it
-neither uses nor closes the parent's objects. It keeps references to these objects, because their finalisers would close
-the parent's sockets.
+neither uses nor closes the parent's objects. It keeps references, because finalisers would close these sockets.
 """
 
 from __future__ import annotations
@@ -66,8 +65,7 @@ class ProcessCache(Generic[_Key, _Value]):
         return found
 
     def _forget(self) -> None:
-        # A thread of the parent, which the child lacks, may have held the lock during the fork and would never release
-        # it.
+        # A thread of the parent, which the child lacks, may have held the lock and would never release it.
         self._lock = threading.Lock()
         self._of_parent.extend(self._kept.values())
         self._kept = {}

@@ -57,8 +57,7 @@ def start_side_process(module: str, arguments: Sequence[str], message: object, p
     Args:
         module: The module's full name; it runs as `__main__`.
         arguments: Its command line, which every user of the machine can see.
-        message: An object that the module reads from its standard input with `side_process_message`. It may
-            contain secrets.
+        message: An object that the module reads with `side_process_message`, perhaps with secrets.
         pass_fds: File descriptors that the process inherits.
 
     Raises:
@@ -91,8 +90,7 @@ _tasks = itertools.count()
 def prepare_worker(log_level: str | None, log_format: str | None = None) -> None:
     """Set up logging, and from the second task on exclude loaded modules from garbage collections.
 
-    Spark's daemon collects garbage after every task, while Spark writes the batch's commit. The first task loads
-    modules.
+    Spark's daemon collects garbage after every task, while Spark commits the batch. The first task loads modules.
     """
     set_up_logging(log_level, log_format)
     if next(_tasks) == 1:

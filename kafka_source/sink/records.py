@@ -36,8 +36,8 @@ def from_arrow(
         encodings: The encodings of keys and values; columns without an encoding are bytes or strings.
 
     Raises:
-        InvalidConfigurationError: A row has no topic, a negative partition, a header without a key, or a value or key
-            that cannot be encoded.
+        InvalidConfigurationError: A row has no topic, a negative partition, a header without a key, or parts that
+            cannot be encoded.
     """
     by_position = _by_position(encodings, columns)
 
@@ -189,8 +189,7 @@ def sink_columns(
         encoded: The columns that are encoded, which may have any type; each must exist.
 
     Raises:
-        InvalidConfigurationError: A column, which the error names with its allowed types, is missing or has a wrong
-            type.
+        InvalidConfigurationError: A column, named with its allowed types, is missing or has a wrong type.
     """
     allowed = {name: kinds for name, kinds in _ALLOWED.items() if name not in encoded}
     wanted = [name for name in _ALLOWED if name != "topic" or topic is None]

@@ -5,8 +5,7 @@
 Below, a value is a value of the column `value` or `key`.
 
 The mode decides about bad records: their bytes are no value of their schema, the registry does not know their id, or
-their schema cannot be resolved to the column's. If the registry does not answer or refuses, the task fails in every
-mode.
+their schema cannot be resolved to the column's. If the registry is silent or refuses, the task fails in every mode.
 """
 
 from __future__ import annotations
@@ -123,8 +122,8 @@ def decode(
     Args:
         batch: Raw records, with the columns to decode, `topic`, `partition` and `offset`, and perhaps more.
         decoding: The query's decoding.
-        planned: The reader's schemas when the batch was planned. If one differs from the current schema, values are
-            resolved to it first.
+        planned: The reader's schemas when the batch was planned, to which values are resolved first if they are not
+            current.
         on_bad: Called with the raw records that have bad values, if any, and their faults, before their batch is
             yielded; not if the first one is an error.
 

@@ -55,8 +55,7 @@ def avro_schema(kind: pa.DataType) -> str:
         kind: The type; timestamps in UTC only.
 
     Raises:
-        InvalidConfigurationError: Avro has no such type, or does not allow the name of a field; the error names the
-            path.
+        InvalidConfigurationError: Avro has no such type, or refuses the name of a field; the error names the path.
     """
     return json.dumps(_type_of(kind, False, _TOP, "", ""))
 

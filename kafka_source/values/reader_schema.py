@@ -131,8 +131,7 @@ def reader_schema(options: ReadOptions, column: ColumnOptions) -> ReaderSchema:
     """Return the current schema of a column, except a given schema of JSON values.
 
     Raises:
-        InvalidConfigurationError: The kernel is not installed, the registry does not have the schema, or a descriptor
-            file cannot be read.
+        InvalidConfigurationError: The kernel or the schema is missing, or a descriptor file cannot be read.
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.
     """

@@ -248,8 +248,7 @@ class Registry:
         """Return the schemas that records name, with their references.
 
         Requests for schemas that the registry does not have are repeated, because a producer may have registered its
-        schema with another node, and a bad record may be left out forever. A process waits less after waits without an
-        answer.
+        schema with another node, and a bad record may be left out forever. A process waits less after earlier waits.
 
         Args:
             schema_ids: Their ids, or their GUIDs as texts.

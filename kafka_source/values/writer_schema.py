@@ -77,7 +77,7 @@ class WriterSchema:
         """Check that a column of this type can be written.
 
         Raises:
-            InvalidConfigurationError: The column cannot be written, with the path in the error. Or the schema is not
+            InvalidConfigurationError: The column cannot be written (the error has the path), or the schema is not
                 valid.
         """
         try:

@@ -1,7 +1,6 @@
 """A dry run of an assignment: the partitions that each member would get from an assignor. Pure.
 
-It runs the assignor on the subscriptions that the members would send, and checks the result as kafkagroup's leader
-does.
+It runs the assignor on the subscriptions that the members would send, and checks the result like a leader.
 """
 
 from __future__ import annotations

@@ -135,8 +135,8 @@ class Checkpoint:
     def rewrite(self, conf: Mapping[str, str] | None = None) -> Rewrite | None:
         """Return the file that has to change so that kafkagroup continues this checkpoint of Spark's Kafka source.
 
-        Return None for a checkpoint of kafkagroup, and if a batch is finished: only Spark's source reads `sources`, and
-        only for the first batch.
+        None for kafkagroup's checkpoints and after a finished batch: only Spark's source reads `sources`, in the first
+        batch.
 
         Args:
             conf: Settings of Spark for a query without a batch, such as `spark.sql.streaming.multipleWatermarkPolicy`.

@@ -44,8 +44,7 @@ class Redriven:
     Attributes:
         letters: The number of records written.
         doubles: The number of letters left out because another letter has the same record.
-        others: The number of records left out because they are no dead letters: their headers do not name a record's
-            place.
+        others: The number of records left out because their headers do not name the place of a dead letter's record.
     """
 
     letters: int = 0

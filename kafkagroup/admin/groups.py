@@ -229,8 +229,8 @@ class Groups:
             group: The group id.
             offsets: The new offset of each partition.
             checkpoints_follow: Whether queries with a checkpoint continue at these offsets when they start again. If
-                false, they continue at the higher of the checkpoint's and the group's offset, as after a commit of
-                another client.
+                false, the higher of the checkpoint's and the group's offset counts, as after a commit of another
+                client.
 
         Raises:
             FencedError: The group has members.
@@ -405,8 +405,7 @@ class Groups:
                 return one
             rows = lags[one.group]
             if not rows:
-                # Without committed offsets and owned partitions, for example in a rebalance, the group's lag is unknown
-                # and not 0.
+                # Without committed offsets and owned partitions, as in a rebalance, the group's lag is unknown.
                 return replace(one, members=len(group.members))
             uncommitted = sum(row.committed is None for row in rows)
             return replace(

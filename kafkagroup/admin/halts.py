@@ -42,8 +42,7 @@ _OUR_CLIENT_ID = "-member"
 At: TypeAlias = Literal["now", "end"] | AtTime | FromGroup | Mapping[TopicPartition, int]
 """Where a group halts.
 
-At its offsets, at the current end of the logs, before the first record of a time, at another group's offsets, or at
-given ones.
+Where it is, at the current end of the logs, before the first record of a time, at another group's or given offsets.
 """
 
 

@@ -38,8 +38,7 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
     Args:
         before: The previous samples; empty for the first sample, at which each partition counts as just moved.
         now: The group's lag. A partition without a leader has no lag, and is left out because it cannot be read.
-        at: The time of the sample, in seconds of a clock shared by all samples. If the clock went back, the partition
-            counts as just moved.
+        at: The time of the sample, in seconds of a clock of all samples. If it went back, the partition has just moved.
     """
     seen = {}
     for row in now:

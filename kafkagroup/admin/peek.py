@@ -51,8 +51,7 @@ class Payload:
         text: The text; base64 of binary; None for a null.
         size: The number of bytes, with the frame; None for a null.
         schema_id: The id of the schema in the schema registry, if the bytes begin with Confluent's frame: a byte 0 and
-            four bytes with the id. Avro and Protobuf are shown as JSON with a schema registry, else as binary; JSON
-            Schema as JSON.
+            four bytes with the id. Avro and Protobuf are JSON with a schema registry, else binary; JSON Schema is JSON.
         message: The full name of the Protobuf message, if a schema registry is given.
     """
 
@@ -246,8 +245,7 @@ class Peek:
         """Return at most `limit` records, sorted by their timestamps.
 
         Args:
-            start: The records with the lowest timestamps from this position on; None: the newest records of all
-                partitions.
+            start: Where to begin, with the lowest timestamps first; None: the newest records.
             limit: The maximum number of records.
 
         Raises:

@@ -159,12 +159,11 @@ class GroupSummary:
     Attributes:
         group: The group id.
         type: classic or consumer (KIP-848), share (KIP-932) or streams (KIP-1071); unknown before Kafka 3.7.
-        protocol: The protocol type of a classic group: consumer, connect or an application's own; empty for a group
-            that never had members.
+        protocol: The protocol type of a classic group: consumer, connect or an application's own; empty before the
+            first member.
         state: Kafka's group state, such as Stable or Empty.
         members: The number of members; None: not requested, or no consumer group.
-        lag: The sum of its partitions' lag. None: not requested, no consumer group, or a rebalancing group without
-            commits.
+        lag: The sum of its lag. None: not requested, no consumer group, or a rebalancing group without commits.
         uncommitted: The number of its partitions without a committed offset; None as for `lag`.
         halt: The author and the time of a pause or stop of its queries; None: the queries read.
     """

@@ -105,8 +105,7 @@ def rewind_running_group(
 
     Raises:
         InvalidConfigurationError: The group has no members (use `Groups.rewind`), or members that do not support the
-            call: consumers of other clients, batch reads, queries with `redundant.emit=all`. Or an offset does not
-            exist.
+            call: consumers of other clients, batch reads, `redundant.emit=all`. Or an offset does not exist.
         UnknownTopicError: A topic does not exist.
         RetriableError: The members have not finished their micro-batches in time. Nothing was changed.
         ApplicationRecoverableError: The coordinator has refused the commit. Nothing was changed.
@@ -177,8 +176,7 @@ def _to_target(settings: Settings, target: Target, partitions: Collection[TopicP
 def cannot_be_rewound(group: Group) -> str | None:
     """Return why a described group cannot be rewound while its members run; None: perhaps it can.
 
-    Only the coordinator knows whether all members support a rewind, and answers at the rewind. Users may change client
-    ids.
+    Only the coordinator knows whether all members support a rewind. Users may change client ids.
     """
     others = [one for one in group.members if not one.client_id.endswith(_OUR_CLIENT_ID)]
     if group.type == CONSUMER:
@@ -224,8 +222,7 @@ def _rewind(
 ) -> RunningRewind:
     described = client.run(_describe(client, group))
     topics = client.run(_describe_topics(client, partitions))
-    # While the member waits in JoinGroup, the coordinator expects no request. The member's own rebalance timeout must
-    # not end the wait.
+    # The coordinator expects no request during JoinGroup. This member's own rebalance timeout must not end the wait.
     settings = MemberSettings(
         group, session_timeout_ms=_SESSION_TIMEOUT_MS, rebalance_timeout_ms=max(1, int(deadline.seconds * 1000))
     )
@@ -334,8 +331,7 @@ async def _check_set(
         found = await fetch_entries(client, group, entries, Deadline(_COMMIT_SECONDS))
     except KafkaGroupError as problem:
         raise UnknownOutcomeError(f"Group {group} was rewound or was not. {look}", code=error.code) from problem
-    # The id in the metadata is the proof, not the offset: if the session has ended, members may have committed later
-    # offsets.
+    # The id in the metadata is the proof: if the session has ended, members may have committed later offsets.
     there = [tp for tp, entry in entries.items() if tp in found and found[tp].metadata == entry.metadata]
     if len(there) == len(entries):
         return

@@ -94,8 +94,7 @@ def consume(
         topics: A topic, several topics, or a pattern made by `re.compile`.
         settings: Settings of Kafka's consumers: `bootstrap.servers`, `group.id`, and others such as
             `partition.assignment.strategy`, `session.timeout.ms` and `isolation.level`.
-        start: Where partitions without a committed offset begin: `earliest`, `latest`, a time, `-1h` for one hour ago,
-            or offsets by partition.
+        start: The start without a committed offset: `earliest`, `latest`, a time, `-1h` for one hour ago, or offsets.
         columns: As in `read`.
         function: As in `read`. The function begins again for each batch of records and its rows become one batch, so
             `commit` and `transaction` apply to the records of the returned rows.
@@ -103,8 +102,8 @@ def consume(
         max_bytes: About how much memory the stream takes.
         max_wait: Seconds without a new record after which the iteration ends; None: never. The member stays in the
             group, and the next iteration continues.
-        fail_on_data_loss: Whether records that retention deletes before they are read are an error; if false, they are
-            left out.
+        fail_on_data_loss: Whether records that retention deletes before they are read are an error; else they are left
+            out.
         engine: As in `read`.
         bar: As in `read`.
 
@@ -131,8 +130,7 @@ def consume(
         }
         options = read_options(given, Where.STREAM)
         if options.group_protocol == "consumer":
-            # Members of this protocol give partitions up between two calls, even if the caller has not committed their
-            # records.
+            # Its members give partitions up between two calls, even if the caller has not committed their records.
             raise OptionError("group.protocol", "consumer", "classic; other members of the group may use consumer")
         mapping = mapping_of(function, schema, wanted, options)
         trigger = Trigger(options, policy_of(options, Caller.PROGRAM), static=False)
@@ -174,8 +172,8 @@ class GroupStream(Stream):
         self._names = [column.name for column in columns]
         self._columns = with_place(columns)
         self._reading: _Batches | None = None
-        # The ends of the returned records and of the done records in the member's partitions. The records between them
-        # are not committed.
+        # The ends of the returned and of the done records in the member's partitions, between which nothing is
+        # committed.
         self._handed = StreamOffset()
         self._done: dict[TopicPartition, int] = {}
         self._followed_join = 0
@@ -219,8 +217,7 @@ class GroupStream(Stream):
                 batch for `max.poll.interval.ms`. Nothing is committed. If you continue, the member joins again, and
                 gets the uncommitted records of its new partitions.
             UnknownOutcomeError: No answer came, so the commit may be done. Call `commit` again.
-            DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
-                Nothing is committed.
+            DataLossError: A topic was deleted or created again, and `fail_on_data_loss` is set. Nothing is committed.
             KafkaGroupError: Any other failure; nothing is committed.
         """
         self._check_open()
@@ -369,8 +366,7 @@ class GroupStream(Stream):
             return
         waiting = self._uncommitted().partitions
         kept = {tp: span for tp, span in self._handed.partitions.items() if tp in owned.slots}
-        # Even if all records are committed: the trigger continues at the group's offsets, and would return to the
-        # stream's.
+        # Also if all records are committed: the trigger, at the group's offsets, would return to the stream's.
         ahead = self._committed_ahead(kept)
         if gone := sorted(waiting.keys() - kept.keys()):
             log.info(
@@ -423,8 +419,7 @@ class GroupStream(Stream):
     def _pass_without_records(self, ends: Mapping[TopicPartition, int]) -> None:
         """Move to these offsets, before which only markers of transactions are left.
 
-        If the caller has committed all earlier records, these offsets are committed here: without a later batch a lag
-        would remain.
+        If all earlier records are committed, these offsets are too: without a later batch a lag would remain.
         """
         waiting = self._uncommitted().partitions
         self._move(ends)

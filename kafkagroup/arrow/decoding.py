@@ -41,14 +41,12 @@ def decode_values(
         message: The full name of the Protobuf message of the column; None: the first message of the schema.
         mode: `FAILFAST`; `PERMISSIVE`: a bad value is null, and its bytes are in another column, `_corrupt_record`;
             `DROPMALFORMED`: its row is left out.
-        column: `key` decodes the keys instead. Call the function twice to decode both. The bytes of bad keys are in
-            `_corrupt_record_key`.
+        column: `key` decodes the keys instead; a second call decodes both. Bad keys are in `_corrupt_record_key`.
         max_decoded_bytes: The limit of a decoded value; a larger one is bad.
 
     Raises:
         OptionError: A setting or an argument is wrong.
-        InvalidConfigurationError: The kernel is not installed, the registry does not have the schema, or a column is
-            missing.
+        InvalidConfigurationError: The kernel, the schema in the registry, or a column is missing.
         UnreadableRecordError: A value is bad, with `FAILFAST`.
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.

@@ -75,8 +75,7 @@ def read(
         start: `earliest`, a time, `-1h` for one hour ago, `@1500` for this offset, or the nearest one that exists, in
             all partitions, or offsets by partition.
         end: As `start`, exclusive, or `latest`.
-        columns: Names of: key, value, topic, partition, offset, timestamp, timestampType, headers. `value string`
-            decodes UTF-8.
+        columns: Of key, value, topic, partition, offset, timestamp, timestampType, headers. `value string` is UTF-8.
         function: A function between iterators of record batches, as for `kafkagroup.map_in_arrow`.
         schema: The columns of its rows.
         max_bytes: The approximate memory of the stream, for one response of a broker and for record batches.

@@ -138,8 +138,7 @@ class Transaction:
     ) -> None:
         self._options, self._transactional_id, self._offsets = options, transactional_id, offsets
         self._delivery: TransactionalDelivery | None = None
-        # The first error of a write, whose records may partly be in the transaction. The block may have caught the
-        # error.
+        # The first error of a write, which the block may have caught. Its records may partly be in the transaction.
         self._failure: BaseException | None = None
 
     def __enter__(self) -> Transaction:
@@ -165,8 +164,7 @@ class Transaction:
     def write(self, topic: str | None, data: Data) -> int:
         """Write records, and return their number; arguments and errors as in the function `write`.
 
-        After an error the block commits nothing, even if it catches the error, because some of the records may be
-        written.
+        After an error the block commits nothing, even if it catches the error, as some records may be written.
         """
         count = 0
         try:

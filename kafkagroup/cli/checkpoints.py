@@ -85,8 +85,7 @@ def import_checkpoint(
 ) -> None:
     """Let a query of format("kafka") continue with format("kafkagroup"), also if it has not finished its first batch.
 
-    Stop the query first. A checkpoint with a finished batch is not changed, so only --group has an effect. The group
-    must have no members.
+    Stop the query first. After a finished batch only --group has an effect. The group must have no members.
     """
     if group is not None and not connection.names_cluster():
         raise typer.BadParameter("is needed with --group", param_hint="--bootstrap-servers")

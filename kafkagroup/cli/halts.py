@@ -71,8 +71,7 @@ def stop(
 
     From its next trigger on, each query reads up to the boundaries of its partitions and commits. When all its
     partitions are there, it leaves the group. Partitions without an offset in OFFSETS stop where they are. A query that
-    is started later stays idle until `resume`. Exits with 3 if the queries have not stopped within --timeout, or have
-    passed a boundary.
+    is started later stays idle until `resume`. Exits with 3 after --timeout, or if queries have passed a boundary.
     """
     from kafkagroup.admin import stop as stop_group
 

@@ -38,8 +38,7 @@ def examine(
     """Check the installation and, with servers, the way to the cluster and the rights there.
 
     Args:
-        settings: Kafka client settings under their Java names, with `bootstrap.servers`; None: check the installation
-            only.
+        settings: Kafka client settings under their Java names, with `bootstrap.servers`; None: the installation only.
         spark: A session: check from its executors too.
         topics: Topics to read.
         output_topics: Topics to write.

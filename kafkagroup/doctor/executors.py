@@ -105,8 +105,7 @@ def _run(spark: SparkSession, work: Callable[[int], bytes]) -> list[SeenThere]:
     from pyspark.sql.functions import udf
     from pyspark.sql.types import BinaryType
 
-    # Spark Connect has neither RDDs nor a SparkContext. Arrow would need pandas in the driver, which kafkagroup does
-    # not.
+    # Spark Connect has neither RDDs nor a SparkContext. Arrow would need pandas in the driver.
     seen = udf(work, BinaryType(), useArrow=False)
     frame = spark.range(0, _TASKS, 1, _TASKS).select(seen("id"))
     # Safe: like all results of Python tasks, these bytes come from tasks of this job over Spark's connection.

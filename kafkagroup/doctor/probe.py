@@ -162,8 +162,7 @@ def listener_at(endpoint: Endpoint, seconds: float) -> Listener:
         return "http"
     if len(head) == 4 and 0 < struct.unpack(">i", head)[0] <= HANDSHAKE_BYTES:
         return "plaintext"
-    # An HTTP server may wait for the end of a line. To a broker these bytes are a request that is too long, so it
-    # closes the connection.
+    # An HTTP server may wait for the end of a line. A broker closes the connection, because the "request" is too long.
     return "http" if _first_bytes(endpoint, b"GET / HTTP/1.0\r\n\r\n", within) == b"HTTP" else ""
 
 

@@ -48,15 +48,13 @@ _START_ATTEMPTS = 3
 class EmbeddedKafka:
     """A Kafka cluster in KRaft mode; each node is a broker and a controller in its own process.
 
-    Usable as a context manager. Nodes are numbered from 1. They are stopped when the process that started the cluster
-    ends, also by SIGKILL.
+    Usable as a context manager. Nodes, numbered from 1, stop when the process that started them ends, also by SIGKILL.
 
     Args:
         nodes: The number of nodes, 1 or 3.
         config: Broker settings (as in server.properties) that take precedence over the defaults here.
         security: Authentication, encryption and ACLs of the client listener; None: PLAINTEXT without users.
-        advertised_ports: The port that a node advertises to clients in place of its own, by node id, for a `TcpProxy`
-            between both.
+        advertised_ports: The port that a node advertises in place of its own, by node id, for a `TcpProxy`.
         data_dir: The folder that keeps the data when the cluster stops; None: a temporary folder that is removed.
         heap: The heap size of each node's JVM, as in `-Xmx`.
         jvm_options: Further options of each node's JVM. The default starts quickly; `()` runs faster later.
@@ -67,8 +65,8 @@ class EmbeddedKafka:
             their classes. The lines are also logged at INFO.
 
     Raises:
-        ValueError: `nodes` is neither 1 nor 3, `advertised_ports` names an unknown node, or a version with ZooKeeper is
-            to have ACLs.
+        ValueError: `nodes` is neither 1 nor 3, `advertised_ports` has an unknown node, or a version with ZooKeeper has
+            ACLs.
     """
 
     def __init__(
@@ -233,8 +231,7 @@ class EmbeddedKafka:
 
         Args:
             node_id: The node to restart.
-            new_ports: Move the client listener to another port, as after a failover to another machine. An advertised
-                port stays the same.
+            new_ports: Move the client listener to another port, as after a failover. An advertised port stays the same.
 
         Raises:
             BrokerError: The node did not start; with the end of its log.
@@ -268,8 +265,7 @@ class EmbeddedKafka:
     def admin(self) -> AdminClient:
         """Return a new `confluent_kafka` admin client with full rights.
 
-        Keep a reference to the client until its calls have finished: without a reference it is destroyed with its
-        calls.
+        Keep a reference to the client, or it is destroyed with its calls.
         """
         return admin_calls.admin_client({"bootstrap.servers": self.internal_bootstrap_servers})
 
@@ -339,8 +335,7 @@ class EmbeddedKafka:
     def java_client_config(self, user: str | None = None, mechanism: Mechanism = "PLAIN") -> dict[str, str]:
         """Return the settings with which a Java client connects, including the password.
 
-        With the prefix `kafka.` they are the options of Spark's Kafka source. Arguments and errors are those of
-        `client_config`.
+        With the prefix `kafka.` they are options of Spark's Kafka source. Arguments and errors as for `client_config`.
         """
         return {
             "bootstrap.servers": self.bootstrap_servers,

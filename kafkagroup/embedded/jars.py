@@ -119,8 +119,7 @@ def kafka_jars(version: str = KAFKA_VERSION, *, on_progress: Progress | None = N
 def resolve(coordinates: Sequence[str], transitive: bool = False, *, on_progress: Progress | None = None) -> list[Path]:
     """Resolve Maven coordinates to jar files, from the cache if they were resolved before.
 
-    Several processes may call it at the same time: one process downloads while the others wait. A cache folder appears
-    only when it is complete.
+    Of several processes one downloads while the others wait. A cache folder appears only when it is complete.
 
     Args:
         coordinates: Artifacts as `group:artifact:version`.

@@ -101,8 +101,7 @@ def server_config(
         mode = {
             "broker.id": node_id,
             "zookeeper.connect": f"{LOOPBACK}:{zookeeper}",
-            # The broker may start before ZooKeeper. A dead broker is detected after its session, as below in KRaft
-            # mode.
+            # The broker may start before ZooKeeper. A dead broker is detected after its session, as below.
             "zookeeper.connection.timeout.ms": 60_000,
             "zookeeper.session.timeout.ms": 4000,
         }

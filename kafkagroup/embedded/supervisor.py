@@ -5,8 +5,8 @@ standard input is a signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C
 standard output acknowledges that the signal was sent, and for S that the JVM has stopped. At the end of file, a change
 of the parent process, or a SIGTERM to the supervisor, the process that started it has ended, possibly by SIGKILL. Then
 the supervisor stops the JVM and removes the folder REMOVE, unless it is empty. As the JVM's parent it reads the JVM's
-exit status, before which the process id cannot be reused, so no signal can reach another process. Its exit code is the
-JVM's.
+exit status, before which the process id cannot be reused, so no signal can reach another process. It exits with the
+JVM's code.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ def supervise(log_path: str, remove: str, command: list[str]) -> int:
         The exit code of `command`; 128 + n if signal n ended it.
     """
     parent = os.getppid()
-    # Ctrl-C in a terminal reaches this process too, but the program that uses the broker decides whether to stop the
-    # node.
+    # Ctrl-C in a terminal reaches this process too, but the program that uses the broker decides about its stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with open(log_path, "ab", buffering=0) as log:  # noqa: PTH123
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

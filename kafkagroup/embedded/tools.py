@@ -94,8 +94,7 @@ def java_command(main_class: str, *args: str, version: str = KAFKA_VERSION) -> l
 
     Args:
         main_class: The tool's class, for example `org.apache.kafka.tools.consumer.ConsoleConsumer`.
-        args: The tool's arguments. Other users of the machine can see them: put secrets into a file
-            (`--command-config`).
+        args: The tool's arguments, which other users can see: put secrets into a file (`--command-config`).
         version: The version of the tool's Kafka.
 
     Raises:

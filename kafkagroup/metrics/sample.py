@@ -154,8 +154,7 @@ class Sample:
 class ProductionCurve:
     """The ends of one partition's log over time, as triggers have looked them up.
 
-    The time of an offset between two ends is interpolated, as by Kafka Lag Exporter, and is as exact as triggers are
-    frequent.
+    The time of an offset between two ends is interpolated, as by Kafka Lag Exporter; frequent triggers make it exact.
 
     Args:
         max_points: The number of ends to keep, of which the older half becomes coarser; None: all.

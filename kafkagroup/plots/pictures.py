@@ -79,8 +79,7 @@ def assignment(samples: Sequence[Sample], *, query: str | None = None, source: i
 def latency(samples: Sequence[Sample], *, query: str | None = None, source: int | None = None) -> Figure:
     """Draw the time from a record's production to the commit of its offset; arguments and errors as in `lag`.
 
-    The time of production comes from the ends of partitions at each micro-batch, and is as exact as micro-batches are
-    frequent.
+    The time of production comes from the ends of partitions at each micro-batch; frequent micro-batches make it exact.
     """
     mine = over_time.of_one_source(samples, query, source)
     figure, (axes,) = _picture([_LATENCY])

@@ -1,5 +1,4 @@
-//! The producers with aborted transactions at a position (KIP-98), whose batches `record_set` skips like Java's
-//! `CompletedFetch`.
+//! The producers of aborted transactions at a position (KIP-98), whose batches `record_set` skips.
 
 use std::collections::HashSet;
 

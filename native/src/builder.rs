@@ -249,8 +249,7 @@ fn too_large() -> Fault {
 
 /// A binary or string column.
 ///
-/// While all rows are null they are only counted, and batches without any value share one array, because many topics
-/// have no keys.
+/// While all rows are null they are only counted, and batches without values share one array: many topics have no keys.
 struct Bytes {
     text: bool,
     ends: Vec<i32>,

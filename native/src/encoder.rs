@@ -11,8 +11,7 @@ use crate::record::HeaderWriter;
 use crate::refusal::Refusal;
 use crate::split::{after, split};
 
-/// The largest allowed sizes, because a batch's length and number of records have 32 bits, and a codec may enlarge a
-/// batch.
+/// The largest allowed sizes: a batch's length and number of records have 32 bits, and a codec may enlarge a batch.
 const MOST_BYTES: usize = 1 << 30;
 /// The largest allowed number of partitions. All partitions up to the highest used one need memory.
 const MOST_PARTITIONS: usize = 1 << 20;

@@ -76,8 +76,7 @@ impl Filling {
         self.max_timestamp = self.max_timestamp.max(timestamp);
     }
 
-    /// Seals the batch and starts an empty one. Returns the whole batch and, if it was compressed, its buffer for
-    /// reuse.
+    /// Seals the batch and starts an empty one. Returns the whole batch and, after compression, its buffer for reuse.
     pub fn seal(
         &mut self,
         producer: Producer,

@@ -5,8 +5,7 @@ use crate::error::{Fault, Kind};
 /// The smallest size of a buffer, which then doubles.
 pub const STEP: usize = 64 << 10;
 
-/// Writes to the start of a `Vec` whose length includes the initialized free part, so a reused buffer need not be
-/// cleared.
+/// Writes to the start of a `Vec` whose length includes the initialized free part, so reuse needs no clearing.
 pub struct LimitedBuffer<'a> {
     bytes: &'a mut Vec<u8>,
     used: usize,

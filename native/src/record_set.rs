@@ -107,8 +107,7 @@ impl<S: Source> RecordSet<S> {
         &mut self.source
     }
 
-    /// Appends rows to `builder` until it is full or no row is left. After an error, the next call returns the same
-    /// error.
+    /// Appends rows to `builder` until it is full or no row is left. An error is returned again by the next call.
     pub fn append(&mut self, builder: &mut BatchBuilder) -> Result<Progress, Error> {
         builder.at_partition(&self.topic, self.partition);
         while !self.done {
@@ -198,8 +197,7 @@ impl<S: Source> RecordSet<S> {
         if header.size != size {
             return Err(Fault::corrupt("a batch changed while it was read"));
         }
-        // The CRC is checked before any other field is used, also of a skipped batch, whose last offset moves the
-        // position.
+        // The CRC is checked before any field is used, also of a skipped batch, whose last offset moves the position.
         let crc = crc32c::crc32c(whole.get(CRC_START..).unwrap_or_default());
         if crc != header.crc {
             return Err(Fault::corrupt(format!(

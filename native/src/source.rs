@@ -5,8 +5,7 @@ pub trait Source {
     /// Returns the number of bytes.
     fn size(&self) -> usize;
 
-    /// Fills `into` with the bytes from position `at` on. Returns false, with `into` unspecified, if there are fewer
-    /// bytes.
+    /// Fills `into` with the bytes from `at` on. Returns false, with `into` unspecified, if there are fewer bytes.
     fn read(&self, at: usize, into: &mut [u8]) -> bool;
 }
 

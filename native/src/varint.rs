@@ -56,8 +56,7 @@ pub fn array<const N: usize>(rest: &mut &[u8]) -> Parsed<[u8; N]> {
     Ok(*head)
 }
 
-/// Reads an unsigned varint of at most `MOST` bytes, from one word if it ends within the next eight bytes and these
-/// exist.
+/// Reads an unsigned varint of at most `MOST` bytes, from one word if it ends within eight existing bytes.
 #[inline(always)]
 pub fn unsigned<const MOST: usize>(rest: &mut &[u8]) -> Parsed<u64> {
     let word = rest.first_chunk().map_or(u64::MAX, |word| u64::from_le_bytes(*word));

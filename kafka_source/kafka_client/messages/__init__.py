@@ -104,8 +104,7 @@ def decode_response(request: Request[_R], version: int, correlation_id: int, pay
         if found != correlation_id:
             raise ValueError(f"the response has correlation id {found}, the request {correlation_id}")
         if request.API_KEY == _API_VERSIONS:
-            # The header of ApiVersions is never flexible. A broker that does not know the version answers in version 0
-            # (KIP-511).
+            # The header of ApiVersions is never flexible. Brokers answer an unknown version in version 0 (KIP-511).
             if data[4:6] == _UNSUPPORTED_VERSION:
                 version = 0
             reader.flexible = version >= request.flexible_from

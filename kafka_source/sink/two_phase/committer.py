@@ -16,8 +16,8 @@ The steps of a batch, and the effect of a crash after each of them:
    commit of a transaction like the first.
 5. The driver records the decision as finished. It aborts open transactions of this sink that no decision names, and
    fences attempts that have not sent a request yet. An attempt that begins later finds `{prefix}-driver` no longer in
-   the epoch of step 1, and sends nothing. Until the decision is recorded as finished, every driver that begins a batch
-   repeats step 4.
+   the epoch of step 1, and sends nothing. Until the decision is recorded as finished, every begin of a batch repeats
+   step 4.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ Renew = Callable[[FencedError, Set[tuple[int, str]]], Awaitable[tuple[GroupOffse
 """Returns offsets of groups with the current credentials, after the previous ones were refused with this error."""
 
 # To write the decision takes milliseconds, and readers of the groups' offsets wait for its transaction. This driver's
-# attempts end before the coordinator aborts the transaction, because the abort raises the epoch, as another driver
-# would.
+# attempts end before the coordinator aborts the transaction, which raises the epoch like another driver.
 _DECISION_TIMEOUT_MS = 30_000
 _DECISION_MARGIN_SECONDS = 3.0
 _VISIBLE_SECONDS = 30.0
@@ -79,8 +78,7 @@ class PreparedBatch:
     Attributes:
         query: The id of the query, or of the single write, that the batch belongs to.
         number: The batch's number in the query.
-        transactions: The tasks' open transactions, each with the partitions that it has written to. Empty if the batch
-            has no rows.
+        transactions: The tasks' open transactions with the partitions that they have written to; empty without rows.
         sources: The offsets to commit for the sources of the batch.
     """
 
@@ -253,8 +251,7 @@ class TwoPhaseCommit:
                     raise
                 refused |= used
                 sources = await renew(error, refused)
-            # One epoch serves one transaction, and the decision's has ended. This raises an error if another driver has
-            # begun a batch since.
+            # One epoch serves one transaction. This raises an error if another driver has begun a batch since.
             epoch = replace(epoch, driver=await self._initialise("driver", deadline, ended=epoch.driver))
             prepared = await self._check_open(epoch, batch, deadline)
         failpoint("sink-decided")
@@ -291,8 +288,7 @@ class TwoPhaseCommit:
         Args:
             deadline: Limit for the whole call.
             epoch: From `begin`. If another driver has begun a batch since, the transactions may be that driver's and
-                are not aborted. None: fence every driver first, so that a driver that still works cannot decide about a
-                part of its batch.
+                are not aborted. None: fence every driver first, so that no driver decides about a part of its batch.
         """
         if epoch is None:
             driver, _ = await asyncio.gather(

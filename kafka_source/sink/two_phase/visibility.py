@@ -52,8 +52,7 @@ async def wait_until_visible(
 ) -> None:
     """Wait until no partition holds one of the transactions open.
 
-    Without READ on a topic the user may not send the request: log a warning and return. A deleted topic has no records
-    to wait for.
+    If the user lacks READ on a topic, which the request needs, log a warning and return. Deleted topics are ignored.
 
     Args:
         client: Client of the cluster that the sink writes to.

@@ -73,8 +73,7 @@ impl Pair<'_> {
         })
     }
 
-    /// Returns whether each field of record `r` is read from a field of `w` or has a default. Nested fields are not
-    /// compared.
+    /// Returns whether each field of record `r`, without nested fields, is read from a field of `w` or has a default.
     fn structure_fits(&self, w: Id, r: Id, steps: &mut usize, nesting: usize) -> bool {
         let (Kind::Record(written), Kind::Record(read)) = (self.writer.kind(w), self.reader.kind(r)) else {
             return false;

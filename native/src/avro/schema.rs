@@ -392,8 +392,7 @@ fn texts<'a>(object: &'a Map<String, Value>, name: &str) -> impl Iterator<Item =
     object.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Returns the logical type with a name, like Java's `LogicalTypes.fromSchemaIgnoreInvalid`; None: unknown, or does not
-/// fit.
+/// Returns the logical type with a name, like Java's `LogicalTypes.fromSchemaIgnoreInvalid`; None: invalid.
 fn logical(name: &str, kind: &Kind, object: &Map<String, Value>) -> Option<Logical> {
     let timestamp = |unit, utc| Some(Logical::Timestamp { unit, utc });
     match (name, kind) {

@@ -23,8 +23,7 @@ pub enum Skip {
     Record(usize),
 }
 
-/// The limit on nested records, arrays and maps, in a skipped value and in a schema, because each level takes a part of
-/// the stack.
+/// The limit on nested records, arrays and maps, in a skipped value or a schema: each level takes a part of the stack.
 const MAX_NESTING: usize = 400;
 
 fn too_deep() -> Fault {

@@ -128,8 +128,7 @@ pub fn integer(text: &[u8]) -> Parsed<i64> {
     i64::try_from(value).map_err(|_| TOO_LARGE)
 }
 
-/// Returns a number as a decimal with this many digits after the point, rounded half up; None: no number, or too many
-/// digits.
+/// Returns a number as a decimal with `scale` digits after the point, rounded half up; None: no number, or too large.
 pub fn decimal(text: &[u8], scale: i8, limit: i128) -> Option<i128> {
     let (negative, text) = match text.split_first() {
         Some((b'-', rest)) => (true, rest),

@@ -126,8 +126,8 @@ impl Writer {
     }
 }
 
-/// Removes the indexes of a message in Confluent's framing: the number of levels, and the index in each. No level means
-/// the first message.
+/// Removes the indexes of a message in Confluent's framing: the number of levels (0: the first message), and an index
+/// each.
 fn message_indexes(input: &mut &[u8]) -> Result<Vec<i64>, Fault> {
     const MOST: i64 = 64;
     let count = varlong(input).map_err(|_| NO_INDEXES)?;

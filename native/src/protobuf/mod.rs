@@ -1,8 +1,7 @@
 //! Protobuf values to an Arrow array, and back ([`write`]).
 //!
 //! [`descriptors`] (the text of a `.proto` file, or a descriptor set) → [`plan`] (the column type of a message, and the
-//! columns of its fields) → [`decoder::Decoder`] (framing, the message of a record), which runs the plan ([`run`]) into
-//! columns.
+//! columns of its fields) → [`decoder::Decoder`] (framing), which runs the plan ([`run`]) into columns.
 //!
 //! The types are those of spark-protobuf's `SchemaConverters`. `docs/design/values.md` has the reasons.
 

@@ -188,8 +188,7 @@ impl Value {
 }
 
 impl Message {
-    /// Returns the columns and the plan of a message, with the fields of the structs of `wanted`, in their order, or
-    /// all fields.
+    /// Returns the columns and the plan of a message, with the fields of the structs of `wanted`, in order, or all.
     ///
     /// `recursion`: how often a message may contain itself, at least 1, before fields are left out. Below 1, a message
     /// in itself is a text of JSON.

@@ -38,8 +38,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Takes a message to the end of the input, or of the group with this number. `rows`: the rows of the columns
-    /// before it.
+    /// Takes a message to the end of the input or of the group with this number; `rows`: earlier rows of the columns.
     fn message(
         &mut self,
         plan: &Message,

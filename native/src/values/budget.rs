@@ -40,8 +40,7 @@ impl Budget {
         self.take((bytes as u64).saturating_mul(8))
     }
 
-    /// Checks that there is room for `count` items of `bits` bits, without taking it: each item is taken when it is
-    /// read.
+    /// Checks that there is room for `count` items of `bits` bits, each of which is taken when it is read.
     pub fn check(&self, bits: u64, count: usize) -> Result<(), Fault> {
         if bits.saturating_mul(count as u64) > self.left { Err(self.exceeded()) } else { Ok(()) }
     }

@@ -1,8 +1,7 @@
 //! The common parts of the decoders and encoders of all formats, between values of bytes and an Arrow array.
 //!
 //! [`slot::Slot`] (the type of a column) → [`column::Column`] (which grows value by value) and [`rows`] (framing,
-//! writer schemas, bad records) → Arrow. [`crate::avro`], [`crate::protobuf`] and [`crate::json`] make a row of a
-//! value.
+//! writer schemas, bad records) → Arrow. [`crate::avro`], [`crate::protobuf`] and [`crate::json`] make rows.
 //!
 //! [`cells::Cells`] (the borrowed buffers of an array of any type) → [`encode`] (framing, null rows) → values.
 

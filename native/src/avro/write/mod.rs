@@ -1,7 +1,6 @@
 //! An Arrow array to Avro values.
 //!
-//! [`fit`] compares the array's type with the schema and makes a plan, which [`encoder::Encoder`] runs ([`run`])
-//! on each row.
+//! [`fit`] compares the array's type with the schema and makes a plan for [`encoder::Encoder`] ([`run`]).
 //!
 //! The types are those that Spark's `AvroSerializer` accepts, and also an int for a long, a float for a double, and a
 //! decimal of the same scale. The array may lack a field that has a default in the schema.

@@ -232,8 +232,8 @@ fn prefixed(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends the two's complement of a decimal, most significant byte first, in as few bytes as possible or in the bytes
-/// of a fixed type.
+/// Appends the two's complement of a decimal, most significant byte first, in the fewest bytes or those of a fixed
+/// type.
 fn decimal(value: i128, precision: u8, size: Option<usize>, out: &mut Vec<u8>) -> Result<(), Stop> {
     if value.unsigned_abs() >= 10u128.pow(u32::from(precision)) {
         return Err(Fault::new(format!("the decimal has more than the {precision} digits of the schema's type")).into());
