@@ -168,7 +168,7 @@ _CONNECTIONS = (
         "connections.max.idle.ms",
         _ALL,
         _LONG,
-        "our own connections stay open until the broker closes them",
+        "kafkagroup's own connections stay open until the broker closes them",
         native=_UNUSED,
     ),
     _honoured("default.api.timeout.ms", _CA, _INT, "how long the driver tries a request", minimum=0),
@@ -176,7 +176,7 @@ _CONNECTIONS = (
         "metadata.max.age.ms",
         _ALL,
         _LONG,
-        "in a read an [option](options.md); after this time, by default 10 s, another broker is asked for metadata",
+        "in a read an [option](options.md); after this time, by default 10 s, metadata come from another broker",
         minimum=0,
     ),
     _unused("metadata.max.idle.ms", _P, _LONG, "metadata are kept as long as a task's producer", minimum=5000),
@@ -186,7 +186,7 @@ _CONNECTIONS = (
         "receive.buffer.bytes",
         _ALL,
         _INT,
-        "-1: the operating system's, as without it",
+        "-1: the operating system's size, the default",
         minimum=-1,
         rdkafka="socket.receive.buffer.bytes",
     ),
@@ -194,11 +194,11 @@ _CONNECTIONS = (
         "send.buffer.bytes",
         _ALL,
         _INT,
-        "-1: the operating system's, as without it",
+        "-1: the operating system's size, the default",
         minimum=-1,
         rdkafka="socket.send.buffer.bytes",
     ),
-    _passed("reconnect.backoff.ms", _ALL, _LONG, "alone it is the longest pause too, as in Java", minimum=0),
+    _passed("reconnect.backoff.ms", _ALL, _LONG, "by itself it is the longest pause too, as in Java", minimum=0),
     _passed("reconnect.backoff.max.ms", _ALL, _LONG, minimum=0),
     _passed("request.timeout.ms", _ALL, _INT, minimum=0, rdkafka="socket.timeout.ms"),
     _passed("retry.backoff.ms", _ALL, _LONG, minimum=0),
@@ -208,7 +208,7 @@ _CONNECTIONS = (
         _ALL,
         _LONG,
         "10 s by default, as in Java; in the native engine for all addresses, TLS and login together, in librdkafka "
-        "for each address of each connection: where an address of a name may answer nothing, use the native engine",
+        "for each address of each connection. Use the native engine if an address of a name may not answer",
     ),
     _unused("socket.connection.setup.timeout.max.ms", _ALL, _LONG, "the timeout of a connection does not grow"),
     _passed("enable.metrics.push", _ALL, _BOOL, "the native engine pushes no metrics", native=_UNUSED),
@@ -265,7 +265,7 @@ _FETCH = (
 )
 
 _PRODUCE = (
-    _passed("acks", _P, _STRING, "0 is written by librdkafka", words=("all", "-1", "0", "1")),
+    _passed("acks", _P, _STRING, "with 0 librdkafka writes", words=("all", "-1", "0", "1")),
     _passed("batch.size", _P, _INT, "default 1 MB", minimum=0),
     JavaSetting(
         "buffer.memory",
@@ -308,7 +308,7 @@ _PRODUCE = (
         "retries",
         _PA,
         _INT,
-        "0 is written by librdkafka; else deliveries are tried until `delivery.timeout.ms`",
+        "with 0 librdkafka writes; else deliveries are tried until `delivery.timeout.ms`",
         minimum=0,
     ),
     _passed("transaction.timeout.ms", _P, _INT, "default 10 minutes"),
@@ -341,7 +341,7 @@ _SSL = (
         "ssl.enabled.protocols",
         _ALL,
         _LIST,
-        "TLSv1.2 and TLSv1.3; librdkafka cannot be limited to one of them, so that is refused there",
+        "TLSv1.2 and TLSv1.3; one alone is refused with librdkafka, which cannot be limited to it",
     ),
     _honoured("ssl.endpoint.identification.algorithm", _ALL, _STRING),
     _honoured("ssl.key.password", _ALL, _SECRET),
@@ -367,7 +367,7 @@ _SSL = (
     _unused("ssl.trustmanager.algorithm", _ALL, _STRING, _JVM),
 )
 
-_KERBEROS = "with a keytab the Kerberos library gets new tickets in time; others are renewed by the process's user"
+_KERBEROS = "with a keytab the Kerberos library gets new tickets in time; the process's user renews other tickets"
 _REFRESH = "a token is fetched again after 80 % of its life"
 _BROKERS = "it is for brokers"
 _ASSERTION = (

@@ -203,7 +203,7 @@ class NativeReader:
             if self._is_another(topic := cluster.topics[name], cluster.cluster_id):
                 raise RetriableError(
                     f"{describe_recreated(topic.id_text)}, while {name} was read by its name. The rows of this attempt "
-                    "do not count; the next one finds that the topic is lost."
+                    "do not count, and the next attempt reports the loss of the topic."
                 )
 
     def give_back(self) -> None:
@@ -531,7 +531,7 @@ class NativeReader:
                 return
             if planned >= 0 and 0 <= end < part.whole.end:
                 problem_in_words = (
-                    f"from offset {end} on the leader of epoch {found.leader_epoch} does not have what was planned "
+                    f"from offset {end} on the leader of epoch {found.leader_epoch} lacks records that were planned "
                     f"with the leader of epoch {planned}"
                 )
                 self._report_loss(part, truncated_to=end, problem=problem_in_words)

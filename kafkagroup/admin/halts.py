@@ -256,7 +256,7 @@ def _check_not_passed(
     if passed:
         raise InvalidConfigurationError(
             f"Group {group} has passed these boundaries already: {first_names(passed, _MAX_NAMED)}. Nothing was "
-            "changed. Stop it at later ones, or where it is (`--at now`), and rewind it."
+            "changed. Halt the group at later boundaries, or where it is (`--at now`), and rewind it."
         )
 
 
@@ -266,7 +266,8 @@ def _check_members(group: Group, kind: HaltKind) -> None:
         names = first_names([f"{one.name} ({one.client_id}) at {one.host}" for one in others], _MAX_NAMED)
         raise InvalidConfigurationError(
             f"Group {group.group} has members of other clients, which no {kind.value} reaches: {names}. They would "
-            "read on, also what queries leave. Stop them first, or allow it with --others-go-on (others_go_on=True)."
+            "read on, also partitions that queries leave. Stop these members first, or allow them with "
+            "--others-go-on (others_go_on=True)."
         )
 
 

@@ -330,7 +330,7 @@ async def _check_set(
     try:
         found = await fetch_entries(client, group, entries, Deadline(_COMMIT_SECONDS))
     except KafkaGroupError as problem:
-        raise UnknownOutcomeError(f"Group {group} was rewound or was not. {look}", code=error.code) from problem
+        raise UnknownOutcomeError(f"Group {group} may have been rewound. {look}", code=error.code) from problem
     # The id in the metadata is the proof: if the session has ended, members may have committed later offsets.
     there = [tp for tp, entry in entries.items() if tp in found and found[tp].metadata == entry.metadata]
     if len(there) == len(entries):

@@ -265,7 +265,7 @@ class GroupStream(Stream):
     def _transactional_id(self) -> str:
         owned = self._trigger.owned.slots
         if not owned:
-            raise ValueError("a transaction is for batches that were handed out, and there are none")
+            raise ValueError("a transaction needs returned batches, and no batch was returned")
         return transactional_id_of(self._options.group_id or "", owned)
 
     def _offsets(self) -> tuple[GroupOffsets, ...]:
@@ -282,9 +282,9 @@ class GroupStream(Stream):
 
     def _refusal(self, why: str) -> FencedError:
         return FencedError(
-            f"Since the batches of this transaction were handed out, {why}: the output of group "
-            f"{self._options.group_id} may have their records, or get them. Nothing of this transaction is committed. "
-            "Continue: what is still this member's is handed out again.",
+            f"Since the batches of this transaction were handed out, {why}, so the output of group "
+            f"{self._options.group_id} may have or get their records. Nothing of this transaction is committed. "
+            "Continue: batches of partitions that are still this member's are handed out again.",
             code=ErrorCode.ILLEGAL_GENERATION,
         )
 

@@ -240,7 +240,7 @@ class Export:
         for name, known, wanted in pairs:
             if wanted not in (None, known):
                 raise InvalidConfigurationError(
-                    f"{folder} was begun with the {name} {known}, and not {wanted}. Leave it out to continue, or "
+                    f"{folder} was begun with the {name} {known}, not {wanted}. Leave the {name} out to continue, or "
                     "export into a new folder."
                 )
 

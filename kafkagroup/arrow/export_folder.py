@@ -153,7 +153,7 @@ def positions_of(folder: Path, begun: Begun) -> dict[int, int]:
         expected = positions.get(partition, 0)
         if start != expected:
             raise InvalidConfigurationError(
-                f"{path} begins at offset {start}, and what is before it ends at {expected}: a part is missing, or "
+                f"{path} begins at offset {start}, and the part before it ends at {expected}: a part is missing, or "
                 "records are there twice. Put the parts back as they were, or export into a new folder."
             )
         positions[partition] = end

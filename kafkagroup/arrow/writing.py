@@ -186,7 +186,7 @@ class Transaction:
             raise AbortableError(
                 f"A write of this transaction has failed ({self._failure!r}), and some of "
                 "its records may be missing. Nothing of the transaction is committed, although its block continued. "
-                "Repeat the block without this write, or with one that succeeds."
+                "Repeat the block without this write, or with a write that succeeds."
             ) from self._failure
         groups = self._offsets()
         if self._delivery is None and not groups:

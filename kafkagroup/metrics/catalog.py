@@ -116,7 +116,7 @@ LAG_TIME = Metric(
     Kind.GAUGE,
     "s",
     _SOURCE,
-    "Time of the lookup of the ends of which the lag is counted, in seconds since 1970; of several the earliest.",
+    "Time of the lookup of ends from which the lag is counted, in seconds since 1970; the earliest of several.",
 )
 RECORDS = Metric(
     "kafkagroup_consumer_records_total",
@@ -193,7 +193,7 @@ REBALANCE_LATENCY = Metric(
     "s",
     _SOURCE,
     "Duration of a rebalance, from the first request of the slots to the last slot's assignment; in the consumer "
-    "protocol from when the brokers took partitions away or gave more, with the micro-batch that still read them.",
+    "protocol from the brokers' new assignment, with the micro-batch that still read revoked partitions.",
     (),
     _BUCKETS_IN_SECONDS,
 )
@@ -212,7 +212,7 @@ HALTED = Metric(
     Kind.GAUGE,
     "1",
     _SOURCE,
-    "1 while the group is paused or stopped from outside, else 0: its lag grows intentionally.",
+    "1 while the group is paused or stopped from outside, so that its lag grows intentionally; else 0.",
 )
 ASSIGNED = Metric(
     "kafkagroup_consumer_assigned_partitions",
@@ -302,7 +302,7 @@ OLDEST_TRANSACTION = Metric(
     Kind.GAUGE,
     "s",
     (PREFIX,),
-    "Age of the sink's oldest open transaction that is undecided; 0: there is none; with `transactions=` only.",
+    "Age of the sink's oldest open undecided transaction; 0: no such transaction; with `transactions=` only.",
 )
 
 METRICS = (
