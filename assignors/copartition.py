@@ -48,7 +48,7 @@ class Folded:
 
 
 def fold(cluster: ClusterMetadata, group: GroupSubscription, groups: Sequence[Collection[str]]) -> Folded:
-    """Leave out all topics but the first of each set, which exists and has a subscriber.
+    """Leave out all topics of a set but the first that exists and has a subscriber.
 
     Raises:
         AssignmentError: The topics of a set differ in partition counts or subscribers.

@@ -2,8 +2,8 @@
 
 Java's sticky algorithm revokes a claim that does not match its member's rack even if no other member matches, so the
 partition moves in every rebalance. Nor does it revise its choices when a partition finds no member on its racks.
-`rack-aware` exchanges two partitions, or moves one to a member with one fewer, while rack mismatches or lost claims
-become fewer and neither become more. Sizes stay as even as in `sticky`.
+`rack-aware` exchanges two partitions, or moves one to a member with one fewer, while this gives fewer rack mismatches
+or fewer lost claims and makes neither worse. Sizes stay as even as in `sticky`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`sticky` and `cooperative-sticky`: the claims of members; `sticky_uniform` and `sticky_mixed` assign.
 
 They are Kafka's `StickyAssignor` (KIP-54) and `CooperativeStickyAssignor` (KIP-429). Both make the same assignment,
-balanced and with as few moved partitions as possible, the latter in two rebalances.
+balanced and with as few moved partitions as possible, `cooperative-sticky` in two rebalances.
 """
 
 from __future__ import annotations

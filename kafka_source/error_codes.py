@@ -3,8 +3,8 @@
 Codes from -1 up are the brokers', with the names of Kafka 4.3's `Errors`. Codes below -1 are librdkafka's own, with its
 names (`_TRANSPORT`). The category comes from KIP-1050 or from the class tree of Kafka 4.3's Java client. A code without
 a category is invalid configuration if a setting or a permission causes it, else application-recoverable, as the KIP
-requires; of the latter the table only has codes that other modules use or librdkafka does not name. librdkafka's flags
-`retriable()`, `txn_requires_abort()` and `fatal()` differ from the KIP, so they are not used.
+requires. The table has an application-recoverable code only if other modules use it or librdkafka does not name it.
+librdkafka's flags `retriable()`, `txn_requires_abort()` and `fatal()` differ from the KIP, so they are not used.
 """
 
 from __future__ import annotations

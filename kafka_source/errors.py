@@ -76,7 +76,7 @@ class KafkaGroupError(Exception):
 
     Args:
         message: The event, its topic-partition and offset, and the remedy.
-        code: Kafka's (-1 and up) or librdkafka's (below -1) error code; None if the error has none.
+        code: Kafka's (-1 and up) or librdkafka's (below -1) error code; None: no code.
         condition: The name of Spark's own error condition for this problem, for programs that search messages for it;
             or None.
     """

@@ -47,7 +47,7 @@ class SourceLag:
     """The lag of one source of a query.
 
     Attributes:
-        query: The query's name, or its id if it has none.
+        query: The query's name, or its id if it has no name.
         batch: The number of the micro-batch after which the lag was measured.
         source: The number of the source in the query, from 0.
         behind: The number of offsets between the query's offset and the latest offset, by partition.
@@ -69,16 +69,16 @@ class SourceLag:
 
     @property
     def total(self) -> int:
-        """Return the number of offsets behind the latest ones, in all partitions."""
+        """Return the sum of `behind` over all partitions."""
         return sum(self.behind.values())
 
     @property
     def metrics(self) -> dict[str, str]:
         """Return the figures under Spark's names: `minOffsetsBehindLatest`, `max…`, `avg…`; empty without partitions.
 
-        If the size of an offset is known, `estimatedTotalBytesBehindLatest` is added. Not Spark's are `badRecords` if
-        the query continues after bad values, `coresNeeded` with `targetTriggerDuration`, and with `maxTimestampSkew`
-        `leastTimestamp`, `heldBackBy`, `timestampSkewBeforeMs` and `timestampSkewAfterMs`.
+        If the size of an offset is known, `estimatedTotalBytesBehindLatest` is added. Spark does not have `badRecords`,
+        for a query that continues after bad values, `coresNeeded` with `targetTriggerDuration`, and with
+        `maxTimestampSkew` `leastTimestamp`, `heldBackBy`, `timestampSkewBeforeMs` and `timestampSkewAfterMs`.
         """
         if not self.behind:
             return {}

@@ -3,10 +3,10 @@
     ./run bench trigger [--target 5s] [--phase 60] [--save FILE]
 
 A query with 2 cores whose work on the rows allows 20,000 records a second. The load swings between 3,000 and 30,000
-records a second. Then 300,000 arrive in each of 3 seconds; the sink stands still for half a phase; the work takes five
-times as long; and the query's process is killed and started again. A trigger counts if records were left over when it
-was planned, from the fourth such trigger in a row after each event. A line of the table has the triggers since an
-event. `./run bench plot FILE PICTURE` draws the figures of `--save`.
+records a second. Then 300,000 records arrive in each of 3 seconds; the sink stands still for half a phase; the work
+takes five times as long; and the query's process is killed and started again. A trigger counts if records were left
+over when it was planned, from the fourth such trigger in a row after each event. A line of the table has the triggers
+since an event. `./run bench plot FILE PICTURE` draws the figures of `--save`.
 """
 
 from __future__ import annotations

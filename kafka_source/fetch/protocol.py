@@ -75,7 +75,7 @@ class Fetched:
         high_watermark: The high watermark; -1 with an error.
         log_start: The log start offset.
         aborted: Producer id and first offset of each aborted transaction in the record set.
-        preferred: The replica from which to fetch instead (KIP-392); -1: none.
+        preferred: The replica from which to fetch instead (KIP-392); -1: no replica.
         begin: The index of the first byte of the record set in the buffer.
         end: The index after its last byte.
     """
@@ -274,7 +274,7 @@ class FetchConnection(RequestConnection):
 
     Args:
         raw: An authenticated connection; this object takes ownership of it.
-        rack: `client.rack`, to fetch from the closest replica (KIP-392); "": none.
+        rack: `client.rack`, to fetch from the closest replica (KIP-392); "": no rack.
         read_committed: The isolation level of all requests.
         timeout: See `RequestConnection`.
         min_bytes: The bytes for which the broker waits (`fetch.min.bytes`).

@@ -90,8 +90,7 @@ class BlockingConnection:
         """Send one request, in the newest version that both sides support, and return its response.
 
         Raises:
-            ConnectionLost: The connection was lost, or the response not complete within `timeout` seconds; it is
-                closed.
+            ConnectionLost: The connection was lost, or is closed because the response exceeded `timeout`.
         """
         version = self.versions.version_for(request, max_version)
         correlation_id = time.monotonic_ns() & 0x7FFFFFFF

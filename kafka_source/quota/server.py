@@ -1,9 +1,9 @@
 """Serve a query's quota to its tasks, in a stream's driver or in a process of its own; `quota.report`.
 
 The planner of a batch ends before its tasks run, and the driver of a sink is a new process for each micro-batch. So the
-first planner or driver starts a process beside the Spark driver. Later ones with the same quota and client settings
-find that process by a file that only this user can read, and have their own accounts there. The process ends with the
-Spark driver, or ten minutes after the last request of a task.
+first planner or driver starts a process beside the Spark driver. Later planners and drivers with the same quota and
+client settings find that process by a file that only this user can read, and have their own accounts there. The process
+ends with the Spark driver, or ten minutes after the last request of a task.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class _Reader:
         if kind == "object":
             named = schema.get("properties")
             fields = named if isinstance(named, dict) else {}
-            # Of an object with named fields only the named ones are read.
+            # An object with named fields is read without its other fields.
             patterns = [] if fields else [*_values(schema.get("patternProperties"))]
             return _Object(
                 {name: self.node(one, document, within) for name, one in fields.items()},

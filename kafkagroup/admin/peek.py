@@ -36,7 +36,7 @@ Format = Literal["none", "text", "json", "binary"]
 
 _FRAME = struct.Struct(">bi")
 _MAGIC = 0
-# Schema registries count ids from 1. Five bytes that begin with 0 and contain a larger number are taken for no id.
+# Schema registries count ids from 1. Five bytes that begin with 0 and contain a larger number are not taken for an id.
 _MAX_SCHEMA_ID = 1 << 24
 # The size of a number of Java's LongSerializer, because a time in milliseconds looks like a frame.
 _LONG_BYTES = 8

@@ -253,7 +253,7 @@ class Group:
         group: The group id.
         state: Kafka's group state: Stable, Empty, PreparingRebalance, CompletingRebalance, or in the consumer protocol
             (KIP-848) Assigning, Reconciling.
-        assignor: The name of the group's assignor; empty if the group has none.
+        assignor: The name of the group's assignor; empty without an assignor.
         members: The members, sorted by name.
         coordinator: The coordinator's host:port.
         type: classic or consumer.

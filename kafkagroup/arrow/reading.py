@@ -80,7 +80,7 @@ def read(
         schema: The columns of its rows.
         max_bytes: The approximate memory of the stream, for one response of a broker and for record batches.
         fail_on_data_loss: Whether records that retention deletes during the read are an error; else they are left out.
-        engine: `native`, `librdkafka`, or `auto` for native where it is installed.
+        engine: `native`, `librdkafka`, or `auto` for native if it is installed.
         bar: Whether to show a progress bar; None: on a terminal and in a notebook, if tqdm is installed.
 
     Raises:

@@ -80,7 +80,7 @@ def write(
             strings or bytes, a list of (key, value) structs for headers, and a number. A null value is a tombstone.
             Other columns are left out. A stream is read batch by batch.
         settings: Settings of Kafka's producers: `bootstrap.servers`, `acks`, `compression.type`, `transactional.id` …
-        engine: `native`, `librdkafka`, or `auto` for native where it is installed. Transactions need `native`.
+        engine: `native`, `librdkafka`, or `auto` for native if it is installed. Transactions need `native`.
 
     Raises:
         OptionError: A setting or an argument is wrong.

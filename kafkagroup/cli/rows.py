@@ -350,7 +350,7 @@ class TransactionRow:
         transactional_id: Its transactional id.
         producer_id: Its producer id.
         epoch: Its producer epoch.
-        state: decided: it is to be committed; undecided: it is open, without a decision.
+        state: decided: to be committed; undecided: open, without a decision.
         query: The query that decided; None: undecided.
         batch: The micro-batch that it is part of; None: undecided.
         open_seconds: For how long it has been open; None: decided.

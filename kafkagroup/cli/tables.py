@@ -29,7 +29,7 @@ _MIN_WIDTH = 8
 
 
 def console() -> Console:
-    """Return the console of standard output: in colours on a terminal only, and unbounded where there is none."""
+    """Return the console of standard output, with colours on a terminal and without a width elsewhere."""
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDE
     return Console(width=width, highlight=False)
 
@@ -73,7 +73,7 @@ def table(listing: Listing, width: int) -> Table:
 
 
 def widths(cells: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) -> list[int]:
-    """Return the width of each column, so that the table fits where it can.
+    """Return the width of each column, so that the table fits if possible.
 
     Rich would fold all columns a little, or leave one out. Here the widest column shrinks, first among the columns of
     several words, then among the others but numbers.

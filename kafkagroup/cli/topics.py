@@ -191,7 +191,7 @@ _FOLLOW_SECONDS = 0.5
 
 
 def _follow(look: Peek, records: Rows[Record], output: Output) -> None:
-    """Print records, one a line, and new ones, until Ctrl-C."""
+    """Print records, and then new records, one a line, until Ctrl-C."""
     import json
 
     if output is Output.CSV:

@@ -97,7 +97,7 @@ class QueryMeter:
         return Update((alive,))
 
     def terminated(self, *, failed: bool) -> Update:
-        """Return the update at the end of the query: its gauges are gone."""
+        """Return the update at the end of the query, which removes its gauges."""
         ended = point(catalog.TERMINATIONS, 1, self._name, "true" if failed else "false")
         return Update((ended,), self._gauges.replace([]))
 

@@ -114,7 +114,7 @@ pub fn schema(columns: &[Column]) -> Schema {
 mod tests {
     use super::*;
 
-    /// Spark refuses a batch whose schema is another one.
+    /// Spark refuses a batch with another schema.
     #[test]
     fn columns_have_the_types_of_spark() {
         let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));

@@ -115,7 +115,7 @@ mod tests {
         let mut filling = Filling::default();
         let producer = Producer { id: 3, epoch: 2, transactional: true };
         let mut compressor = Compressor::new(Codec::None);
-        // The second batch is like the first: nothing is left of what was sealed.
+        // The second batch is like the first: nothing of the sealed batch is left.
         for _ in 0..2 {
             assert_eq!((filling.count(), filling.size()), (0, 0));
             for (timestamp, delta) in [(20, 0), (10, -10), (30, 10), (25, 5)] {

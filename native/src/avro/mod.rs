@@ -1,4 +1,4 @@
-//! Avro values to an Arrow array, and in [`write`] back.
+//! Avro values to an Arrow array, and back ([`write`]).
 //!
 //! [`schema::Schema`] (parsed JSON) → [`shape`] (the column type of the reader schema) and [`compile::compile`] (how
 //! values of a writer schema become values of the reader schema) → [`decoder::Decoder`], which runs [`plan::Op`]s ([`run`])
