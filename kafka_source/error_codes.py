@@ -206,8 +206,8 @@ _BY_NUMBER = {code.value: code for code in ErrorCode}
 
 _TOO_FEW_REPLICAS = "Fewer replicas are in sync than the topic's min.insync.replicas: start the brokers that are down"
 _OTHER_OWNER = (
-    "The transaction was open for longer than transaction.timeout.ms and the coordinator has aborted it: raise that "
-    "setting; or another process uses the same transactional id: give each query its own"
+    "The transaction was open for longer than transaction.timeout.ms and the coordinator has aborted it: raise the "
+    "setting. Or another process uses the same transactional id: give each query its own"
 )
 
 ADVICE: dict[int, str] = {
@@ -267,8 +267,8 @@ ADVICE: dict[int, str] = {
     ErrorCode.FENCED_INSTANCE_ID: "Another process uses the same group.instance.id: give each query its own",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "Stop the members that subscribe to the topic first",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: (
-        "A transaction over the group's offsets is open. If it stays open for minutes, a broker has lost its end: "
-        "stop the group, run kafkagroup offsets delete, and start again, from the checkpoints"
+        "A transaction over the group's offsets is open. If it stays open for minutes, a broker has lost its "
+        "marker: stop the group, run kafkagroup offsets delete, and start again, from the checkpoints"
     ),
     ErrorCode.INVALID_PRODUCER_EPOCH: _OTHER_OWNER,
     ErrorCode.PRODUCER_FENCED: _OTHER_OWNER,
@@ -284,8 +284,8 @@ ADVICE: dict[int, str] = {
     ),
     ErrorCode.LOCAL_UNKNOWN_PARTITION: "The topic does not have the partition that the column partition contains",
     ErrorCode.LOCAL_MSG_TIMED_OUT: (
-        "The brokers did not acknowledge it within kafka.delivery.timeout.ms: check that they are running and "
-        "that as many replicas as the topic's min.insync.replicas are in sync, or raise the setting"
+        "The brokers did not acknowledge the record within kafka.delivery.timeout.ms: check that they are running "
+        "and that as many replicas as the topic's min.insync.replicas are in sync, or raise the setting"
     ),
     ErrorCode.NOT_ENOUGH_REPLICAS: _TOO_FEW_REPLICAS,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: _TOO_FEW_REPLICAS,

@@ -65,8 +65,8 @@ __all__ = [
 ]
 
 NEW_OUTPUT = (
-    "With a new checkpoint Spark's file sink needs a new folder, and Delta in foreachBatch a new txnAppId: they skip "
-    "the numbers of micro-batches that they have"
+    "With a new checkpoint Spark's file sink needs a new folder, and Delta in foreachBatch a new txnAppId, because "
+    "both skip numbers of micro-batches that they have"
 )
 """The advice for a new checkpoint: some sinks need a new output, too."""
 

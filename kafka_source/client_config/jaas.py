@@ -58,7 +58,7 @@ def _problem(tokens: list[_Token]) -> str:
     if any(token.text in "{}" for token in tokens if not token.is_quoted):
         return "it has braces, which only a file of JAAS has"
     if tokens.index(_END) != len(tokens) - 1:
-        return "it has a semicolon before its end, as of two login modules, or of a value without quotes"
+        return "it has a semicolon before its end, as in two login modules or a value without quotes"
     if tokens[1].text.lower() not in _FLAGS:
         return f"after the module's name comes none of {', '.join(_FLAGS)}"
     pairs = tokens[2:-1]

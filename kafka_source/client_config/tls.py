@@ -164,7 +164,7 @@ def check_versions(settings: Settings) -> None:
         raise OptionError(
             f"kafka.{name}",
             settings[name],
-            "TLSv1.2 and TLSv1.3 together where librdkafka connects, which cannot be limited to one of them: use "
+            "TLSv1.2 and TLSv1.3 together, because librdkafka, which connects, cannot be limited to one: use "
             "engine=native, or limit the version on the brokers",
         )
 
@@ -217,7 +217,7 @@ def _identify(context: ssl.SSLContext, certificate: Pem, key: Pem, password: str
             context.load_cert_chain(chain, private, password=password or (lambda: b""))
         except (ssl.SSLError, OSError) as problem:
             if isinstance(problem, ssl.SSLError) and problem.reason == "KEY_VALUES_MISMATCH":
-                takes = f"a chain that begins with the certificate of the key in {key.option}, which is another one's"
+                takes = f"a chain that begins with the certificate of the key in {key.option}, not of another key"
             else:
                 takes = (
                     f"a certificate chain with its key ({key.option}), and kafka.ssl.key.password if it is encrypted"

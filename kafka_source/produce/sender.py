@@ -262,7 +262,7 @@ class Sender:
         found = {name: topic_id for name, topic_id in ids.items() if topic_id is not None}
         for name, topic_id in found.items():
             if self._written.get(name, topic_id) != topic_id:
-                reason = "the topic was deleted and created again, and records written before are gone with the old one"
+                reason = "the topic was deleted and created again, and earlier records are lost with the old topic"
                 raise delivery_error(ErrorCode.UNKNOWN_TOPIC_ID, name, None, reason)
         return found
 

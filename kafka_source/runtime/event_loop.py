@@ -105,8 +105,8 @@ class EventLoop:
         if self._pid != os.getpid():
             work.close()
             raise RuntimeError(
-                f"This client belongs to another process ({self._pid}), from which this one was forked, and its "
-                "threads are there. Open a stream or a query of its own in each process."
+                f"This client belongs to process {self._pid}, from which this process was forked without its threads. "
+                "Open a stream or a query in each process."
             )
         with self._entry:
             if not self._ends:

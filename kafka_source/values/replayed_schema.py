@@ -105,7 +105,7 @@ def _default(field: pa.Field, record: dict[str, Any], then: ReaderSchema, now: R
 
 def _not_readable(then: ReaderSchema, now: ReaderSchema, why: str) -> InvalidConfigurationError:
     return InvalidConfigurationError(
-        f"The checkpoint has a micro-batch that was planned with {then} for the column {now.column} and is not "
-        f"finished, and the query has {now}, which cannot show it: {why}. Start the query once with "
-        f"{now.column}.schema.id={then.id} and Trigger.AvailableNow, then as now."
+        f"The checkpoint has an unfinished micro-batch that was planned with {then} for the column {now.column}, "
+        f"which the query's {now} cannot show: {why}. Start the query once with "
+        f"{now.column}.schema.id={then.id} and Trigger.AvailableNow, then as before."
     )

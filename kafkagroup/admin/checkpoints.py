@@ -217,8 +217,8 @@ class Checkpoint:
             return None
         if end.of_spark:
             raise InvalidConfigurationError(
-                f"The checkpoint {self.path} has a first batch that is not finished, and no file sources/{source}/0, "
-                "which would say where the batch starts."
+                f"The first batch of the checkpoint {self.path} is not finished, and the file sources/{source}/0 with "
+                "the batch's start does not exist."
             )
         spans = {tp: Span(span.start, span.start, -1) for tp, span in end.partitions.items()}
         return StreamOffset(spans)

@@ -240,7 +240,7 @@ def _boundaries(
         return dict(at)
     if isinstance(at, AtTime) and at.timestamp_ms > time.time() * 1000:
         problem = f"The time {at.timestamp_ms} (ms since 1970) is in the future: its first record has no offset yet."
-        raise OptionError("at", at.timestamp_ms, problem=f"{problem} Halt the group when it has passed, or at offsets.")
+        raise OptionError("at", at.timestamp_ms, problem=f"{problem} Halt the group after that time, or at offsets.")
     moves = moves_now(cluster, "latest" if at == "end" else at, partitions, committed, other)
     return {one.topic_partition: one.offset for one in moves}
 

@@ -91,7 +91,7 @@ def lag_of(
             raise cluster.unknown_topic(missing[0].topic)
         names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in missing)
         raise UnknownTopicError(
-            f"Asking for the lag of {names} failed: the topic has no such partition; create it or correct its number.",
+            f"Looking up the lag of {names} failed: the topic has no such partition. Create it, or correct its number.",
             code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
     leaderless = cluster.without_leader(every)

@@ -189,11 +189,9 @@ def _explained(group: Group, why: str, named: Collection[MemberDescription]) -> 
     names = first_names([f"{one.name} ({one.client_id}) at {one.host}" for one in named], _MAX_NAMED)
     return (
         f"Group {group.group} cannot be rewound while it runs: {why}: {names}. Only streams of kafkagroup in the "
-        "classic protocol can, except those with redundant.emit=all; members of the consumer protocol, consumers of "
-        "other clients and batch reads cannot. Stop these members "
-        f"({len(named)} of {len(group.members)}) and rewind again; or stop all members, rewind the stopped group "
-        "(Groups.rewind, `kafkagroup rewind`), and start them: queries follow it from their checkpoints. Nothing was "
-        "changed."
+        "classic protocol, and without redundant.emit=all, can be rewound while they run. Nothing was changed. Stop "
+        f"these members ({len(named)} of {len(group.members)}) and rewind again. Or stop all members, rewind the "
+        "stopped group (Groups.rewind, `kafkagroup rewind`), and start them: queries follow from their checkpoints."
     )
 
 

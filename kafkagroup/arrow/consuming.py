@@ -271,7 +271,7 @@ class GroupStream(Stream):
     def _offsets(self) -> tuple[GroupOffsets, ...]:
         self._follow_rebalance()
         if self._is_interrupted or self._is_taken_back:
-            raise self._refusal("the group has rebalanced, or they are handed out again")
+            raise self._refusal("the group has rebalanced, or the batches are to be handed out again")
         with without_prefix():
             handed = without_lost_topics(self._options, self._cluster, self._uncommitted())
         if not handed.partitions:

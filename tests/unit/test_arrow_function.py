@@ -264,7 +264,7 @@ def test_parts_of_nested_columns_are_what_spark_reads_of_them() -> None:
 @pytest.mark.parametrize(("batch", "column"), [(nested(number=None), "items"), (nested(blob=None), "by_name")])
 def test_a_null_where_the_schema_has_none_is_refused(batch: pa.RecordBatch, column: str) -> None:
     assert problem(constantly(batch), NESTED).endswith(
-        f"a null in the column {column}, and the schema has it, or a part of it, as NOT NULL."
+        f"a null in the column {column}, which the schema has, at least in part, as NOT NULL."
     )
     assert len(mapped(constantly(batch.slice(0, 1)), NESTED)) == 1
 

@@ -280,10 +280,9 @@ def _transaction(transactional_id: str, producer_id: int, epoch: int, records: i
 
 def _no_decision(prefix: str, number: int) -> InvalidConfigurationError:
     return InvalidConfigurationError(
-        f"Offset {number} of group {prefix}-ledger has metadata that is no decision of an exactly-once sink, as "
-        "far as this release knows. If a newer kafkagroup has used this prefix, upgrade this one. Else another program "
-        "has committed offsets in this group: use another transactional.id.prefix, or delete the group if no query "
-        "uses it."
+        f"Offset {number} of group {prefix}-ledger has metadata that this release does not know as a decision of an "
+        "exactly-once sink. If a newer kafkagroup has used this prefix, upgrade. Else another program has committed "
+        "offsets in this group: use another transactional.id.prefix, or delete the group if no query uses it."
     )
 
 
