@@ -222,10 +222,10 @@ class Outcome:
 def balance(load: Workload) -> Outcome:
     """Assign all units with few moves so that the last member is done as early as possible. Pure.
 
-    The plan is greedy and sticky. Units are placed in the order of their work (longest processing time, LPT), each with
-    its holder if the holder is done within `TOLERANCE` of the shortest possible time, else with the member that is done
-    first. The plan is used only if the longest time with all held units kept would be more than `WORTH` times as long.
-    Otherwise units move only to members that hold nothing yet.
+    The plan is greedy and sticky. Units are placed in the order of their work (longest processing time, LPT). A unit
+    stays with its holder if the holder is done within `TOLERANCE` of the shortest possible time, else it goes to the
+    member that is done first. The plan is used only if the longest time with all held units kept would be more than
+    `WORTH` times as long. Otherwise units move only to members that hold nothing yet.
     """
     plan = _Plan(load, math.inf)
     kept, worth = plan.longest, False

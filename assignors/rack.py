@@ -1,6 +1,6 @@
 """`rack-aware`: `sticky`, then exchanges of partitions that improve rack locality or stickiness.
 
-Java's sticky algorithm revokes a claim that does not match its member's rack even if no other member matches, so the
+Java's sticky algorithm revokes a claim that does not match its member's rack, even if no other member matches. So the
 partition moves in every rebalance. Nor does it revise its choices when a partition finds no member on its racks.
 `rack-aware` exchanges two partitions, or moves one to a member with one fewer, while this gives fewer rack mismatches
 or fewer lost claims and makes neither worse. Sizes stay as even as in `sticky`.

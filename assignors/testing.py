@@ -184,7 +184,7 @@ def _movable(
 def _direct_transfers(have: Mapping[str, set[TopicPartition]], claims: Mapping[str, Claim]) -> list[TopicPartition]:
     """Return the partitions that are assigned to a member while another member has a newer claim.
 
-    A member may get a partition that it claims if no other member claims it in a newer generation, and another
+    A member may get a partition that it claims if no other member claims it in a newer generation. It may get another
     partition if no other member claims it.
     """
     claimed: dict[TopicPartition, dict[str, int]] = {}

@@ -1,8 +1,8 @@
 """Speed of the decoding of Avro, Protobuf and JSON values into typed columns, on one core, without Kafka or Spark.
 
-`./run bench native_values [--records 4000000] [--rounds 5]` prints the machine and, for one Avro schema, for two schema
-ids record by record, for 3 of the 10 fields, and for the same as Protobuf and JSON, the median records/s of a core and
-the slowest and fastest round. The records have 10 fields, and about 80 bytes as Avro.
+`./run bench native_values [--records 4000000] [--rounds 5]` prints the machine, and the median records/s of a core with
+the slowest and fastest round. The cases are one Avro schema, two schema ids record by record, 3 of the 10 fields, and
+the same as Protobuf and JSON. The records have 10 fields, and about 80 bytes as Avro.
 """
 
 from __future__ import annotations

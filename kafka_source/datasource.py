@@ -139,7 +139,7 @@ class _RefusedStreamReader(DataSourceStreamReader):
 def register(spark: SparkSession) -> None:
     """Register the format in a session, and make the session active in this thread.
 
-    Call it if Spark does not find the module `pyspark_kafkagroup` itself, and in each Python thread that writes: Spark
+    Call it if Spark does not find the module `pyspark_kafkagroup` itself, and in each Python thread that writes. Spark
     looks up a Python sink in the thread's active session, which only the thread that made the session has.
 
     Spark finds the module if `PYSPARK_PYTHON`, or else the `python3` of the PATH, has this package. With a local master

@@ -239,8 +239,8 @@ class DataLossError(ApplicationRecoverableError):
         available: The partition's offsets as [first, end); None if the partition does not exist.
         reason: The known cause, as a sentence, for example that the topic was deleted and created again; empty: the
             possible ones are named, unless `advice` is given.
-        truncated_to: The end offset to which a new leader's log was truncated, if records before `planned`, which were
-            read already, are no longer in it; None if the log was not truncated.
+        truncated_to: The end offset to which a new leader's log was truncated, if it lacks records before `planned`
+            that were read already; None if the log was not truncated.
         problem: The problem, if the arguments above do not describe it; without a full stop.
         condition: The subclass of Spark's error condition KAFKA_DATA_LOSS.
         sentence: The first sentence, in place of the one that the arguments above make. Without a single partition,

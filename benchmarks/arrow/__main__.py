@@ -2,10 +2,10 @@
 
     ./run bench arrow [--quick] [--rounds 3] [--environments FOLDER]
 
-As in `./run bench clients`: an embedded broker with one node, four partitions, each client in a process of its own, the
-CPU time of that process from its first fetch to the DataFrame (key, value, partition, offset, timestamp). Then, each in
-a new process, the seconds from the end of `from kafkagroup import arrow` to the first record batch, and the memory of a
-read and of `kafkagroup export`, of a topic of ten times their `max_bytes`.
+As in `./run bench clients`: an embedded broker with one node, four partitions, each client in a process of its own. The
+CPU time of the process counts from its first fetch to the DataFrame (key, value, partition, offset, timestamp). Then,
+in new processes, the seconds from `from kafkagroup import arrow` to the first record batch, and the memory of a read
+and of an export of ten times `max_bytes`.
 """
 
 from __future__ import annotations

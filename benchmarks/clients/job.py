@@ -25,8 +25,8 @@ class Job:
         servers: The bootstrap servers.
         topic: The topic, with four partitions.
         records: The number of its records, after which a consumer ends.
-        small_topic: A topic on which clients on a JVM run the job first: in a second or two the JVM compiles code that
-            it would have compiled long before in a job of real size.
+        small_topic: A topic on which clients on a JVM run the job first. In a second or two the JVM compiles code that
+            it would have compiled long ago in a job of real size.
     """
 
     servers: str

@@ -4,8 +4,8 @@
 
 A standalone cluster of three Spark workers with a core each, three brokers, one topic of three partitions with three
 replicas, 300 records a second into Parquet files. Each measurement is a query of its own. A process dies by SIGKILL,
-and the time ends with the commit of a micro-batch that began after that, its file in `commits/` of the checkpoint. Only
-then is the process started again. A query that fails, or needs longer than 120 s, counts as 120 s.
+and the time ends with the commit of a later micro-batch, its file in `commits/` of the checkpoint. Only then is the
+process started again. A query that fails, or needs longer than 120 s, counts as 120 s.
 
 The brokers notice a dead broker after 4 s (`broker.session.timeout.ms`; Kafka's default is 9 s). Until then its
 partitions have no leader, and its group no coordinator. In `broker`, a broker that leads a partition dies, in the last

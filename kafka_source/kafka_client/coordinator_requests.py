@@ -134,7 +134,7 @@ async def coordinator_call(
         read: Returns the result of a response, or raises its error, see `check_coordinator`.
         max_version: The highest version of the request to use.
         min_version: The lowest version of the request to use, as in `to_coordinator`.
-        on_lost: Called after an attempt whose response was lost, and which the coordinator may have handled.
+        on_lost: Called after an attempt whose response was lost. The coordinator may have handled the attempt.
 
     Raises:
         KafkaGroupError: The error of `read`; a retriable error only from the last attempt before the deadline.

@@ -8,8 +8,8 @@ committed in one transaction of `{prefix}-driver`, so a replaced driver cannot d
 in the same transaction.
 
 When all transactions of a decision are committed, its number is committed as an offset of a second group,
-`{prefix}-finished`, in a transaction of the transactional id of this name, which a replaced driver cannot write either.
-Brokers keep both groups for `offsets.retention.minutes` (7 days) after their last commit.
+`{prefix}-finished`. The transaction has the transactional id of this name, so a replaced driver cannot commit it
+either. Brokers keep both groups for `offsets.retention.minutes` (7 days) after their last commit.
 
 Numbers begin beyond the end of any log (`commits.side_groups`).
 """
