@@ -87,9 +87,8 @@ def _deal(
 ) -> list[Sequence[int]]:
     """Assign the partitions that are left.
 
-    They go round-robin to the members with fewer than `min_size` partitions, and the last `extra` partitions to one
-    member with exactly `min_size` each. While no member is full, its partitions of several rounds are a slice of
-    `left`.
+    They go round-robin to the members with fewer than `min_size` partitions, and the last `extra` partitions, one each,
+    to members with exactly `min_size`. While no member is full, its partitions of several rounds are a slice of `left`.
     """
     given: list[Sequence[int]] = list(owned)
     at = 0

@@ -77,7 +77,7 @@ def import_checkpoint(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="A setting of Spark for state, other than its default, for a query without a batch. Can be repeated.",
+            help="A setting of Spark for state that is not its default, for a query without a batch. Can be repeated.",
         ),
     ] = None,
     yes: Yes = False,
