@@ -95,7 +95,7 @@ def of_tool(servers: str) -> float | None:
 class Prometheus:
     """A Prometheus with the project's rules."""
 
-    def __init__(self, program: Path, folder: Path, targets: dict[str, str | None]) -> None:
+    def __init__(self, program: Path, folder: Path, targets: dict[str, str | None], rules: Path = RULES) -> None:
         jobs = [
             {
                 "job_name": name.strip(", ") or "with settings",
@@ -109,7 +109,7 @@ class Prometheus:
         ]
         config = {
             "global": {"scrape_interval": "10s", "evaluation_interval": "10s"},
-            "rule_files": [str(RULES)],
+            "rule_files": [str(rules)],
             "scrape_configs": jobs,
         }
         # JSON is YAML.
