@@ -36,12 +36,12 @@ KILLS = ("none", "new while it starts", "old", "new when it reads", "both")
 class Versions:
     """The versions of the query, each a process with a checkpoint of its own."""
 
-    def __init__(self, kafka: EmbeddedKafka, folder: Path, name: str, out: str) -> None:
+    def __init__(self, kafka: EmbeddedKafka, folder: Path, name: str, out: str, group: str = "copy") -> None:
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
         self._source = {
             **servers,
             "subscribe": name,
-            "kafka.group.id": "copy",
+            "kafka.group.id": group,
             "startingOffsets": "earliest",
             "commit": "sink",
             # With more members than partitions one version may get none.
@@ -49,7 +49,7 @@ class Versions:
             "kafka.session.timeout.ms": 10_000,
             "kafka.heartbeat.interval.ms": 500,
         }
-        self._sink = {**servers, "topic": out, "transactional": "true", "commit.group": "copy"}
+        self._sink = {**servers, "topic": out, "transactional": "true", "commit.group": group}
         self._folder, self._command = folder, Command(kafka.bootstrap_servers)
         self._numbers = itertools.count(1)
         self._apps: list[App] = []
@@ -59,7 +59,7 @@ class Versions:
         return number, self.start_again(number)
 
     def start_again(self, number: int) -> App:
-        sink = {**self._sink, "transactional.id.prefix": f"copy-{number}"}
+        sink = {**self._sink, "transactional.id.prefix": f"{self._source['kafka.group.id']}-{number}"}
         folder, environment = self._folder / f"v{number}", {"WARM_UP": "yes"}
         self._apps.append(spark_app("copying_app", folder, "local[2]", self._source, sink, environment=environment))
         return self._apps[-1]
@@ -111,6 +111,7 @@ def test_the_output_equals_the_input(tmp_path, capsys):
     with EmbeddedKafka() as kafka:
         name, out = (kafka.create_topic(topic, PARTITIONS) for topic in ("in", "out"))
         versions = Versions(kafka, tmp_path, name, out)
+        beside = Versions(kafka, tmp_path / "beside", name, kafka.create_topic("beside", PARTITIONS), "beside")
         flow = Flow(kafka.bootstrap_servers, name, RATE // 4)
         with CommittedReader(kafka.bootstrap_servers, out, PARTITIONS) as reader:
             gaps = Gaps(reader)
@@ -128,6 +129,12 @@ def test_the_output_equals_the_input(tmp_path, capsys):
                 gaps.take()
                 progress(old, 10)
                 say(f"no hand-over: nothing new of a partition for {gaps.take():.1f} s at most")
+                # Both need the same cores: this is the part of a start in the gaps below.
+                _, other = beside.start()
+                progress(other, 3)
+                other.stop()
+                progress(old, 3)
+                say(f"while a query of another group starts: for {gaps.take():.1f} s at most")
                 for turn in range(HAND_OVERS):
                     killed = KILLS[turn % len(KILLS)]
                     later, new = versions.start()
@@ -165,6 +172,7 @@ def test_the_output_equals_the_input(tmp_path, capsys):
                 gaps.close()
                 flow.close()
                 versions.close()
+                beside.close()
             reader.check_order()
             assert reader.values == sorted(str(number).encode() for number in range(flow.count))
 
