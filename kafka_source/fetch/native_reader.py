@@ -299,7 +299,7 @@ class NativeReader:
                 # Move it to the end, so that the brokers take turns.
                 self._connections[node] = self._connections.pop(node)
                 return node
-            if connection.waiting and time.monotonic() > connection.overdue_at:
+            if connection.waiting and time.monotonic() >= connection.overdue_at:
                 self._lost(node, ConnectionLost(f"Broker {node} has not answered a fetch request."))
         return None
 

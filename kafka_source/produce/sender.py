@@ -293,7 +293,7 @@ class Sender:
                 if connection.fileno() in ready:
                     self._handle_response(node, connection)
                     received = True
-                elif time.monotonic() > connection.overdue_at:
+                elif time.monotonic() >= connection.overdue_at:
                     raise connection.lost("no answer came in time")
             except ConnectionLost as lost:
                 self._on_connection_lost(node, lost)
