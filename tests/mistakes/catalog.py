@@ -12,9 +12,6 @@ from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
 
-from kafka_source.errors import KafkaGroupError
-from kafka_source.options import Where, check_load, check_read, check_sink
-
 PAGE = Path(__file__).with_name("answers.md")
 HEAD = """# Mistakes, and how they are answered
 
@@ -90,24 +87,6 @@ class Mistake:
     def options(self) -> dict[str, str]:
         """All options."""
         return {name: text for name, text in {**self.base, **self.typed}.items() if name not in self.without}
-
-    def answer(self) -> str:
-        """Make a mistake that the driver refuses without a Kafka, and return the user's error.
-
-        Raises:
-            LookupError: It is not refused.
-        """
-        # Spark passes names in lower case.
-        options = {name.lower(): text for name, text in self.options.items()}
-        try:
-            if self.how in (How.WRITE, How.COPY):
-                check_sink(options)
-            else:
-                check_load(options)
-                check_read(options, Where.STREAM if self.how is How.STREAM else Where.BATCH)
-        except KafkaGroupError as error:
-            return str(error)
-        raise LookupError(f"nothing refuses {dict(self.typed)}")
 
     @property
     def shown(self) -> str:
@@ -322,6 +301,7 @@ kafkagroup.register
             "kafkagroup peek nowhere -b broker:9092",
             "kafkagroup group nobody -b broker:9092",
             "kafkagroup groups -o yaml -b broker:9092",
+            "kafkagroup export orders --to orders.parquet --value-format avro",
         )
     ),
 )
