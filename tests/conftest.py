@@ -132,6 +132,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.fixture
+def users_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make this the process of the user's program, which has Spark's context: its writers reach no broker."""
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", object())
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """A local Spark with two cores; if tests of `tests/parity` are collected, it has the JVM's Kafka connector."""

@@ -152,6 +152,7 @@ def test_a_query_that_is_checked_again_warns_once(caplog: pytest.LogCaptureFixtu
     assert all("did you mean kafka.fetch.min.bytes?" in text for text in texts)
 
 
+@pytest.mark.usefixtures("users_program")
 def test_a_query_warns_where_it_is_planned_and_not_in_its_other_processes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -144,7 +144,7 @@ def test_after_a_finished_batch_nothing_has_to_change(tmp_path, commits):
     ("offsets", "commits", "initial", "message"),
     [
         ({}, (), {}, "no offsets of a Kafka source"),
-        ({0: (spark(orders=5),)}, (), {}, "no file sources/0/0"),
+        ({0: (spark(orders=5),)}, (), {}, "the file sources/0/0 .* does not exist"),
         ({2: (spark(orders=5),)}, (1,), {}, "damaged"),
         ({0: (spark(orders=5, new=2),)}, (), {0: "\0v1\n" + spark(orders=4)}, "does not say where new-0 start"),
         pytest.param(

@@ -79,6 +79,7 @@ def test_a_directory_that_others_can_read_is_refused(tmp_path: Path, monkeypatch
         ticket_of_server_process(quota, Settings({"bootstrap.servers": "127.0.0.1:1"}), "", os.getpid(), "one")
 
 
+@pytest.mark.usefixtures("users_program")
 def test_a_writer_that_is_not_sent_to_tasks_starts_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "quota.bytes.per.second": "1000"}

@@ -162,6 +162,7 @@ def test_many_rows_are_taken_some_at_a_time() -> None:
     assert [len(chunk) for chunk in chunks] == [1000, 1000, 500]
 
 
+@pytest.mark.usefixtures("users_program")
 def test_writers_are_sent_to_tasks_and_show_no_secret() -> None:
     options = {
         "kafka.bootstrap.servers": "a:1",
@@ -177,6 +178,7 @@ def test_writers_are_sent_to_tasks_and_show_no_secret() -> None:
         assert "topsecret" not in repr(vars(writer)) + repr(vars(writer.start))
 
 
+@pytest.mark.usefixtures("users_program")
 def test_a_stream_may_be_complete_but_a_batch_may_not_overwrite() -> None:
     options = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
     stream_writer(options, spark_schema("value string"), True)
