@@ -264,7 +264,7 @@ class DataLossError(ApplicationRecoverableError):
     ) -> None:
         if not advice:
             reason = reason or "Records may have been deleted by retention, or the topic was deleted or truncated"
-            advice = "To continue with the records that exist, and a warning in the log, set failOnDataLoss to false"
+            advice = "To continue with the records that exist, and a warning, set the option failOnDataLoss to false"
         if truncated_to is not None:
             problem = (
                 problem
