@@ -147,7 +147,7 @@ class _Exchange:
         return self._topic[self._shared.index.topic(partition)]
 
     def _gain(self, partition: int, source: int, target: int) -> tuple[int, int]:
-        """Return the change if the partition moves: fewer rack mismatches, and more kept claims (1, 0 or -1 each)."""
+        """Return what moving the partition gains: rack matches, and kept claims (1, 0 or -1 each)."""
         home = self._home.get(partition, -1)
         racks = self._racks.mismatch(source, partition) - self._racks.mismatch(target, partition)
         return racks, (home == target) - (home == source)

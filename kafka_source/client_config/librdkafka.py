@@ -65,7 +65,7 @@ def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, An
 
 
 def narrowed(settings: Settings, name: str) -> list[str]:
-    """Return the `name=value` that librdkafka gets in place of a value of Java; empty if it gets the same value.
+    """Return `name=value` of each librdkafka setting that does not get the given value; empty: none.
 
     Raises:
         OptionError: librdkafka refuses the value for another reason than its range.

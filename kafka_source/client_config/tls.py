@@ -1,4 +1,4 @@
-"""A client's TLS: key and trust stores of any type, PEM; versions, the check of the host's name.
+"""A client's TLS: key and trust stores, PEM, protocol versions, the check of the host's name.
 
 Of Java's store types, PEM is used as it is, from files or inline (KIP-651), and PKCS12 and JKS are converted to PEM.
 JCEKS is refused, with the command that converts it.

@@ -154,7 +154,7 @@ class Renewal:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     async def _ask(self, client: KafkaClient, generation: int, deadline: Deadline) -> None:
-        """Request a rejoin of the batch's keeper, which has left if no task had committed for long."""
+        """Ask the batch's keeper, which leaves if no task commits for long, to rejoin."""
         entries = {tp: CommitOffset(beyond(generation)) for tp in self.ranges}
         without_membership = SlotCredentials.without_membership(ASKED.of(self.group, self.right))
         await commit_offsets(client, without_membership, entries, deadline)

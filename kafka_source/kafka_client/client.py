@@ -574,7 +574,7 @@ class KafkaClient:
     async def find_coordinators(self, keys: Iterable[str], deadline: Deadline, kind: int = GROUP) -> None:
         """Look up the coordinators of many keys with one request, if the broker supports it (KIP-699, Kafka 3.0).
 
-        Call `coordinator` for an omitted key, for its error.
+        Then call `coordinator` for each key; it may raise.
         """
         wanted = [key for key in keys if (kind, key) not in self._coordinators]
         if not wanted:

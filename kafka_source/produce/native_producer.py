@@ -62,7 +62,7 @@ class NativeProducer:
         self._seen |= dict.fromkeys(seen.topics, time.monotonic())
 
     def connection(self, node: int, seconds: float = math.inf) -> ProduceConnection:
-        """Lend a connection to a broker until `keep`; open it within this number of seconds.
+        """Lend a broker's idle connection until `keep`, or open one within `seconds`.
 
         Raises:
             ConnectionLost: The broker cannot be reached, or is not in the metadata.

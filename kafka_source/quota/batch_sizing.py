@@ -1,4 +1,4 @@
-"""The ends of a micro-batch that keeps a quota or `maxBytesPerTrigger`. Pure."""
+"""The ends of a micro-batch within a quota or `maxBytesPerTrigger`. Pure."""
 
 from __future__ import annotations
 

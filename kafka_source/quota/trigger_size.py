@@ -3,7 +3,7 @@
 A trigger takes `fixed + cost x offsets` seconds. This is the line through the recent micro-batches by the median of all
 slopes (Theil-Sen), which one odd trigger does not move. The next micro-batch has as many offsets as the line allows. If
 all recent sizes are alike, because the size cannot follow the line (at least one offset a partition), a larger
-micro-batch shows which part of the time is fixed. Nothing is kept over a restart, which may change the speed.
+micro-batch shows which part of the time is fixed. A restart may change the speed, so nothing is kept over it.
 """
 
 from __future__ import annotations

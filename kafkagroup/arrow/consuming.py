@@ -240,8 +240,8 @@ class GroupStream(Stream):
         continue, and the batches are returned again. The transactional id follows from the group and the member's first
         partition, so the next owner fences an open transaction of this member. The block may take
         `transaction.timeout.ms` (default one minute); if this process dies in it, the next owners wait for that time.
-        The producer has the settings of the stream and needs the native engine. Read the records of other transactions
-        with `isolation.level=read_committed`.
+        The producer has the settings of the stream and needs the native engine. Set `isolation.level=read_committed` to
+        read only committed records.
 
         Raises:
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was

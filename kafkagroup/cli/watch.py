@@ -249,13 +249,13 @@ def healthcheck(
     ] = 60.0,
     state: Annotated[
         Path | None,
-        typer.Option("--state", metavar="FILE", help="Sample once; keep in FILE since when each offset stands still."),
+        typer.Option("--state", metavar="FILE", help="Sample once; FILE records when each offset last moved."),
     ] = None,
     unreachable_ok: Annotated[
         bool, typer.Option("--unreachable-ok", help="Exit with code 0 if the brokers do not answer.")
     ] = False,
 ) -> None:
-    """Check for a probe that a group makes progress: each partition's committed offset moves, or its lag is 0.
+    """Probe whether a group makes progress: each partition's committed offset moves, or its lag is 0.
 
     A group that `kafkagroup` has paused or stopped passes: its offsets are meant to stand still. Exits with 0 if the
     group makes progress, with 3 if not, and with 1 if the brokers do not answer. Without --state it samples for up to

@@ -1,4 +1,4 @@
-"""The figures of pictures, from samples: rates, the slots of partitions, latencies. Pure; times since 1970."""
+"""The numbers that plots show, from samples: rates, slots of partitions, latencies. Pure; times since 1970."""
 
 from __future__ import annotations
 

@@ -361,7 +361,7 @@ def rebalance_reason(
     topics_changed: str | None = None,
     unbalanced: str | None = None,
 ) -> Reason | None:
-    """Return why the slots have to rejoin before the next micro-batch, the most urgent reason first, or None.
+    """Return the most urgent reason why the slots have to rejoin before the next micro-batch, or None.
 
     Args:
         slots: The slots, with the state from their heartbeats.

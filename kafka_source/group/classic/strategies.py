@@ -102,7 +102,7 @@ def kind_of(group_type: str, protocol_type: str, protocol: str) -> str | None:
 
 
 async def refusal_of_other_kind(client: KafkaClient, group: str, code: int | None) -> InvalidConfigurationError | None:
-    """Return the error of a member that the group has refused because of its kind; None: it is a consumer group.
+    """Return the error of a member that a group of another kind has refused; None: not known to be of another kind.
 
     Args:
         client: The cluster's client.

@@ -9,9 +9,9 @@
     any state        leave                              -> LEFT
 
 The only request is ConsumerGroupHeartbeat. Its answer has the partitions that the member may have now (`target`). The
-member's own partitions (`owned`) follow when its owner is ready: the owner takes new partitions, and releases those
-that the target lacks when its micro-batch is committed. A heartbeat lists the member's partitions; the coordinator then
-gives released partitions to their next owner, and the member its next epoch.
+member's own partitions (`owned`) follow when its owner is ready: the owner takes new partitions, and after its
+micro-batch's commit releases those that the target lacks. A heartbeat lists the member's partitions; the coordinator
+then gives released partitions to their next owner, and the member its next epoch.
 
 The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:
 
