@@ -1,7 +1,7 @@
 """The offsets of a group whose members are a query's slots: the driver commits as these members.
 
 Before its first commit in a generation the driver compares offsets, because other members may have read on, or rewound
-the group. It repairs commits without a transaction that were handled late (`late_commits`).
+the group. The driver repairs late commits without a transaction (`late_commits`).
 """
 
 from __future__ import annotations

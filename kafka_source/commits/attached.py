@@ -29,7 +29,7 @@ class CommitRead(Protocol):
     """Commits the records that were read; raises UnknownTopicError if the topics may differ from the plan's."""
 
     def __call__(self, read: StreamOffset, *, has_looked: bool) -> None:
-        """Commit; `has_looked`: whether the topics were compared with those of the plan."""
+        """Commit; `has_looked` says whether the topics were compared with the plan's."""
 
 
 class AttachedTask:

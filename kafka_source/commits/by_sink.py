@@ -74,8 +74,8 @@ class BySink(CommitPolicy):
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """Warn that the sink has committed nothing, and refuse to plan a second micro-batch for it.
 
-        The source cannot see its sink. Only a micro-batch that this process has planned is a proof: while the process
-        runs, no other tool can set the group's offsets back to its start.
+        The source cannot see its sink. Only a micro-batch that this process has planned is a proof, because no tool can
+        set the group of a running process back to the batch's start.
         """
         if self._has_committed:
             return
@@ -115,7 +115,7 @@ class BySink(CommitPolicy):
         batch: StreamOffset,
         topic_ids: Mapping[str, str],
     ) -> tuple[Handoff, ...]:
-        """Return the ranges of the whole batch, and the members that read them.
+        """Return the hand-offs of the whole batch.
 
         Raises:
             ValueError: The tasks have no credentials of a group for the sink's commit.
@@ -136,7 +136,7 @@ def group_or_own(own: int | None, committed: int | None) -> int | None:
 
 
 def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, CommitOffset]) -> bool:
-    """Return whether the sink has committed a finished batch; true also if the group's offsets cannot show it.
+    """Return whether the sink has committed a finished batch, or the group has no offsets to compare.
 
     Without a sink that commits, the group has the offsets at which the batch began. A group that was set back since, by
     a rewind or after a truncated log, may have these offsets again; a topic that was created again has none.

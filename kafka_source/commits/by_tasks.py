@@ -155,7 +155,7 @@ class _CommittingTask(AttachedTask):
 def split_by_slots(
     planned: Iterable[PlannedInput], owned: Mapping[TopicPartition, int], slots: int
 ) -> list[PlannedInput]:
-    """Return a batch whose tasks commit, with one input for each current slot, which reads a partition in one range.
+    """Return the inputs of a batch whose tasks commit: one for each current slot, with each partition in one range.
 
     Tasks that commit as one slot take turns with its transactional id. The batch may have been planned with other
     slots, with pieces of partitions, or without a group.

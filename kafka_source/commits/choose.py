@@ -31,7 +31,7 @@ _OF_BATCH: dict[str | None, type[CommitPolicy]] = {None: CommitPolicy, "none": C
 
 
 def policy_of(options: ReadOptions, caller: Caller) -> CommitPolicy:
-    """Return the commit policy of a read, which its driver keeps."""
+    """Return the commit policy for a read's driver to keep."""
     if not options.in_group:
         return CommitPolicy(options)
     if caller is Caller.PROGRAM:

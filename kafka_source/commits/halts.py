@@ -87,10 +87,9 @@ class Obeyed:
     """A query's report about a partition, for the commands.
 
     Attributes:
-        number: The number of the halt. The query plans nothing beyond its boundaries, and has committed earlier plans.
-        member: The id of the member that owns the partition; empty: the query has left the group, and its process runs.
-        at_ms: The time of the report, in milliseconds since 1970.
-        process: The query's process.
+        number: The number of the halt. The query plans nothing beyond the halt's boundaries, and has committed earlier
+        plans. member: The id of the member that owns the partition; empty: the query has left the group, and its
+        process runs. at_ms: The time of the report, in milliseconds since 1970. process: The query's process.
     """
 
     number: int
@@ -108,7 +107,7 @@ async def write_obeyed(
         client: The cluster's client.
         group: The group id.
         halt: The halt.
-        members: The ids of the members that own its partitions; after the query has left, an empty id of one partition.
+        members: The owner's member id by partition; after the query has left, one partition with an empty id.
         now_ms: The time, in milliseconds since 1970.
         deadline: The time limit.
     """
@@ -138,7 +137,7 @@ async def fetch_obeyed(client: KafkaClient, group: str, deadline: Deadline) -> d
 
 
 async def fetch_idle(client: KafkaClient, group: str, now_ms: int, deadline: Deadline) -> tuple[str, ...]:
-    """Return the processes of a stopped group's queries that have reported in the last minutes that they still run.
+    """Return the processes whose queries have left a stopped group, and have reported in the last minutes.
 
     Raises:
         KafkaGroupError: See `fetch_halt`.

@@ -4,9 +4,9 @@ Spark connects a source and a sink of a query by rows alone: their drivers are d
 has the source's offset when the sink writes it. But the tasks of both know the query, its run and the batch. So the
 first task of the source publishes the ranges of the whole batch, and the member that reads them, as committed offsets
 of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the batch. The sink's
-driver collects the offsets of exactly its run and batch. In the transaction of its decision it replaces all ranges that
-it has found by a mark. So if a later batch finds unmarked ranges of another batch, a replaced task or a slow request
-has published them late, perhaps over the later batch's own ranges.
+driver collects the offsets of exactly its run and batch. The transaction of its decision replaces all ranges that it
+has found by a mark. So if a later batch finds unmarked ranges of another batch, a replaced task or a slow request has
+published them late, perhaps over the later batch's own ranges.
 
 A decision records its ranges, in the same transaction, as offsets of `{group}-read-by-{stream}`, because a source knows
 its stream, but not its query. A replay reads exactly these ranges, whatever the group's offsets are. The source writes
@@ -108,7 +108,7 @@ class Handoff:
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def ends_of(self, partitions: Iterable[TopicPartition], cluster: str | None) -> dict[TopicPartition, CommitOffset]:
-        """Return the ends of these partitions' ranges as they are committed, in the cluster of this id."""
+        """Return the ends of these partitions' ranges, as they are committed in the cluster with this id."""
         ends = {tp: self.ranges[tp][1] for tp in partitions}
         return with_notes(ends, {}, self.stream, self.epochs, self.topic_ids, cluster)
 
@@ -283,7 +283,7 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
 
 
 def record_of(group: str, handoffs: Sequence[Handoff]) -> tuple[GroupOffsets, ...]:
-    """Return the record of a decision about these hand-offs, for each stream: one entry for each partition."""
+    """Return each stream's record of a decision about these hand-offs, with one entry a partition."""
     counts = Counter((handoff.stream, tp.topic) for handoff in handoffs for tp in handoff.ranges)
     entries: dict[str, dict[TopicPartition, CommitOffset]] = {}
     for handoff in handoffs:
@@ -317,7 +317,7 @@ class DecisionRecord:
         return READ_BY.of(self._group, stream)
 
     def keep(self, stream: str, partitions: Collection[TopicPartition]) -> None:
-        """Write the first record of a stream, or repeat an old record, because brokers discard old offsets.
+        """Write a stream's first record, or repeat an old record before brokers discard its offsets.
 
         Args:
             stream: The stream's id.

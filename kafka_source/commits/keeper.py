@@ -1,15 +1,15 @@
 """The process that keeps the slots of a batch in their group until the batch is committed or Spark's driver has ended.
 
 A batch without `commit=task` needs no slots while it reads, so its planner leaves (`source/batch.py`). With
-`commit=task` the planner starts this process with the credentials of the slots. The planner's own process ends before
-the tasks begin, which may be hours later, and a task does not know the other tasks. The keeper sends the heartbeats,
-rejoins if another read of the driver waits in a join or if the slots were lost, and publishes the new credentials to
-the tasks (see `rights`). The tasks attach to the slots as in a stream.
+`commit=task` the planner starts this process with the credentials of the slots. The planner's own process ends, tasks
+may start hours later, and a task does not know the other tasks. The keeper sends the heartbeats, rejoins if another
+read of the driver waits in a join or if the slots were lost, and publishes the new credentials to the tasks (see
+`rights`). The tasks attach to the slots as in a stream.
 
 The slots leave when the group's committed offsets have reached the end of the batch, or when the Spark driver has
 ended. They also leave when no task has committed for longer than `max.poll.interval.ms`: the batch may have failed or
-may never run, and a group with members can be neither rewound nor deleted. A task that commits later requests a rejoin
-of the keeper, which rejoins unless other members own the partitions.
+may never run, and a group with members can be neither rewound nor deleted. A task that commits later asks the keeper,
+which rejoins unless other members own the partitions.
 """
 
 from __future__ import annotations

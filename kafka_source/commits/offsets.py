@@ -73,7 +73,7 @@ class Offsets:
         """Commit starting offsets, so that later owners of the partitions start there too."""
 
     def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Set the group's offsets back to these, except where they are lower, if the policy keeps the group's offsets.
+        """Set the group's offsets, except lower ones, back to these, if the policy keeps the group's offsets.
 
         The records in between were lost, or are read again. An equal offset gets the rewind's mark.
         """

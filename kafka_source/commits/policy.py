@@ -65,7 +65,7 @@ class StreamGroup(Protocol):
     """The group of a stream, as its policy uses it."""
 
     def rejoined(self) -> OwnedPartitions:
-        """Rejoin if a rebalance is due, and return the partitions that the stream owns of the current topics."""
+        """Rejoin if a rebalance is due, and return the stream's partitions of the current topics."""
 
     def committed(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, CommitOffset]:
         """Return the group's committed offsets."""
@@ -115,7 +115,7 @@ class CommitPolicy:
 
     @property
     def right(self) -> Right | None:
-        """The right of another process to commit a batch, which a rejoin of its slots ends; None: there is none."""
+        """The right of another process to commit a batch until its slots rejoin; None: there is none."""
         return None
 
     def before_plan(self, finished: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:

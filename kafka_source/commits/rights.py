@@ -7,9 +7,9 @@ With `commit.transactional` all attempts of a task take the transactional id of 
 
 **Renewal**: the credentials are those of the batch's plan. If the slots rejoin during the batch, because the group has
 removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the holder of
-the slots publishes the current owner of each partition of the batch (`Right`), as committed offsets of a separate
+the slots publishes the current owner of each partition (`Right`), as committed offsets of a separate
 group; a partition that another member may have is published as lost. A committer whose commit is refused fetches the
-owners (`Renewal`). If no task has committed for long, the keeper has left, and a task requests its rejoin in this way.
+owners (`Renewal`). A task asks a keeper that has left, because no task committed for long, to rejoin in this way.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """The way to new credentials for a committer of a batch whose credentials were refused.
+    """The way to new credentials for a batch's committer after a refusal.
 
     Attributes:
         group: The group whose offsets are committed.
@@ -116,7 +116,7 @@ class Renewal:
     async def wait(
         self, client: KafkaClient, error: FencedError, refused: Set[tuple[int, str]], deadline: Deadline
     ) -> dict[TopicPartition, SlotCredentials]:
-        """Wait until the driver has joined again, and return the credentials with which each partition is committed.
+        """Wait until the driver has joined again, and return each partition's credentials.
 
         Args:
             client: The cluster's client.

@@ -90,7 +90,7 @@ async def renewed_offsets(
     error: FencedError,
     refused: Set[tuple[int, str]],
 ) -> tuple[GroupOffsets, ...]:
-    """Return the source's offsets again after the group has refused them, with its current credentials.
+    """Return offsets that the group has refused again, with the source's current credentials.
 
     The group removes a source's members if its driver was suspended for too long. The source joins again, unless its
     `group.on.lost` is `stop`, and publishes the current owners of the batch's partitions. In the consumer protocol a
@@ -105,7 +105,7 @@ async def renewed_offsets(
         refused: All generations and member ids that the group has refused.
 
     Raises:
-        FencedError: Another member has or has read partitions of the batch, or the source does not join again.
+        FencedError: Another member owns or has read partitions of the batch, or the source does not join again.
     """
     sources: dict[tuple[str, str], list[Handoff]] = {}
     published = await collect(client, group, batch, deadline)
@@ -129,9 +129,9 @@ async def renewed_offsets(
 
 
 async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> None:
-    """Raise an error if no query can be the source: a query with `commit=sink` is a member from its first batch on.
+    """Raise an error if no query can be the source, which is a member of the group from its first batch on.
 
-    A source without new records has published nothing yet: a union may get its first rows from another source.
+    A union may get its first rows from one source while another, without new records, has published nothing.
     """
     found = await describe(client, group, deadline)
     if found.state == DEAD:

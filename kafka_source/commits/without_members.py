@@ -50,7 +50,7 @@ class WithoutMembers(KeptOffsets):
         self._has_checked = True
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit the offsets that the group does not have; raises FencedError if it has members now."""
+        """Commit the offsets that the group lacks; raises FencedError if the group has members now."""
         missing = self._known.missing(self._policy.before_plan(finished))
         if not missing:
             return

@@ -527,13 +527,13 @@ class ReadOptions(ValueOptions):
         return self.in_group and self.assign is None
 
     def default_framing(self, value_format: ValueFormat, schema: str | None) -> ValueFraming:
-        """Return the framing of a column's values if its options do not name one."""
+        """Return a column's framing where its options name none."""
         # JSON whose columns an option names mostly has no schema id.
         return "none" if value_format == "json" and schema is not None else "confluent"
 
     @property
     def goes_on_after_bad_values(self) -> bool:
-        """Whether values that cannot be decoded do not end the query, so that their records are counted."""
+        """Whether the query counts records with values that cannot be decoded, and continues."""
         return bool(self.decoded) and self.mode != "FAILFAST"
 
     def corrupt_column(self, column: DecodedColumn) -> str:

@@ -1,13 +1,13 @@
 """Keep the partitions of a query in step by their records' timestamps (`maxTimestampSkew`). No I/O of its own.
 
-T is the least timestamp of the next records of the partitions that are behind. A window ends in each partition before
+T is the least timestamp among the next records of partitions that are behind. A window ends in each partition before
 the first record later than T + skew. Plans use the window and its T until a plan reaches all of its ends. Where records
 are in order, this T is not later than the current T.
 
-The next record of a partition is fetched at its position, because ListOffsets may return a control record, whose
-timestamp is that of the end of its transaction. ListOffsets, one request for each leader, returns the first record of
-the log that is later than T + skew. If this record is before the position, fetches of a few records search the end.
-Each is at most four times as far as the previous one, as if the records between two fetches were in order.
+The next record of a partition is fetched at its position, because ListOffsets may return a control record, with the
+time at which its transaction ended. ListOffsets, one request for each leader, returns the first record of the log that
+is later than T + skew. If this record is before the position, fetches of a few records search the end. Each fetch is at
+most four times as far as the previous one, as if records in between were in order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STALLED_TRIGGERS = 3
 
 
 class Record(NamedTuple):
-    """The offset and the timestamp of a record, in milliseconds since 1970."""
+    """A record's offset, and its timestamp in milliseconds since 1970."""
 
     offset: int
     timestamp: int
@@ -58,7 +58,7 @@ class LogTimes(Protocol):
 
 
 class Stretch(NamedTuple):
-    """Offsets of a partition whose records are all known; records that do not count are omitted."""
+    """A range of offsets with all its records, except for records that do not count."""
 
     start: int
     end: int

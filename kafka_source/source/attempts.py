@@ -36,7 +36,7 @@ class Again:
     """An attempt of a trigger that has to be made again.
 
     Attributes:
-        error: The reason. The query ends with it when the patience is over.
+        error: The error with which the query ends when the patience is over.
         patience: The time for which the attempt is repeated.
     """
 

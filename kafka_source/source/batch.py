@@ -203,5 +203,5 @@ def _one_planner(group: GroupSettings) -> Iterator[None]:
 
 
 def _without_ids_if_unbound(task: ReadTask) -> ReadTask:
-    """Return the task; without a planned offset it has no topic ids, and can read a topic that was created again."""
+    """Return the task, without topic ids if it has no planned offset and so can read topics that were created again."""
     return replace(task, topics={}) if is_unbound(task.ranges) else task

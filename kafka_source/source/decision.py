@@ -139,7 +139,7 @@ class Facts:
 
 
 class Need(Enum):
-    """A fact that a decision lacks, in the order in which the facts are looked up."""
+    """The facts that a decision may lack, in the order of their lookups."""
 
     GROUP = "the group's committed offset"
     START = "where the partition begins"

@@ -49,7 +49,7 @@ class Look:
 
         Args:
             partitions: The partitions.
-            lost_topics: The topics that were created again: an offset may still be of the deleted topic.
+            lost_topics: The topics that were created again, whose offsets may still be of the deleted topic.
         """
         return {
             tp: entry

@@ -239,7 +239,7 @@ class GroupMemberOwner(PartitionOwner):
     def detach(self, kept: Collection[int]) -> None:
         """Stop acting for the kept slots, which another process resumes; the other slots leave the group.
 
-        Only batches call this method: their slots are members of the classic protocol.
+        Only batches, whose slots are members of the classic protocol, call this method.
         """
         self._membership.detach(kept)
 

@@ -1,6 +1,6 @@
 """The owners of a query's partitions and offsets.
 
-The readers use only `PartitionOwner`. Its classes are `Standalone` without a group, `StaticPartitions` for `assign`
+The readers use only `PartitionOwner`. Its subclasses are `Standalone` without a group, `StaticPartitions` for `assign`
 with a group, and `GroupMemberOwner` (`group_member_owner`) for members of a group.
 """
 

@@ -174,7 +174,7 @@ class Admission:
         return size if self._max_offsets is None else min(size, self._max_offsets)
 
     def trigger_started(self) -> None:
-        """Record that Spark requests the next micro-batch: the last one is done."""
+        """Record that Spark requests the next micro-batch, so the last one is done."""
         if self._size is None or self._under_way is None:
             return
         (since, offsets), self._under_way = self._under_way, None
@@ -190,7 +190,7 @@ class Admission:
             )
 
     def batch_planned(self, offsets: int) -> None:
-        """Record the plan of a micro-batch with this number of offsets: `maxTriggerDelay` starts again."""
+        """Record the plan of a micro-batch with this number of offsets, and restart `maxTriggerDelay`."""
         self._last_batch = self._clock()
         self._under_way = (self._last_batch, offsets) if offsets else None
 
@@ -289,7 +289,7 @@ def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int 
 def _split_in_proportion(ranges: Sequence[Range], min_partitions: int) -> list[Range]:
     """Cut the ranges that are large enough, in proportion to their sizes (SPARK-36576).
 
-    Ranges that stay whole do not count: a small range would reduce the number of pieces of a large one.
+    Ranges that stay whole do not count, because a small range would leave fewer pieces for a large one.
     """
 
     def count(size: int, total: int, pieces: int) -> int:
@@ -316,7 +316,7 @@ def _cut(whole: Range, count: int) -> list[Range]:
 def bundles(inputs: Sequence[PlannedInput], min_offsets: int) -> list[list[PlannedInput]]:
     """Group small inputs, so that one Spark task reads several of them.
 
-    Inputs without a slot become one input in their bundle: they need no credentials, so one read can fetch them all.
+    Inputs without a slot need no credentials, so they become one input in their bundle, for one read.
 
     Args:
         inputs: The inputs, as `plan` returns them. A bundle keeps their order.
@@ -357,7 +357,7 @@ def min_records_per_task(options: ReadOptions) -> int:
 
 
 def mark_late_bounds(planned: Sequence[PlannedInput], bounds: BatchBounds) -> list[PlannedInput]:
-    """Return the plan of a batch without a group with its late starts and ends.
+    """Return a plan without a group, with its late starts and ends.
 
     A partition that is empty now gets an input too if its end is late, because it may have records later.
 

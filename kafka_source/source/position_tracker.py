@@ -100,10 +100,10 @@ class Settled:
     """The positions of a trigger's partitions.
 
     Attributes:
-        starts: The positions; a partition whose position only its next leader has is left out.
+        starts: The positions, without those that only a partition's next leader can return.
         stepped: The partitions that step back, because records were lost.
         latest: The latest offset of each partition that has a leader; with `read_committed` the last stable one.
-        leaders: The epochs of their leaders; -1: unknown.
+        leaders: The epochs of the partitions' leaders; -1: unknown.
     """
 
     starts: dict[TopicPartition, int]

@@ -32,7 +32,7 @@ class _Partition:
         known: The query's position.
         in_flight: The end of a planned micro-batch, until this driver knows that it is committed.
         committed: The group's offset, if this driver has committed or compared it; None: unknown.
-        committed_at: The time of that comparison.
+        committed_at: The time of that commit or comparison.
         is_ignored: Whether the group's offset, as last looked up, is of another topic of this name.
     """
 
@@ -123,8 +123,8 @@ class Positions:
 
         Args:
             offsets: The offsets.
-            rewinds: Whether this begins a rewind, which the query follows. Its later commits carry the rewind's mark,
-                so that earlier positions no longer count, neither its own nor those of other queries of the group.
+            rewinds: Whether this starts a rewind, which the query follows. The query's later commits carry the rewind's
+            mark, so that earlier positions of the group's queries no longer count.
         """
         mark = strategies.new_id() if rewinds else None
         for tp, offset in offsets.items():
@@ -242,7 +242,7 @@ class Positions:
 
         Args:
             missing: The offsets that the group is not known to have.
-            committed: Its current offsets.
+            committed: The group's current offsets.
         """
         rewound = self.unfollowed_rewinds(committed)
         kept = {tp for tp, entry in committed.items() if tp in rewound or entry.offset >= missing[tp]}

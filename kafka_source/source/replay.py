@@ -57,9 +57,9 @@ class UnreadBatches:
             self._unread, self._is_unproven = None, False
 
     def check(self, start: StreamOffset) -> InvalidConfigurationError | None:
-        """Refuse a batch that ends at `start` and that Spark has not read, because its sink has a batch of this number.
+        """Refuse a batch that ends at `start` and that Spark skipped, because the sink has a batch of this number.
 
-        The refusal is returned for the first batch of a checkpoint. A later batch is logged.
+        Return the refusal of a checkpoint's first batch, and log that of a later batch.
         """
         if start != self._unread:
             return None

@@ -34,7 +34,7 @@ def limit(
     Args:
         halt: The halt of the group; None: there is none.
         starts: The next offset to read of each partition.
-        latest: The latest offset of some of them.
+        latest: The latest offset of some of these partitions.
     """
     if halt is None:
         return dict(latest)
@@ -180,7 +180,7 @@ class Standstill:
 
     @property
     def shown(self) -> Halt | None:
-        """The halt that the query's progress shows; None: it reads."""
+        """The halt that the query's progress shows; None: the query reads."""
         return self._shown
 
     @property

@@ -116,7 +116,7 @@ def look_up(
     """Return the offsets of bounds; the latest ones have the epoch of their leader.
 
     Args:
-        cluster: Looks them up.
+        cluster: Looks the offsets up.
         options: The query's options.
         bounds: The bounds. A time after the last record resolves to the latest offset.
         matches: Whether each time must have a record instead, by `startingOffsetsByTimestampStrategy`.

@@ -59,7 +59,7 @@ class _StreamReader(DataSourceStreamReader):
         self._leave: Callable[[], None] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return an offset without partitions: the first batch resolves the positions, and its end contains them."""
+        """Return an offset without partitions, because the first batch resolves the positions, in its end offset."""
         return StreamOffset().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -118,7 +118,7 @@ class _StreamReader(DataSourceStreamReader):
             )
 
     def _is_limited_otherwise(self) -> bool:
-        """Whether there is a limit that Spark does not know: `Admission` decides at each trigger."""
+        """Whether `Admission` applies a limit that Spark does not know."""
         options = self._query.options
         bounds = (options.max_bytes_per_trigger, options.target_trigger_duration, QuotaSettings.of(options))
         return any(bound is not None for bound in bounds)
@@ -141,7 +141,7 @@ class _StreamReader(DataSourceStreamReader):
 
 @short_errors
 class StreamReaderSpark40(_StreamReader):
-    """The stream reader for Spark 4.0 and 4.1: Spark gives neither start nor limits, so limits always apply."""
+    """The stream reader for Spark 4.0 and 4.1, which give neither start nor limits, so limits always apply."""
 
     _last_end: dict[str, Any] | None = None
 

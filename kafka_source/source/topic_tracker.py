@@ -81,7 +81,7 @@ class TopicTracker:
         return any(topic is None or is_recreated(before.get(name), topic.id) for name, topic in now.items())
 
     def existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return those of these partitions that exist, sorted."""
+        """Return the existing ones of these partitions, sorted."""
         return self._cache.existing(partitions)
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
@@ -115,7 +115,7 @@ class TopicTracker:
         return CheckedStart(start.without(lost) if lost else start, frozenset(newly_lost))
 
     def lost_from(self, end: StreamOffset) -> set[str]:
-        """Return the lost topics that `end` has under their old ids: their offsets must not be committed."""
+        """Return the lost topics that `end` has under their old ids, whose offsets must not be committed."""
         return {name for name, topic in self._lost.items() if _is_lost(end, name, topic)}
 
     def _lost_since(self, start: StreamOffset) -> Mapping[str, Topic | None]:
@@ -146,7 +146,7 @@ class PartitionsWithoutLeader:
         """Check that none of these partitions has had no leader for too long.
 
         Raises:
-            RetriableError: A partition has had none for too long. A restarted query waits as long again.
+            RetriableError: A partition has had no leader for too long. A restarted query waits as long again.
         """
         now = self._clock()
         overdue = sorted(tp for tp in partitions if now - self._since.get(tp, now) > self._seconds)

@@ -287,7 +287,7 @@ class Trigger:
         )
 
     def rejoined(self) -> OwnedPartitions:
-        """Rejoin if a rebalance is due, and return the partitions that the stream owns of the current topics."""
+        """Rejoin if a rebalance is due, and return the stream's partitions of the current topics."""
         owned = self._owner.rejoin_if_due()
         return replace(owned, slots=self._current_slots(owned))
 
