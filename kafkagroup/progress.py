@@ -113,7 +113,7 @@ class SourceOffsets:
         end: The offset at which the micro-batch ended.
         latest: The latest offsets when the micro-batch was planned.
         has_read: Whether this micro-batch moved the source's offset. If not, `end` and `driver` are of an earlier
-            micro-batch: stateful queries also run micro-batches without new records.
+            micro-batch, because stateful queries also run micro-batches without new records.
         driver: The figures of the driver's process; None: Spark's own source.
         quota: The figures of the query's quota, as `Account.figures` makes them; None: no quota.
     """
@@ -155,7 +155,7 @@ def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None =
 
     Args:
         progress: The progress of a query, from a listener or `query.lastProgress`.
-        bytes_per_offset: The approximate size of an offset in bytes, for sources without a quota, which measures it.
+        bytes_per_offset: The approximate size of an offset in bytes, for sources without a quota, which measures this.
     """
     found = []
     for source in sources_of(progress):

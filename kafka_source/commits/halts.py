@@ -87,9 +87,10 @@ class Obeyed:
     """A query's report about a partition, for the commands.
 
     Attributes:
-        number: The number of the halt. The query plans nothing beyond the halt's boundaries, and has committed earlier
-        plans. member: The id of the member that owns the partition; empty: the query has left the group, and its
-        process runs. at_ms: The time of the report, in milliseconds since 1970. process: The query's process.
+        number: The halt's number. The query plans nothing beyond the boundaries, and has committed earlier plans.
+        member: The id of the member that owns the partition; empty: the query has left the group, and its process runs.
+        at_ms: The time of the report, in milliseconds since 1970.
+        process: The query's process.
     """
 
     number: int

@@ -90,7 +90,7 @@ async def renewed_offsets(
     error: FencedError,
     refused: Set[tuple[int, str]],
 ) -> tuple[GroupOffsets, ...]:
-    """Return offsets that the group has refused again, with the source's current credentials.
+    """Return again the offsets that the group has refused, with the source's current credentials.
 
     The group removes a source's members if its driver was suspended for too long. The source joins again, unless its
     `group.on.lost` is `stop`, and publishes the current owners of the batch's partitions. In the consumer protocol a

@@ -1,8 +1,7 @@
 """Make the tasks of a stream's micro-batches in Spark's driver, also of a replay.
 
-Spark keeps one reader in a long-lived process of the driver. The reader calls `MicroBatches.next` at every trigger,
-when the last batch is durable. `next` commits this batch, rejoins the group if a rebalance is due, and plans the new
-records.
+Spark keeps one reader in a long-lived process of the driver. At every trigger, when the last batch is durable, the
+reader calls `MicroBatches.next`. This commits the batch, rejoins if a rebalance is due, and plans the new records.
 """
 
 from __future__ import annotations

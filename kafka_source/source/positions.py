@@ -124,7 +124,7 @@ class Positions:
         Args:
             offsets: The offsets.
             rewinds: Whether this starts a rewind, which the query follows. The query's later commits carry the rewind's
-            mark, so that earlier positions of the group's queries no longer count.
+                mark, so that earlier positions of the group's queries no longer count.
         """
         mark = strategies.new_id() if rewinds else None
         for tp, offset in offsets.items():

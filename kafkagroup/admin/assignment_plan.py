@@ -33,7 +33,7 @@ class PlanMember:
     """A member of the dry run.
 
     Attributes:
-        name: Its name. It is the member id and the instance id, which both decide the member's place in the order.
+        name: The name, used as member id and instance id, which both decide the member's place in the order.
         topics: The topics that it subscribes to.
         rack: `client.rack`.
         options: The options of its assignor, such as {"weight": 2}.

@@ -64,7 +64,7 @@ class Position:
 
 
 def min_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
-    """Return the lowest offset of each partition over some sources, so that a group in their place skips no record."""
+    """Return the lowest offset of each partition over some sources, so that a group there skips no record."""
     found: dict[TopicPartition, int] = {}
     for position in positions:
         for tp, offset in position.offsets.items():
@@ -135,8 +135,7 @@ class Checkpoint:
     def rewrite(self, conf: Mapping[str, str] | None = None) -> Rewrite | None:
         """Return the file that has to change so that kafkagroup continues this checkpoint of Spark's Kafka source.
 
-        None for kafkagroup's checkpoints and after a finished batch: only Spark's source reads `sources`, in the first
-        batch.
+        None for kafkagroup's checkpoints and after a finished batch, because `sources` is for Spark's first batch only.
 
         Args:
             conf: Settings of Spark for a query without a batch, such as `spark.sql.streaming.multipleWatermarkPolicy`.

@@ -43,7 +43,7 @@ async def list_groups(client: KafkaClient, deadline: Deadline) -> list[GroupSumm
     """Return all groups that this user may describe, of every type, sorted by group id.
 
     Raises:
-        KafkaGroupError: A broker does not answer. A list without its groups is not returned.
+        KafkaGroupError: A broker does not answer. No incomplete list is returned.
     """
 
     async def list_on_broker(node: int) -> list[GroupSummary]:
@@ -246,7 +246,7 @@ _MAX_TEXT = 500
 def decode_user_data(assignor: str, data: bytes | None) -> UserData | None:
     """Return the user data of a member's subscription; None without user data.
 
-    Of other assignors' data, and of data in a wrong format, only the size is known, or the text.
+    Of other assignors' data, and of malformed data, only the size or the text is known.
     """
     if not data:
         return None

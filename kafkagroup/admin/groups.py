@@ -73,7 +73,7 @@ class Groups:
             private: Whether to return side groups too; see `commits.side_groups`.
 
         Raises:
-            KafkaGroupError: A broker does not answer. A list without its groups is not returned.
+            KafkaGroupError: A broker does not answer. No incomplete list is returned.
         """
         kinds, wanted = {one.lower() for one in types}, {one.lower() for one in states}
         with self._client() as client:
@@ -99,7 +99,7 @@ class Groups:
         """Return the state of each consumer group that this user may describe, by group id.
 
         Raises:
-            KafkaGroupError: A broker does not answer. A list without its groups is not returned.
+            KafkaGroupError: A broker does not answer. No incomplete list is returned.
         """
         found = self._call(list_groups)
         return {one.group: one.state for one in found if is_consumer_group(one)}

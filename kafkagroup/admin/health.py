@@ -20,8 +20,8 @@ class PartitionSeen:
     Attributes:
         committed: The committed offset in the last sample; None: the group has committed none.
         lag: The lag in the last sample, in offsets; without a committed offset, the number of offsets in the log.
-        since: The time, in seconds, of the sample since which the offset has not moved and the lag was not 0. If the
-            partition has moved or had no lag, the time of the last sample.
+        since: The time of a sample, in seconds: of the first one with the last offset and, from then on, a lag. Without
+            a lag, of the last sample.
     """
 
     committed: int | None
@@ -38,7 +38,7 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
     Args:
         before: The previous samples; empty for the first sample, at which each partition counts as just moved.
         now: The group's lag. A partition without a leader has no lag, and is left out because it cannot be read.
-        at: The time of the sample, in seconds of a clock of all samples. If it went back, the partition has just moved.
+        at: The time of the sample in seconds. If the clock went back, the partition counts as just moved.
     """
     seen = {}
     for row in now:
@@ -55,7 +55,7 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
 
 
 def stalled(seen: Seen, at: float, within: float) -> dict[TopicPartition, PartitionSeen]:
-    """Return the partitions with a lag whose committed offset has not moved for `within` seconds."""
+    """Return the lagging partitions whose committed offset has not moved for `within` seconds."""
     return {tp: one for tp, one in seen.items() if one.lag > 0 and at - one.since >= within}
 
 

@@ -35,7 +35,7 @@ class GroupPositions:
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def owners(self) -> dict[TopicPartition, str]:
-        """Return the name of the member that owns a partition; of `redundant` members the last by name."""
+        """Return the name of each partition's owner; of `redundant` members the last by name."""
         if self.group is None:
             return {}
         return {tp: member.name for member in self.group.members for tp in member.partitions}
@@ -156,7 +156,7 @@ def moves_now(
     """Return the new positions of a group, sorted, without partitions that the target does not change.
 
     Args:
-        cluster: The cluster, for lookups of the logs' bounds and of the offsets of a time.
+        cluster: Looks up the logs' bounds, and offsets by time.
         target: Where the group continues.
         partitions: The partitions to move.
         committed: The committed offsets of the group.

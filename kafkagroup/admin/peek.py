@@ -51,7 +51,7 @@ class Payload:
         text: The text; base64 of binary; None for a null.
         size: The number of bytes, with the frame; None for a null.
         schema_id: The id of the schema in the schema registry, if the bytes begin with Confluent's frame: a byte 0 and
-            four bytes with the id. Avro and Protobuf are JSON with a schema registry, else binary; JSON Schema is JSON.
+            four bytes with the id. With a registry Avro and Protobuf become JSON, else binary; JSON Schema is JSON.
         message: The full name of the Protobuf message, if a schema registry is given.
     """
 
@@ -222,7 +222,7 @@ class Peek:
 
     Raises:
         OptionError: A setting of the registry is wrong.
-        InvalidConfigurationError: The kernel, which decodes them, is not installed.
+        InvalidConfigurationError: The kernel, which decodes Avro and Protobuf, is not installed.
     """
 
     def __init__(

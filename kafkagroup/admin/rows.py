@@ -180,7 +180,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class UserData:
-    """User data, decoded: of a member for the leader's assignor, or of the leader for the member.
+    """Decoded user data, which a member sends to the leader's assignor, or the leader to a member.
 
     Attributes:
         size: The number of bytes.

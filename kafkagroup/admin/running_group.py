@@ -1,4 +1,4 @@
-"""Rewind a group while its queries run: its time limits, the groups that it refuses, and its errors.
+"""Rewind a group while its queries run: time limits, refused groups, errors.
 
 The program that rewinds becomes a member of the group for a moment. Queries of kafkagroup finish and commit their
 micro-batch, own no partitions while the offsets are set, and continue at the new offsets; see
@@ -306,7 +306,7 @@ async def _join(client: KafkaClient, member: Member, described: Group, deadline:
 
 
 async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPartition, CommitOffset]) -> None:
-    """Commit in the generation of the rewind. The coordinator accepts the one request with all offsets as a whole."""
+    """Commit in the generation of the rewind, in one request, which the coordinator accepts as a whole."""
     status, group = member.status, member.settings.group
     credentials = SlotCredentials(group, status.generation, status.member_id, None)
     try:

@@ -71,7 +71,7 @@ class BrokerSummary:
         broker: The broker id.
         address: The host and port that it advertises to this user's listener.
         leads: The number of partitions that it leads, of the topics that this user may describe.
-        replicas: The number of replicas that it has of these topics.
+        replicas: The number of its replicas of these topics.
     """
 
     broker: int

@@ -247,7 +247,7 @@ class GroupStream(Stream):
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was
                 returned, or you continued after an error. Continue: a repeated block has the same error.
             UnknownOutcomeError: The coordinator has not reported whether the transaction is committed. The group's
-                offsets show it: to repeat a committed block is a `FencedError`.
+                offsets show it. Repeating a committed block raises `FencedError`.
             DataLossError: A topic of these batches was deleted or created again, and `fail_on_data_loss` is set.
             AbortableError: A write has failed, and the block has caught its error.
             KafkaGroupError: As for `write`.
@@ -419,7 +419,7 @@ class GroupStream(Stream):
     def _pass_without_records(self, ends: Mapping[TopicPartition, int]) -> None:
         """Move to these offsets, before which only markers of transactions are left.
 
-        If all earlier records are committed, these offsets are too: without a later batch a lag would remain.
+        If all earlier records are committed, commit these offsets too, or a lag remains without a later batch.
         """
         waiting = self._uncommitted().partitions
         self._move(ends)

@@ -1,6 +1,6 @@
 """Write record batches as Parquet, Arrow, CSV or JSON lines: base64 for bytes, times as text, row groups.
 
-CSV and JSON have no bytes: a column of bytes and the values of headers are base64 there, and a key or value that was
+CSV and JSON have no bytes, so a column of bytes and the values of headers are base64, and a key or value that was
 read as text is text. Times are ISO 8601 in UTC with milliseconds, beyond the year 9999 milliseconds since 1970.
 """
 
@@ -45,7 +45,7 @@ class BatchWriter(ABC):
         """Write the remaining rows, and the end of the file."""
 
     def give_up(self) -> None:  # noqa: B027 - most writers have nothing to do
-        """Write nothing more: the file is removed or closed without its end."""
+        """Write nothing more, because the file is removed, or closed without its end."""
 
 
 def batch_writer(form: FileFormat, schema: pa.Schema, file: IO[bytes], *, pipe: bool = False) -> BatchWriter:
@@ -138,7 +138,7 @@ class _JsonLines(BatchWriter):
 
 
 def as_text(table: pa.Table) -> pa.Table:
-    """Return a table with base64 in place of bytes, ISO 8601 in place of times, and JSON in place of headers."""
+    """Return a table with bytes as base64, times as ISO 8601, and headers as JSON."""
     columns = [_text_column(table[name]) for name in table.column_names]
     return pa.table(columns, names=table.column_names)
 

@@ -72,8 +72,8 @@ def read(
     Args:
         topics: A topic, several topics, or a pattern made by `re.compile`.
         settings: Settings of Kafka's clients, such as `bootstrap.servers` and `isolation.level`.
-        start: `earliest`, a time, `-1h` for one hour ago, `@1500` for this offset, or the nearest one that exists, in
-            all partitions, or offsets by partition.
+        start: `earliest`, a time, `-1h` for one hour ago, `@1500` for this or the nearest existing offset in all
+            partitions, or offsets by partition.
         end: As `start`, exclusive, or `latest`.
         columns: Of key, value, topic, partition, offset, timestamp, timestampType, headers. `value string` is UTF-8.
         function: A function between iterators of record batches, as for `kafkagroup.map_in_arrow`.
@@ -192,7 +192,7 @@ def pinned_ranges(options: ReadOptions, start: Position = "", end: Position = ""
 
 
 class BoundedStream(Stream):
-    """The records of pinned ranges: every use of the stream reads the same rows from their start.
+    """The records of pinned ranges; every use of the stream reads the same rows from the start.
 
     Args:
         options: The options of the read.

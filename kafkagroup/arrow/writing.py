@@ -233,7 +233,7 @@ def records_of(topic: str | None, data: Data, options: SinkOptions) -> Iterator[
 
 
 def _opened(data: Data) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Return the columns, with plain types in place of dictionaries, views and large types, and the batches."""
+    """Return the columns, without dictionaries, views and large types, and the batches."""
     if isinstance(data, pa.RecordBatch):
         return _plain_schema(data.schema), (data,)
     if isinstance(data, Stream):

@@ -224,7 +224,7 @@ def as_csv(rows: Rows[object]) -> str:
 
 @contextmanager
 def ctrl_c() -> Iterator[threading.Event]:
-    """Yield whether Ctrl-C was pressed: a KeyboardInterrupt is lost in a finalizer, a callback, and some imports."""
+    """Yield an event set by Ctrl-C, because finalizers, callbacks and some imports lose a KeyboardInterrupt."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield pressed

@@ -1,6 +1,6 @@
 """Rows of commands for which `admin` has no types: overviews, the lag of several groups. Pure; `common` prints them.
 
-Commands import this module when they run: it loads the administration, which `--help` must not.
+Commands import this module when they run, because it loads the administration, which `--help` must not.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ContextRow:
         current: Whether commands that name no cluster use this context.
         bootstrap_servers: Its bootstrap brokers; None: they are in its `command.config`, or missing.
         command_config: The file of settings that it names; None: no file.
-        settings: The names of its other settings. Their values are not shown: they may be secrets.
+        settings: The names of its other settings, whose values may be secrets and are not shown.
     """
 
     context: str

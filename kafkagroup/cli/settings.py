@@ -1,6 +1,6 @@
 """The client settings of a command, from context or file, environment and command line; warnings about secrets there.
 
-A later source wins. Passwords belong into a file or the environment: other users of a machine see command lines.
+A later source wins. Passwords belong into a file or the environment, as other users see command lines.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def chosen_context(name: str | None, *, has_cluster: bool) -> Context | None:
     Args:
         name: The value of `--context`.
         has_cluster: Whether an option, the environment or a file names a cluster. If so, only `--context` chooses a
-            context: a password of a context must not go to another cluster.
+            context, because a context's password must not go to another cluster.
 
     Raises:
         typer.BadParameter: There is no such context, or the file cannot be read.
@@ -166,10 +166,10 @@ ENVIRONMENT_PREFIX = "KAFKAGROUP_KAFKA_"
 """`KAFKAGROUP_KAFKA_SASL_PASSWORD` is the setting `sasl.password`."""
 
 SERVERS_VARIABLE = "KAFKAGROUP_BOOTSTRAP_SERVERS"
-"""The environment variable in place of `--bootstrap-servers`."""
+"""The environment variable for `--bootstrap-servers`."""
 
 FILE_VARIABLE = "KAFKAGROUP_COMMAND_CONFIG"
-"""The environment variable in place of `--command-config`."""
+"""The environment variable for `--command-config`."""
 
 _SERVERS = "bootstrap.servers"
 # Settings of a schema registry's client, which are in the same file as Kafka's.
@@ -294,7 +294,7 @@ class Connection:
 
 
 NO_OPTIONS = Connection()
-"""The connection of a command without options for it: the environment or a context names the cluster."""
+"""The connection of a command without its options; the environment or a context names the cluster."""
 
 
 def with_connection(command: Callable[..., None]) -> Callable[..., None]:

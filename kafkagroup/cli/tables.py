@@ -122,7 +122,7 @@ def watch_table(rows: WatchRows, lines: Mapping[str, str], width: int) -> Table:
 
     Args:
         rows: The groups, or the members.
-        lines: The line of the lag of each group; where the terminal is too narrow, only its end is shown.
+        lines: The line of each group's lag; a narrow terminal shows only the end of the line.
         width: The width of the terminal.
     """
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
@@ -164,7 +164,7 @@ def _time(milliseconds: int) -> str:
 
 
 def _width(rows: Iterable[WatchRow | WatchMember | WatchPartition]) -> int:
-    """Return the widths of the columns that depend on the groups."""
+    """Return the sum of the widths that depend on the groups."""
     groups = [row for row in rows if isinstance(row, WatchRow)]
     columns = (
         ["group", *(visible(row.group) for row in groups)],

@@ -40,7 +40,7 @@ def topics(
     internal: Annotated[bool, typer.Option("--internal", help="Also list Kafka's internal topics.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the topics of a cluster, or the partitions of topics that you name with their leaders and offsets."""
+    """List the topics of a cluster, or the partitions of named topics, with their leaders and offsets."""
     check_regex(pattern)
     topic = [*(names or ()), *(topic or ())]
     with exit_on_error():
@@ -413,7 +413,7 @@ _ARGUMENTS = {"to": "--to", "start": "--from", "end": "--until", "offsets": "--f
 
 @contextmanager
 def _usage_of_arguments() -> Iterator[None]:
-    """Report an `OptionError` of an argument of `arrow.read` as wrong usage of the option that it came from."""
+    """Report an `OptionError` about an argument of `arrow.read` as wrong usage of the command's option."""
     try:
         yield
     except ValueError as error:

@@ -66,7 +66,7 @@ def commit(
     Some of the batch's transactions may be committed already, so aborting the rest would leave half a batch. Open
     transactions without a decision are aborted, as at the next start of the query.
 
-    Stop the query with this prefix first: its current batch would fail, and be written again after a restart.
+    Stop the query with this prefix first, or its current batch fails, and is written again after a restart.
     """
     with _sink(prefix, connection) as (client, phases):
         from kafka_source.kafka_client import Deadline
@@ -101,7 +101,7 @@ def abort(
 ) -> None:
     """Abort the open transactions without a decision, so that read_committed readers no longer wait for them.
 
-    Stop the query with this prefix first: its current batch would fail, and be written again after a restart.
+    Stop the query with this prefix first, or its current batch fails, and is written again after a restart.
     """
     with _sink(prefix, connection) as (client, phases):
         from kafka_source.kafka_client import Deadline

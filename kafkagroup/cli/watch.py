@@ -257,9 +257,9 @@ def healthcheck(
 ) -> None:
     """Probe whether a group makes progress: each partition's committed offset moves, or its lag is 0.
 
-    A group that `kafkagroup` has paused or stopped passes: its offsets are meant to stand still. Exits with 0 if the
-    group makes progress, with 3 if not, and with 1 if the brokers do not answer. Without --state it samples for up to
-    --within seconds, and ends when each partition has moved or has no lag.
+    A group that `kafkagroup` has paused or stopped passes, because its offsets are meant to stand still. Exits with 0
+    if the group makes progress, with 3 if not, and with 1 if the brokers do not answer. Without --state the command
+    samples for up to --within seconds, and ends when each partition has moved or has no lag.
     """
     name = one_group(group, group_option)
     selection = parse_topics(topic)

@@ -54,7 +54,7 @@ class EmbeddedKafka:
         nodes: The number of nodes, 1 or 3.
         config: Broker settings (as in server.properties) that take precedence over the defaults here.
         security: Authentication, encryption and ACLs of the client listener; None: PLAINTEXT without users.
-        advertised_ports: The port that a node advertises in place of its own, by node id, for a `TcpProxy`.
+        advertised_ports: The port that a node advertises instead of its own, by node id, for a `TcpProxy`.
         data_dir: The folder that keeps the data when the cluster stops; None: a temporary folder that is removed.
         heap: The heap size of each node's JVM, as in `-Xmx`.
         jvm_options: Further options of each node's JVM. The default starts quickly; `()` runs faster later.

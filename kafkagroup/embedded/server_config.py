@@ -57,7 +57,7 @@ CONTROLLER = "CONTROLLER"
 
 @dataclass(frozen=True, slots=True)
 class NodePorts:
-    """The loopback ports of one node; `advertised`, if set, is advertised to clients in place of `client`."""
+    """The loopback ports of one node; `advertised`, if set, is advertised to clients instead of `client`."""
 
     client: int
     internal: int

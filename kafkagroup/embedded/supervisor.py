@@ -5,8 +5,8 @@ standard input is a signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C
 standard output acknowledges that the signal was sent, and for S that the JVM has stopped. At the end of file, a change
 of the parent process, or a SIGTERM to the supervisor, the process that started it has ended, possibly by SIGKILL. Then
 the supervisor stops the JVM and removes the folder REMOVE, unless it is empty. As the JVM's parent it reads the JVM's
-exit status. The process id cannot be reused before, so no signal can reach another process. It exits with the JVM's
-code.
+exit status. The process id cannot be reused before, so no signal can reach another process. The supervisor exits with
+the JVM's code.
 """
 
 from __future__ import annotations

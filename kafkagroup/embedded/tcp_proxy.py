@@ -43,7 +43,7 @@ Hook = Callable[[Frame], Iterable[bytes]]
 
 
 class CutConnection(Exception):  # noqa: N818
-    """Raised by a hook to close the connection to client and broker in place of forwarding the frame."""
+    """Raised by a hook to close the connections to client and broker instead of forwarding the frame."""
 
 
 def pass_on(frame: Frame) -> Iterable[bytes]:

@@ -38,7 +38,7 @@ def archive_options(java: Path, class_path: str) -> tuple[str, ...]:
 def prepare_archive(java: Path, class_path: str, train: Callable[[Path], None], report: Progress) -> None:
     """Create the archive if it does not exist.
 
-    If this Java cannot create an archive, an empty file in its place lets later starts not try again.
+    If this Java cannot create an archive, an empty file keeps later starts from trying again.
 
     Args:
         java: The Java that will use the archive.
@@ -94,7 +94,7 @@ def java_command(main_class: str, *args: str, version: str = KAFKA_VERSION) -> l
 
     Args:
         main_class: The tool's class, for example `org.apache.kafka.tools.consumer.ConsoleConsumer`.
-        args: The tool's arguments, which other users can see: put secrets into a file (`--command-config`).
+        args: The tool's arguments, which other users can see, so put secrets into a file (`--command-config`).
         version: The version of the tool's Kafka.
 
     Raises:

@@ -23,7 +23,7 @@ class Update:
     """The changes since the last update.
 
     Attributes:
-        points: New figures.
+        points: New values of series.
         gone: Gauges that no longer exist, such as the lag of a partition that the query no longer has.
         samples: One sample for each source of a micro-batch, with the same figures for readers and pictures.
     """
@@ -84,7 +84,7 @@ class Exports:
                     self._failing[number] = repr(error)
 
     def close(self) -> None:
-        """Close all exporters. Later updates are left out: Spark may still call a removed listener."""
+        """Close all exporters. Leave out later updates, because Spark may still call a removed listener."""
         with self._lock:
             exporters, self._exporters = self._exporters, ()
             for exporter in exporters:

@@ -210,7 +210,7 @@ class MetricsListener(StreamingQueryListener):
         return QueryMeter(name, began, looks=self.on_new_query is not None)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Begin with a query."""
+        """Start the metrics of a query."""
         meter = self._meter(event.name or str(event.id), seconds_of(event.timestamp))
         with self._lock:
             self._meters[str(event.runId)] = meter

@@ -60,7 +60,7 @@ class OpenTelemetryExporter:
                     self._histograms[metric].record(point.value, attributes_of(metric, values))
 
     def close(self) -> None:
-        """Do nothing: the provider is the program's."""
+        """Do nothing, because the provider is the program's."""
 
     def _reader_of(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def read(_: CallbackOptions) -> Iterable[Observation]:

@@ -60,7 +60,7 @@ class _AllMetrics(Collector):
                 yield family
 
     def describe(self) -> Iterator[Family]:
-        """Yield nothing: a registry requests the names at registration, when there are no figures yet."""
+        """Yield nothing, because a registry requests the names at registration, when there are no figures yet."""
         yield from ()
 
 

@@ -54,7 +54,7 @@ class Sample:
         seconds: How long the trigger took.
         partitions: The partitions of the micro-batch; empty if it did not read this source.
         commits: The driver's commits since the last micro-batch.
-        failed_commits: The number of failed commits among these.
+        failed_commits: The number of the driver's commits that failed in that time.
         rebalances: The rebalances since the last micro-batch.
         quota: The quota's figures; see docs/quotas.md. Quota, commits, rebalances and bad records are empty for a
             micro-batch that a restart repeats, because its offset in the checkpoint has the previous run's.

@@ -98,7 +98,7 @@ class Watcher:
         self._export(Update(tuple(points), self._gauges.replace(points)))
 
     def _note(self, name: str, look: Callable[[], object]) -> None:
-        """Run a lookup; log its problem unless it is the previous one."""
+        """Run a lookup; log its problem, unless the previous lookup had the same problem."""
         try:
             look()
         except KafkaGroupError as error:
@@ -184,12 +184,12 @@ def start(
         prometheus: The `host:port` at which to serve Prometheus; port 0: any free port, see
             `Metrics.prometheus_address`. Without a host, `127.0.0.1`. Needs the extra `metrics`.
         otlp: The URL of an OpenTelemetry collector, such as `http://collector:4318`. Needs the extra `otel`.
-        otlp_seconds: The time between two exports to it.
+        otlp_seconds: The time between two exports to the collector.
         meter_provider: A meter provider of OpenTelemetry that the program has set up itself. Needs the extra `otel`.
         file: A file to which samples are appended, one JSON object a line; `kafkagroup plot` draws it.
         exporters: The program's own exporters.
         settings: The settings of a connection to the brokers, for lookups of the ends of partitions also while a
-            micro-batch runs. Without them the lag is that of the last finished micro-batch when it was planned.
+            micro-batch runs. Without them the lag is that of the last finished micro-batch at the time of its plan.
         transactions: The `transactional.id.prefix` of each exactly-once sink whose open transactions to look for. The
             user needs DESCRIBE on the transactional ids and on the group `{prefix}-ledger`.
         look_seconds: The time between two lookups.
