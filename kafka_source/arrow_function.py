@@ -33,7 +33,7 @@ _MOST_BYTES = (1 << 31) - 1
 
 
 def arrow_function(function: _F) -> _F:
-    """Allow `map.function` to name this function: SQL calls only functions with this mark.
+    """Allow `map.function` to name this function, because SQL calls only functions with this mark.
 
     @kafkagroup.arrow_function
     def lengths(batches):
@@ -127,7 +127,7 @@ class Mapping:
 
 
 def _end_copy_of(process: int) -> None:
-    """End this process if it is a copy that the function has forked: a copy must not write to Spark's connection."""
+    """End this process if the function has forked it, because a copy must not write to Spark's connection."""
     if os.getpid() != process:
         os._exit(1)
 

@@ -128,7 +128,7 @@ class _RefusedStreamReader(DataSourceStreamReader):
         raise self._reason
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Raise the reason: after a restart Spark calls this first."""
+        """Raise the reason; after a restart Spark calls this method first."""
         raise self._reason
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

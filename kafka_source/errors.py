@@ -77,8 +77,7 @@ class KafkaGroupError(Exception):
     Args:
         message: The event, its topic-partition and offset, and the remedy.
         code: Kafka's (-1 and up) or librdkafka's (below -1) error code; None: no code.
-        condition: The name of Spark's own error condition for this problem, for programs that search messages for it;
-            or None.
+        condition: Spark's own error condition for this problem, by which programs search messages; or None.
     """
 
     def __init__(self, message: str, *, code: int | None = None, condition: str | None = None) -> None:
@@ -238,12 +237,12 @@ class DataLossError(ApplicationRecoverableError):
         planned: The first planned offset.
         available: The partition's offsets as [first, end); None if the partition does not exist.
         reason: The known cause, as a sentence, for example that the topic was deleted and created again; empty: the
-            possible ones are named, unless `advice` is given.
+            message names possible causes, unless `advice` is given.
         truncated_to: The end offset to which a new leader's log was truncated, if it lacks records before `planned`
             that were read already; None if the log was not truncated.
         problem: The problem, if the arguments above do not describe it; without a full stop.
         condition: The subclass of Spark's error condition KAFKA_DATA_LOSS.
-        sentence: The first sentence, in place of the one that the arguments above make. Without a single partition,
+        sentence: The first sentence, if the arguments above do not make it. Without a single partition,
             `partition` and `planned` are -1.
         advice: The remedy, if it differs from the remedy for deleted records.
     """
@@ -365,7 +364,7 @@ class DataLossError(ApplicationRecoverableError):
 
         Args:
             tp: The partition.
-            planned: The batch's start in it.
+            planned: The batch's start in the partition.
             end: The ending offset.
             available: The partition's offsets as [first, end).
         """

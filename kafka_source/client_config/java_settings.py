@@ -85,7 +85,7 @@ class JavaSetting:
         return self.type.value + (f", at least {self.minimum}" if self.minimum is not None else "")
 
     def is_harmless(self, value: str) -> bool:
-        """Return whether a value changes nothing: Java's default of a setting that is refused."""
+        """Return whether a value, such as Java's default of a refused setting, changes nothing."""
         return value.rsplit(".", 1)[-1].lower() in self.harmless
 
 

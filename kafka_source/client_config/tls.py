@@ -43,7 +43,7 @@ class Pem:
 
     @classmethod
     def of(cls, settings: Settings, name: str) -> Pem:
-        """Return the PEM of a setting: the setting is its text or, with the suffix `.location`, the path of its file.
+        """Return the PEM of a setting, which is the text itself or, with the suffix `.location`, the path of a file.
 
         Properties files and environment variables have the text in one line, with spaces or `\\n` as line ends.
         """

@@ -31,7 +31,7 @@ class ClientQuota:
 
 
 def holding(quotas: Iterable[ClientQuota], user: str, client_id: str, name: str) -> float | None:
-    """Return the value for a client, or None."""
+    """Return the value of a client's quota; None: no quota."""
     known = {frozenset(quota.entity.items()): quota.values[name] for quota in quotas if name in quota.values}
     # Kafka's order of precedence (KIP-55): the name itself, the default, no entry; users precede client ids.
     users: list[dict[str, str | None]] = [{USER: user}, {USER: None}, {}]

@@ -29,7 +29,7 @@ async def epoch_ends(
 ) -> dict[TopicPartition, int]:
     """Return the end offset of an epoch in each partition that a broker leads; -1: unknown. No retries.
 
-    If the end is lower than an offset up to which records of that epoch were read, the logs diverge at the end.
+    If records of that epoch were read beyond the end, the logs diverge there.
 
     Args:
         client: The cluster's client.

@@ -63,7 +63,7 @@ class Cluster:
         timeout_ms: The time limit of each attempt. A lookup is retried for at least this long.
         retries: The minimum number of retries (Spark's `fetchOffset.numRetries`).
         retry_ms: The first pause between attempts (`fetchOffset.retryIntervalMs`); it doubles with each retry.
-        leader_seconds: The wait for a leader of a partition without one; None: as for any lookup.
+        leader_seconds: The wait for a partition's leader; None: as for any lookup.
         client: A client to share, which `close` must not close; by default this object has its own.
         strict: Refuse a selection of partitions if some of them do not exist in the first lookup.
     """
@@ -107,12 +107,12 @@ class Cluster:
 
     @contextmanager
     def metadata_snapshot(self, known: Snapshot | None = None) -> Iterator[None]:
-        """Request the metadata of each topic once in this context: a plan needs its partitions, its id and its leaders.
+        """Request the metadata of each topic once in this context, because a plan needs partitions, ids and leaders.
 
         Do not wait for a rebalance in the context, because topics may change. Outdated leaders are looked up again.
 
         Args:
-            known: Metadata to begin with.
+            known: The metadata at the start.
         """
         outer, self._known = self._known, self._known or _KnownMetadata(known or Snapshot(None, {}))
         try:
@@ -239,7 +239,7 @@ class Cluster:
         return _without_epochs(first), _without_epochs(last)
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the offset of the first record at or after a timestamp (ms since 1970); None if there is none."""
+        """Return each partition's first offset at or after a timestamp (ms since 1970); None: no such record."""
         return {tp: one.offset if one.offset >= 0 else None for tp, one in self.first_at(times).items()}
 
     def first_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:

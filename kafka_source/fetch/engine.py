@@ -17,7 +17,7 @@ from kafka_source.quota.task_pacer import Pacer
 PACED_BATCH_SECONDS = 0.5
 """With a quota, the maximum time between record batches.
 
-A throttled task fills a batch slowly: without this limit most rows would reach Spark only after the last fetch.
+A throttled task fills a batch slowly, so without this limit most rows would reach Spark only after the last fetch.
 """
 
 
@@ -35,7 +35,7 @@ class FetchRequest:
         fail_on_data_loss: Whether planned records that no longer exist are an error; if false, log a warning.
         cluster: The id of the cluster in which the offsets are valid; None: unknown.
         topics: The known topic ids for which the offsets are valid.
-        pacer: Delays fetches to keep the query's quota, and counts the brokers' throttling.
+        pacer: Delays fetches by the query's quota, and counts the brokers' throttling.
         label: The `group.id` in the configuration of librdkafka's consumers, which are in no group.
         loss_patience_ms: The time after which missing planned records count as lost (`data.loss.patience.ms`).
     """

@@ -537,7 +537,7 @@ class _LibrdkafkaReader:
         return low, self._engine.high_watermark(whole.topic_partition) if self._request.read_committed else high
 
     def _check_ends(self) -> None:
-        """Check again, after a while, logs that ended before their ranges: a new leader may know fewer offsets."""
+        """Check logs that ended before their ranges again later, because a new leader may know fewer offsets."""
         self._ask_for_leaders()
         for tp in [tp for tp, when in self._look_again.items() if time.monotonic() >= when]:
             del self._look_again[tp]
@@ -552,7 +552,7 @@ class _LibrdkafkaReader:
                 self._seek(tp, self._next[tp])
 
     def _ask_for_leaders(self) -> None:
-        """Make librdkafka request metadata: the broker with the short log may be cut off, and another broker lead.
+        """Make librdkafka request metadata, because the broker with the short log may be cut off, and another lead.
 
         While the leader answers, librdkafka requests metadata only every five minutes.
         """

@@ -1,6 +1,6 @@
 """Estimates the bytes that librdkafka has received, by statistics once a second and counted messages between them.
 
-The bytes on the wire differ from the sizes of messages: batches are compressed, have headers, and are read ahead.
+The bytes on the wire differ from message sizes, because batches are compressed, have headers, and are read ahead.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class NativeConnections:
         client.run(client.metadata(topics, deadline, another=another))
 
     def connection(self, node: int, *, read_committed: bool, seconds: float) -> FetchConnection:
-        """Return a connection to a broker for exclusive use until `keep`; open it within this number of seconds.
+        """Lend a broker's idle connection until `keep`, or open one within `seconds`.
 
         Raises:
             ConnectionLost: The broker cannot be reached, or is not in the metadata.
@@ -165,7 +165,7 @@ class NativeConnections:
 
         Args:
             tp: The partition.
-            node: Its current leader.
+            node: The partition's current leader.
             epoch: The leader epoch whose end offset is requested.
             leader_epoch: The current leader epoch.
 

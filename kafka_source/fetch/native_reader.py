@@ -2,7 +2,7 @@
 
 Each broker has at most one request under way, and each partition is in at most one request. A partition moves to
 another broker only after the response, or after the connection is lost. The next request is sent before a response's
-records are decoded. Its own response waits in the socket, so one buffer serves for all responses.
+records are decoded. The next response waits in the socket, so one buffer serves for all responses.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _Part:
         return f"{self.whole.topic}-{self.whole.partition}"
 
     def short_for(self) -> float:
-        """Return the seconds since the log first ended too early, as it may briefly with a new leader."""
+        """Return the seconds since the log first ended too early, as happens briefly with a new leader."""
         now = time.monotonic()
         if self.short_since is None:
             self.short_since = now

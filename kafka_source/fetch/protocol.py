@@ -149,7 +149,7 @@ def parse(buffer: bytearray, size: int, names: Mapping[UUID, str] | None = None)
     Args:
         buffer: The buffer, which begins with the response.
         size: The size of the response.
-        names: The names of the topics of a request of version 13 by their ids; None: the version is 11.
+        names: The topics' names by id in a request of version 13; None: version 11.
 
     Raises:
         ValueError: The bytes are not a Fetch response of this version, or have a topic that was not requested.

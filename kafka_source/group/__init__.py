@@ -1,4 +1,4 @@
-"""Group membership: the members (slots) of a query, tasks that act as a slot, and members of groups of any kind.
+"""Group membership: the members (slots) of a query, tasks that act as a slot, and generic members.
 
 Only the names in `__all__` are public; they are for groups of any kind.
 """

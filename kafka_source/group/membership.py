@@ -112,7 +112,7 @@ class Membership(ABC):
     def lost(self) -> str | None:
         """Return the reason why the group has removed slots, or None.
 
-        It sends heartbeats first if the coordinator has not answered for long, because a suspended process does not
+        Send heartbeats first if the coordinator has not answered for long, because a suspended process does not
         know yet that its session has ended.
 
         Raises:
@@ -186,7 +186,7 @@ class Membership(ABC):
     ) -> dict[TopicPartition, int | None]:
         """Return the group's committed offsets, None for a partition without one.
 
-        It waits for open transactions. The limit is `coordinator_timeout_ms`, unless another one is given.
+        Wait for open transactions, for `coordinator_timeout_ms` unless another limit is given.
         """
         timeout_s = self._settings.coordinator_timeout_ms / 1000 if timeout_s is None else timeout_s
         work = fetch_committed(self._client, self._settings.group, partitions, Deadline(timeout_s))
@@ -197,7 +197,7 @@ class Membership(ABC):
     ) -> dict[TopicPartition, CommitOffset]:
         """Return the committed offsets with their metadata, without partitions that have none.
 
-        If `stable`, it waits for open transactions.
+        If `stable`, wait for open transactions.
         """
         timeout_s = self._settings.coordinator_timeout_ms / 1000
         deadline = Deadline(timeout_s)
@@ -254,7 +254,7 @@ class Membership(ABC):
     def leave(self) -> None:
         """Leave with all slots, even with the user's instance ids.
 
-        If the coordinator cannot be reached, it logs a warning, and the slots stay until their sessions end.
+        If the coordinator cannot be reached, log a warning; the slots stay until their sessions end.
         """
 
     @abstractmethod

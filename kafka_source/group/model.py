@@ -71,7 +71,7 @@ class GroupSettings:
         rack: `client.rack` of all slots.
         leave_on_close: Whether to leave the group on close. If false, static members stay until their sessions end, and
             a restart within that time continues as these members.
-        driver: The prefix of the generated instance ids of all reads of this Spark driver; None: unknown.
+        driver: The prefix of this Spark driver's generated instance ids; None: unknown.
         is_asked_for: Whether the user has set `group.membership=true`, so that other members are no surprise.
         rewinds: Whether the group may be rewound while the slots are members: they rejoin between micro-batches and
             then fetch the group's offsets; see `strategies`.
@@ -279,7 +279,7 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool, stati
 
 
 def _instances_of(driver: int) -> str:
-    """Return the beginning of the generated instance ids of all reads of a driver, given the id of its process."""
+    """Return the prefix of a driver's generated instance ids, given the id of its process."""
     return f"kafkagroup-{_checksum((socket.gethostname(), driver))}-"
 
 

@@ -136,7 +136,7 @@ PROGRESS_SECONDS = 10.0
 
 
 async def log_progress(client: KafkaClient, settings: GroupSettings) -> None:
-    """Log a line every 10 s until it is cancelled."""
+    """Log a line every 10 s until the task is cancelled."""
     started = time.monotonic()
     ours = {settings.instance_id(slot) for slot in range(settings.slots)}
     while True:

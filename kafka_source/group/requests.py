@@ -443,7 +443,7 @@ def _unknown_ids(group: str, topics: Iterable[str]) -> KafkaGroupError:
 def _fetch_request(
     group: str, numbers: Mapping[str, Sequence[int]] | None, ids: Mapping[str, UUID], *, stable: bool
 ) -> OffsetFetchRequest:
-    """Return a request in both layouts: since version 8 it may name many groups."""
+    """Return a request in both layouts, because since version 8 a request may name many groups."""
     of_one, of_many = OffsetFetchRequest.OffsetFetchRequestTopic, OffsetFetchRequest.OffsetFetchRequestGroup
     topics, topics_of_group = None, None
     if numbers is not None:

@@ -3,8 +3,8 @@
 Spark calls the sources of a query in turn, from one thread, and each source has a Python process of its own. While a
 source waits for a rebalance of its group, Spark cannot call the other sources, for which the group waits. So a read
 notifies its siblings while it waits, and they rejoin without a call of Spark's. Siblings find each other by Unix
-sockets in the user's private directory. An open connection to a sibling's socket shows that its owner waits in a join;
-the end of the connection, even by the death of the process, ends the wait. No byte is sent over it.
+sockets in the user's private directory. An open connection to a sibling's socket shows that the read which connected
+waits in a join; the end of the connection, even by the death of the process, ends the wait. No byte is sent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Siblings:
     def find(cls, group: str, driver: int) -> Siblings | None:
         """Return the reads of a group in this process's driver; None without a directory for sockets.
 
-        Reads of another cluster's group of this name are siblings too: they rejoin only if their group waits for them.
+        Reads of another cluster's group of this name are siblings too, but rejoin only if their group waits for them.
         """
         # Containers may share a directory, but not ids of processes, hence the name of the host.
         identity = (socket.gethostname(), group)

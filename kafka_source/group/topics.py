@@ -80,7 +80,7 @@ class SubscribedTopics:
     """Describes the topics; belongs to the event loop of the membership.
 
     A leader watches the topics of all members' subscriptions, with their partitions and topic ids. A follower with a
-    pattern watches the names that match it. A follower without a pattern does not watch: the leader does.
+    pattern watches the names that match it. A follower without a pattern does not watch, because the leader does.
 
     Args:
         client: The client of the membership.

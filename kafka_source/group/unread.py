@@ -52,7 +52,7 @@ class Found:
         unread: The partitions that existed in the last two, and had no reader in the last one.
         asked: The partitions that were healed and have had no reader since.
         heal: The partitions to heal now: without a reader in two descriptions of one epoch.
-        warn: The partitions of which to warn now: healing did not help.
+        warn: The partitions to warn of, because healing did not help.
         warned: The partitions that a warning named, and that have had no reader since.
     """
 
@@ -65,7 +65,7 @@ class Found:
 
 
 def decide(found: Found, look: Look) -> Found:
-    """Return the result of one more description; a partition counts from its second one on, because new ones move."""
+    """Return the result of one more description; a partition counts from its second on, because new partitions move."""
     unread = (look.existing & found.last.existing) - look.read
     again = unread & found.unread if look.epoch == found.last.epoch else _NONE
     asked, warned = found.asked & unread, found.warned & unread

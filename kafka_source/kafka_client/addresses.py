@@ -94,7 +94,7 @@ class _Attempts:
             loser.close()
 
     def begin(self, address: Address) -> None:
-        """Begin to connect to an address; raises OSError if it is refused immediately."""
+        """Begin to connect to an address; raises OSError if the address refuses immediately."""
         sock = socket.socket(address.family, socket.SOCK_STREAM)
         self.running.add(sock)
         sock.setblocking(False)

@@ -249,8 +249,8 @@ class KafkaClient:
     async def any_connection(self, deadline: Deadline) -> Connection:
         """Return a shared connection to a broker for metadata and coordinators.
 
-        The broker is random, and changes after `metadata.max.age.ms`: a broker that is cut off from its controllers
-        returns its last state. While it works on an earlier request, the least busy broker is returned.
+        The broker is random, and changes after `metadata.max.age.ms`, because a broker that is cut off from its
+        controllers returns its last state. While the broker works on an earlier request, return the least busy one.
 
         Raises:
             BootstrapError: No broker can be reached before the deadline.

@@ -1,7 +1,7 @@
 """Frames of the Kafka protocol: a length of four bytes, then a message.
 
-The length is checked before memory is allocated for it. If the peer does not speak the Kafka protocol, it can be any
-number: a TLS alert begins with a length of 352 MB, "HTTP" is a length of 1.2 GB (KAFKA-4090).
+The length is checked before memory is allocated for it. If the peer does not speak the Kafka protocol, the length can
+be any number: a TLS alert begins with a length of 352 MB, "HTTP" is a length of 1.2 GB (KAFKA-4090).
 """
 
 from __future__ import annotations

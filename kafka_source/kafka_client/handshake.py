@@ -41,7 +41,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The broker that a client wants to reach; another broker at that address refuses it (KIP-1242, Kafka 4.4)."""
+    """The broker that a client wants to reach; another broker there refuses the client (KIP-1242, Kafka 4.4)."""
 
     cluster_id: str
     node_id: int
@@ -73,8 +73,8 @@ def handshake(
     Args:
         endpoint: The broker's endpoint.
         sasl: The login; None: no login.
-        expected: The expected broker. Name it only if brokers of this cluster check it: other brokers refuse the
-            request's version, which costs a round trip.
+        expected: The expected broker. Name it only if brokers of this cluster check it, because other brokers refuse
+            the request's version, which costs a round trip.
 
     Raises:
         AuthenticationError: The broker refuses the credentials or the mechanism.

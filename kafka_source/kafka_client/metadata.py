@@ -82,7 +82,7 @@ class Snapshot:
         """Return a broker by its id.
 
         Raises:
-            ConnectionLost: The metadata does not contain the broker: it is down.
+            ConnectionLost: The metadata does not contain the broker, so it is down.
         """
         try:
             return self.brokers[node_id]

@@ -86,9 +86,9 @@ class OffsetNote:
 
 
 def is_of_other_topic(entry: CommitOffset, topic_id: str | None, cluster: str | None) -> bool:
-    """Return whether a committed offset is of another topic of this name: its note names this cluster and another id.
+    """Return whether a committed offset's note names this cluster and another topic id.
 
-    It is not if the note has no id, or names another cluster, whose groups are mirrored to this cluster.
+    False if the note has no id, or names another cluster, whose groups are mirrored to this cluster.
     """
     note = OffsetNote.parse(entry.metadata)
     return topic_id is not None and note.topic is not None and note.cluster == cluster and note.topic != topic_id

@@ -23,7 +23,7 @@ class SlotCredentials:
             generation are valid together, so one of them may commit for all slots of its query. In the consumer
             protocol each member has an epoch of its own, and another slot may have lost its partitions already.
         right: The id of the right to commit the batch, under which new credentials are published when the slot has
-            rejoined; None: they are not renewed. See `commits.rights`.
+            rejoined; None: no renewal. See `commits.rights`.
     """
 
     group: str

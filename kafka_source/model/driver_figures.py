@@ -137,10 +137,10 @@ class TimeAlignment:
     """How `maxTimestampSkew` has kept the partitions of a micro-batch in step.
 
     Attributes:
-        time_ms: The least timestamp of the next records of the partitions that are behind, in milliseconds since 1970.
+        time_ms: The least timestamp among the next records of partitions that are behind, in ms since 1970.
         held_by: The partition whose next record has this timestamp.
         skew_before_ms: The greatest timestamp of a next record minus `time_ms`; None: a previous window is used.
-        skew_after_ms: The same after the micro-batch, of the partitions that a limit has not cut; None: there are none.
+        skew_after_ms: The same after the micro-batch, of the partitions that a limit has not cut; None: no partition.
     """
 
     time_ms: int

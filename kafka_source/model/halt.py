@@ -75,7 +75,7 @@ class Halt:
     def entries(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         """Return the boundary and the text of each entry.
 
-        Without boundaries each entry has the whole halt: one partition of each topic is enough.
+        Without boundaries each entry has the whole halt, so one partition of each topic is enough.
         """
         firsts = {tp.topic: tp for tp in sorted(partitions, reverse=True)}
         places = self.boundaries or dict.fromkeys(firsts.values(), 0)

@@ -1,7 +1,7 @@
 """Refuse offsets of another cluster (`cluster.moved.from`), and detect a topic that was deleted or created again.
 
 A query that reaches another cluster fails. A topic that was deleted and created again has another id (KIP-516). Brokers
-before Kafka 2.8 have no topic ids: if one of two ids is unknown, the topics count as the same.
+before Kafka 2.8 have no topic ids, so if one of two ids is unknown, the topics count as the same.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.model.topic_selection import Topic
 
 MOVED_FROM = "cluster.moved.from"
-"""The option that allows a move to another cluster: the id of the previous cluster of the topics."""
+"""The option that allows a move to another cluster; its value is the id of the topics' previous cluster."""
 
 
 def check_same_cluster(known: str | None, found: str | None, *, servers: str, moved_from: str | None) -> None:

@@ -1,6 +1,6 @@
 """Targets of a rewind: a group's new position, as users write it, and its offsets. Pure.
 
-A target names its lookups (`timestamps`, `other_group`); `resolve` turns it and the results into offsets. The caller
+A target names its lookups (`timestamps`, `other_group`); `resolve` makes offsets of target and results. The caller
 does the I/O, so that a target has the same offsets in a stopped and in a running group.
 """
 
@@ -191,7 +191,7 @@ def parse_position(text: str) -> Word | AtTime | AtOffset:
 def parse_time(text: str) -> int:
     """Return a time in ms since 1970; the text is such a number, or ISO 8601, in UTC if it has no zone.
 
-    A time before 1970 is 0: no record is older, and Kafka has other meanings for negative numbers.
+    A time before 1970 is 0, because no record is older, and Kafka has other meanings for negative numbers.
 
     Raises:
         OptionError: The text is no time.

@@ -48,7 +48,7 @@ class Range(NamedTuple):
         replica: The number of the copy that reads the range.
         from_earliest: Whether a batch from `earliest` begins with this range, which starts at the current first offset.
         skip_deleted: Whether the range of a batch from `earliest` may lack its first records, without data loss.
-        to_latest: Whether a batch to `latest` ends with this range: the task reads to the latest offset when it runs.
+        to_latest: Whether a batch to `latest` ends with this range, which its task reads to the latest offset.
         epoch: The epoch of a leader whose log had the whole range (KIP-320); -1: unknown.
     """
 
@@ -138,8 +138,8 @@ class StreamOffset:
         min_partitions: `minPartitions` when the batch was planned; None: not set.
         max_records: `maxRecordsPerPartition` when the batch was planned; None: not set.
         task_records: `min.records.per.task` when the batch was planned, or its default.
-        stream: The stream's id, the same in all batches of a checkpoint; None: it commits in no group.
-        by_sink: Whether the batch was planned with `commit=sink`: the sink commits with the batch's decision.
+        stream: The stream's id, the same in all batches of a checkpoint; None: the stream commits in no group.
+        by_sink: Whether the batch was planned with `commit=sink`, so that the sink commits with the batch's decision.
         schemas: The ids of the schemas to which values were resolved when the batch was planned, by column.
         epochs: The epoch of the leader whose log had everything before the partition's end (KIP-320); without
             partitions for which it is unknown.
@@ -176,7 +176,7 @@ class StreamOffset:
         return replace(self, partitions=kept, topics=ids, rewinds=rewinds, epochs=epochs)
 
     def in_cluster(self, cluster_id: str | None) -> StreamOffset:
-        """Return the parts of this offset that are valid in the current cluster; None: unknown.
+        """Return the parts of this offset that are valid in the cluster with this id; None: unknown.
 
         Topics that were migrated to it (`cluster.moved.from`) have other ids and leader epochs there.
         """

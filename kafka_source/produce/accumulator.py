@@ -22,7 +22,7 @@ _COUNT, _COUNT_AT = struct.Struct(">i"), 57
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """The identity of an idempotent or transactional producer (KIP-98); -1 and -1 for a producer without one.
+    """The identity of an idempotent or transactional producer (KIP-98); -1 and -1 for a producer without an identity.
 
     Attributes:
         producer_id: The producer id, from InitProducerId.

@@ -47,7 +47,7 @@ class Delivery(RecordWriter, Protocol):
         ...
 
     def drop(self) -> None:
-        """Drop the records that are not sent yet: the task fails, and its next attempt writes all records again."""
+        """Drop the unsent records, because the task fails and its next attempt writes all records again."""
         ...
 
 

@@ -66,7 +66,7 @@ class LibrdkafkaDelivery:
         keep: Keeps the delivery for the worker's next task; None: it is not kept.
 
     Attributes:
-        transaction: Always None: librdkafka does not expose its producer id and epoch.
+        transaction: Always None, because librdkafka does not expose its producer id and epoch.
     """
 
     transaction: None = None

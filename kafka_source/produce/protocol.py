@@ -120,7 +120,7 @@ def parse(buffer: bytearray, size: int, version: int, names: Mapping[UUID, str])
         buffer: The buffer, which begins with the response.
         size: The size of the response.
         version: The version.
-        names: The names of the topics by their ids, for version 13.
+        names: The topics' names by id, for version 13.
 
     Raises:
         ValueError: The bytes are not a Produce response of this version, or have a topic that was not requested.

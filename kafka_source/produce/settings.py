@@ -21,7 +21,7 @@ REQUEST_BYTES = 1_048_576
 LINGER_MS = 50
 """kafkagroup's default of `linger.ms`.
 
-Full batches cost half as much as small ones. No record waits longer: the flush at a task's end sends every batch.
+Full batches cost half as much as small ones. No record waits longer; the flush at a task's end sends every batch.
 """
 
 # Long enough for a batch and a restart of the driver. Brokers allow 15 minutes by default (transaction.max.timeout.ms).
@@ -144,7 +144,7 @@ _IDEMPOTENCE = (
 
 
 def is_idempotent(settings: Settings) -> bool:
-    """Return whether an at-least-once producer is idempotent, by Java's rule: unless another setting contradicts it."""
+    """Return whether an at-least-once producer is idempotent: unless another setting contradicts it (Java's rule)."""
     given = settings.get("enable.idempotence")
     return not _contradicting(settings, _IDEMPOTENCE) if given is None else given.lower() in ("true", "t", "1")
 
@@ -153,7 +153,7 @@ def check_idempotence(settings: Settings) -> None:
     """Check that no setting contradicts `enable.idempotence=true`, as Java's producer does.
 
     Raises:
-        OptionError: A setting does.
+        OptionError: A setting contradicts this.
     """
     if "enable.idempotence" in settings and is_idempotent(settings):
         for name, demand in _contradicting(settings, _IDEMPOTENCE):
@@ -165,7 +165,7 @@ def check_transactional(settings: Settings) -> None:
     """Check that no setting contradicts transactions.
 
     Raises:
-        OptionError: A setting does.
+        OptionError: A setting contradicts this.
     """
     timeout_ms = transaction_timeout_ms(settings)
     # librdkafka refuses a producer whose delivery or request timeout exceeds its transaction timeout.

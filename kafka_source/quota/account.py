@@ -64,7 +64,7 @@ class Sensor:
 
 
 CATCH_UP_FACTOR = 0.04
-"""How far a reader that catches up after a pause may exceed the bound, in its pace and in the sum of any window."""
+"""How far a reader that catches up after a pause may exceed the bound, in its pace and in the sum of a window."""
 
 
 class Limiter:
@@ -106,7 +106,7 @@ class Limiter:
 
 
 GRANT_SECONDS = 0.05
-"""The seconds of the bound in one grant: all tasks together send twenty requests a second."""
+"""The seconds of the bound in one grant, so all tasks together send twenty requests a second."""
 
 BROKER_SAFETY_FACTOR = 0.99
 """The part of the brokers' own quota that is used, because their window is not aligned with this one."""
@@ -199,7 +199,7 @@ class Account:
         """Record the work of a task, and return its next permission.
 
         A task that has records left gets a turn, the time of its next fetch after all earlier turns, until it reports
-        the fetch. Until then the quota counts the size of the last fetch of any task.
+        the fetch. Until then the quota counts the size of the last fetch by a task.
         """
         with self._lock:
             if not report.left:

@@ -67,7 +67,7 @@ class QuotaServer:
             return found
 
     def close(self) -> None:
-        """End the server. Then tasks keep to their share of the bound."""
+        """End the server. Then tasks use their share of the bound."""
         self._stop_watching()
         self.port.close()
 

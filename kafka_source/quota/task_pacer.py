@@ -35,7 +35,7 @@ def pacer_of(ticket: Ticket | None, settings: Settings, rate: str) -> Pacer:
 
 
 class _Allowances:
-    """Sends requests to the query's server. A task that cannot reach it keeps to its share of the bound."""
+    """Sends requests to the query's server. A task that cannot reach the server uses its share of the bound."""
 
     def __init__(self, ticket: Ticket, settings: Settings, rate: str) -> None:
         self._ticket, self._settings, self._rate = ticket, settings, rate

@@ -37,7 +37,7 @@ _PROBE_AGAIN = 30
 """The number of triggers after which the measured fixed part is too old."""
 
 _OVER_FIXED = 1.25
-"""The shortest trigger, as a multiple of its fixed part: smaller micro-batches would hardly be faster."""
+"""The shortest trigger, as a multiple of its fixed part, because smaller micro-batches would hardly be faster."""
 
 _WAITED_SECONDS = 0.1
 """A trigger that waited starts at a multiple of the interval since 1970, and Spark calls the source within this time.

@@ -51,7 +51,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class EventLoop:
-    """An asyncio loop on its own daemon thread. A forked child lacks the thread and needs a new loop: see `shared`."""
+    """An asyncio loop on its own daemon thread. A forked child lacks the thread and needs a new loop; see `shared`."""
 
     def __init__(self, name: str = "kafkagroup") -> None:
         self._pid = os.getpid()

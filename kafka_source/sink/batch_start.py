@@ -1,4 +1,4 @@
-"""Begin a batch when Spark pickles the writer for the batch's tasks: the hook that Spark does not have."""
+"""Begin a batch when Spark pickles the writer for the batch's tasks, because Spark has no hook for it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class BatchStart:
       outcome, and the second returns the same epoch and begins nothing.
     - Only in the driver's process that creates the writer: not in a task (`TaskContext`), and not in the user's program
       (which has the `SparkContext`), where a debugger, a test or `copy` may pickle. Not after `commit` or `abort`
-      (`close`) either, because a begin would fence the epoch of the batch that is being committed.
+      (`close`) either, because a start would fence the epoch of the batch that is being committed.
     - `copy.copy` and `copy.deepcopy` share the `BatchStart` and do not pickle it.
     - Spark would report an error as a failure to pickle, so the writer takes the error along, and each task raises it.
 
@@ -118,7 +118,7 @@ def begin_in_driver(target: Target) -> BatchContext:
     """Start the quota's server and begin an exactly-once batch, as the target requires.
 
     Raises:
-        KafkaGroupError: The start or the begin failed.
+        KafkaGroupError: The server or the batch could not start.
     """
     # The quota comes first, so that its failure fences no other driver.
     ticket = None if target.quota is None else _ticket(target, target.quota)

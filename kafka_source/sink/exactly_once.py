@@ -37,13 +37,13 @@ _LIMIT = "transaction.max.timeout.ms"
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage(WriterCommitMessage):
-    """A task's result: all of its records are acknowledged.
+    """A task's result, when all of its records are acknowledged.
 
     Attributes:
         records: The number of records.
         batch: The batch that the task belongs to; exactly-once sink only.
         epoch: The driver's epoch in which the task ran; exactly-once sink only. The commit, in another process than the
-            begin, gets the epoch from here.
+            start, gets the epoch from here.
         prepared: The task's open transaction; exactly-once sink only.
     """
 

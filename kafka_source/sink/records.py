@@ -93,7 +93,7 @@ def _headers(headers: Sequence[Any] | None) -> list[dict[str, Any]] | None:
 
 
 def _named_headers(headers: pa.Array) -> pa.Array:
-    """Return headers with the names of `HEADERS`: Arrow casts by name, and Spark's names are case-insensitive."""
+    """Return headers named as in `HEADERS`, because Arrow casts by name, and Spark's names are case-insensitive."""
     names = [field.name for field in HEADERS.value_type]
     if [field.name for field in headers.type.value_type] == names:
         return headers

@@ -1,6 +1,6 @@
 """Spark's writers, in any output mode: `write` runs in each task, `commit` and `abort` in the driver.
 
-For the begin of a batch, before its tasks, see `BatchStart`.
+For the start of a batch, before its tasks, see `BatchStart`.
 """
 
 from __future__ import annotations

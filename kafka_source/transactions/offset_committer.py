@@ -71,8 +71,8 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
     a group has at most as many ids as partitions, and a query that has the group for itself has one. Where tasks or a
     sink commit, a driver has one more id, which ends in `-driver`.
 
-    The id starts with the name of the group, for rights by prefix. Names of groups and topics may contain any sign, so
-    without it, group `a` with topic `b-c` and group `a-b` with topic `c` would have one id and fence each other.
+    The id starts with the name of the group, for rights by prefix. Names may contain any sign, so without the prefix,
+    group `a` with topic `b-c` and group `a-b` with topic `c` would have one id and fence each other.
 
     Args:
         group: `group.id`.
@@ -131,10 +131,10 @@ class TransactionalCommitter:
             see `transactional_id_of`.
         timeout: Seconds for one commit, with all its attempts.
         coordinator_seconds: Seconds to wait while the brokers name no transaction coordinator.
-        attempt: It commits once, as one attempt of a task, and this is `group.requests.fetch_entries`. Another attempt
-            may have committed before, and an abandoned attempt may take the id after a later micro-batch: their offsets
-            stay. None: any other committer. It takes the next epoch as soon as a transaction has ended, unless the
-            coordinator has given it with the end (KIP-890's second protocol).
+        attempt: `group.requests.fetch_entries` of a committer that commits once, as one attempt of a task. Another
+            attempt may have committed before, and an abandoned attempt may take the id after a later micro-batch; their
+            offsets stay. None: any other committer, which takes the next epoch as soon as a transaction has ended,
+            unless the coordinator has given it with the end (KIP-890's second protocol).
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class TransactionalCommitter:
             self._client.run(self._commit(groups, Deadline(self._timeout), has_looked=has_looked))
 
     def close(self) -> None:
-        """Stop taking the id: an epoch that is taken in the background would fence the next owner."""
+        """Stop taking the id, because an epoch that is taken in the background would fence the next owner."""
         ready, self._ready = self._ready, None
         if ready is not None:
             ready.cancel()

@@ -68,7 +68,7 @@ class GroupOffsets:
 
 
 async def commits_by_id(client: KafkaClient, transactional_id: str, group: str, deadline: Deadline) -> bool:
-    """Return whether offsets are committed in KIP-890's second protocol: both coordinators have it, with topic ids.
+    """Return whether offsets are committed in KIP-890's second protocol, which both coordinators have, with topic ids.
 
     Raises:
         RetriableError: A coordinator was not reached before the deadline.

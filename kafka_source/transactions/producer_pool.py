@@ -62,7 +62,7 @@ class TransactionalProducers:
     def prepare(self) -> None:
         """Begin to make the next producer ready; nothing is raised here.
 
-        No transaction of this id may be open: the initialisation would abort it.
+        No transaction of this id may be open, because the initialisation would abort it.
         """
         with self._lock:
             if self._next is None and not self._closed:
@@ -88,7 +88,7 @@ class TransactionalProducers:
             raise preparation.timed_out(deadline.seconds) from None
 
     def ended(self) -> None:
-        """Record the end of the transaction: the next producer may be made ready."""
+        """Record the end of the transaction, so that the next producer may be made ready."""
         if self._keep_warm:
             self.prepare()
 

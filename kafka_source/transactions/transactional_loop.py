@@ -1,4 +1,4 @@
-"""A public helper for loops of your own over a confluent-kafka producer: a transaction from begin to commit.
+"""A public helper for loops of your own over a confluent-kafka producer: a transaction from its start to its commit.
 
 `run_transaction` handles each error as KIP-1050 requires for its category; see `examples/transactional_loop.py`.
 """

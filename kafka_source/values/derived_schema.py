@@ -1,6 +1,6 @@
 """The schema of a column that is written: of Avro, as Spark's `SchemaConverters.toAvroType` makes it, or a JSON Schema.
 
-No schema of Protobuf, whose numbers of fields must stay the same, and a column has no numbers.
+Protobuf schemas are not derived, because their field numbers must stay the same, and a column has none.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Response:
 
 
 class Connections:
-    """The kept connections, which threads may share: a second request at the same time has its own connection.
+    """The kept connections, which threads may share; a second request at the same time has its own connection.
 
     Args:
         context: The TLS context of connections.

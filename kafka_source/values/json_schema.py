@@ -64,7 +64,7 @@ _Node: TypeAlias = pa.DataType | _Object | _Array | None
 
 
 def json_schema_type(text: str, imports: Mapping[str, str] | None = None) -> pa.DataType:
-    """Return the type of a column of values of a JSON Schema.
+    """Return the column type for values of a JSON Schema.
 
     Args:
         text: The schema.
@@ -151,12 +151,12 @@ class _Reader:
         self._documents, self._parts = documents, 0
 
     def node(self, schema: Json, document: str, within: tuple[str, ...]) -> _Node:
-        """Return the kind of the values of a part of a schema.
+        """Return the kind of values that a part of a schema allows.
 
         Args:
             schema: The part.
             document: The name of its document.
-            within: The references that led to it.
+            within: The references that led to the part.
         """
         self._parts += 1
         if self._parts > MAX_PARTS:
@@ -241,7 +241,7 @@ def _of_value(value: Json) -> _Node:
 
 
 def _one_of(branches: list[_Node]) -> _Node:
-    """Return the kind of values of any of these branches."""
+    """Return the kind of values that one of these branches allows."""
     return None if None in branches else reduce(_merged, branches)
 
 

@@ -36,7 +36,7 @@ class ProtobufMessage:
     Attributes:
         name: The full name of the message; None: the schema's first message.
         imports: The names and texts of the files that the schema imports.
-        descriptors: A serialized `FileDescriptorSet` in place of a text.
+        descriptors: A serialized `FileDescriptorSet` instead of a text.
     """
 
     name: str | None = None

@@ -107,7 +107,7 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """The registry's answer in place of a usable schema, by the fault of the record and not of the registry.
+    """The registry's answer instead of a usable schema, if the fault is the record's and not the registry's.
 
     Attributes:
         reason: The reason, as a sentence without a full stop.
@@ -341,7 +341,7 @@ class Registry:
 
         Args:
             subject: The subject.
-            advice: The advice for a subject without a schema, for the error.
+            advice: The error's advice for a subject without a schema.
             or_known: Return the previous result if the registry does not answer.
         """
         known = self._newest.get(subject) if or_known else None

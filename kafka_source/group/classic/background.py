@@ -58,7 +58,7 @@ class Heartbeats:
         self._heard_at = time.monotonic()
 
     def note_rejoin(self) -> None:
-        """Note that the slots rejoin: no rebalance waits for them any longer."""
+        """Note that the slots rejoin, so no rebalance waits for them any longer."""
         self._rebalancing_since = None
 
     async def send(self, deadline: Deadline) -> bool:

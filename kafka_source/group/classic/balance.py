@@ -157,7 +157,7 @@ class Pace:
         """Return the measures after the batch in flight, if there is one.
 
         The time of a batch ends when Spark requests the next one, so it includes Spark's wait between two triggers,
-        which bounds the speed. The first batch does not count: it starts workers and opens connections.
+        which bounds the speed. The first batch does not count, because it starts workers and opens connections.
         """
         if self.batch is None:
             return self

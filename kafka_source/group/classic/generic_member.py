@@ -95,7 +95,7 @@ class GenericMember:
     def state(self) -> MemberState | None:
         """The state in the current generation; None while the group rebalances.
 
-        Also None when the coordinator has not answered for the session timeout: other members may have this part.
+        Also None when the coordinator was silent for the session timeout, because other members may have this part.
         """
         with self._changed:
             silent = time.monotonic() - self._heard_at

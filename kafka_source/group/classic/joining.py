@@ -114,7 +114,7 @@ class JoinRounds:
 
     @property
     def watches_as_leader(self) -> bool:
-        """Whether this query watches the topics of the group: a slot leads, or the leader does not know its role."""
+        """Whether this query watches the group's topics: whether a slot leads, or the leader does not know its role."""
         return self._leader_unaware or any(slot.leading for slot in self._slots)
 
     async def open_siblings(self) -> None:

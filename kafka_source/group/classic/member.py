@@ -366,7 +366,7 @@ class Member:
         JoinGroup, but with the leader's assignment. If it fails before that, the next coordinator loads the group with
         a previous member id, and refuses the new one with FENCED_INSTANCE_ID, as if another process had joined. The
         next coordinator may be the same broker, over the same connection. The group's description distinguishes both
-        cases: ids are unique, so a coordinator that has `id_before` again has loaded it.
+        cases, because ids are unique: a coordinator that has `id_before` again has loaded it.
         """
         if code != ErrorCode.FENCED_INSTANCE_ID:
             # No other member has the instance id, or the holder's session begins again at another coordinator.

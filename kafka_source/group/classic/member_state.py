@@ -11,7 +11,7 @@
     any state      the group refuses the member          -> FAILED
     any state      leave                                 -> LEFT
 
-A member in REBALANCING is still a member: the coordinator accepts its commits until the new generation starts. The
+A member in REBALANCING is still a member, whose commits the coordinator accepts until the new generation starts. The
 transitions are those of AbstractCoordinator in the Java client, with one exception: if the coordinator is lost before
 it has answered SyncGroup, SyncGroup is sent again ("Handling Coordinator Failures", 4).
 """

@@ -140,7 +140,7 @@ class ClassicMembership(Membership):
         return self._run(self._enter(reason, Deadline(timeout_s)), timeout_s)
 
     def resume(self, slots: Sequence[SlotCredentials]) -> None:
-        """Continue as slots that another process of this driver has joined: send their heartbeats from now on.
+        """Continue as slots that another process of this driver has joined, and send their heartbeats from now on.
 
         The other slots are dropped; they have left the group.
         """
@@ -171,7 +171,7 @@ class ClassicMembership(Membership):
         return tuple(slot.credentials for slot in self.assignment.slots)
 
     def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
-        """Return False: in a generation credentials stay as they are, and a refused commit is lost."""
+        """Return False, because in a generation credentials stay as they are, and a refused commit is lost."""
         return False
 
     def rebalance_needed(self) -> str | None:
@@ -222,7 +222,7 @@ class ClassicMembership(Membership):
         self._background.end_call()
 
     def set_batch_in_flight(self, batch: BatchInFlight) -> None:
-        """Note the batch in flight: a rejoin outside of `rebalance_paused` claims its partitions."""
+        """Note the batch in flight, whose partitions a rejoin outside of `rebalance_paused` claims."""
         self._background.in_flight = batch
 
     def record_throughput(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
@@ -269,7 +269,7 @@ class ClassicMembership(Membership):
     def leave(self) -> None:
         """Leave with all slots in one request, so that the group rebalances only once.
 
-        If the coordinator cannot be reached, it logs a warning, and the slots stay until their sessions end.
+        If the coordinator cannot be reached, log a warning; the slots stay until their sessions end.
         """
         self._run(self._detach(self._slots, "the query ends"), CLOSE_SECONDS)
 
@@ -311,7 +311,7 @@ class ClassicMembership(Membership):
         return frozenset(member.instance_id or member.member_id for member in leader.members)
 
     async def _look_for_unread(self) -> tuple[Look | None, int]:
-        """Describe the group for `UnreadWatch`, unless another query leads it, which describes it itself."""
+        """Describe the group for `UnreadWatch`, unless another query leads the group and describes it."""
         joined, generation = self._slots[0].member.joined, self._slots[0].generation
         if joined is None or self._slots[0].has_copies:
             return None, 0

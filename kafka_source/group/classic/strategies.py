@@ -9,9 +9,9 @@ program commits the offsets, each with a mark in its metadata (`model.commits`),
 that it has not followed continues at the group's offset, even if its checkpoint has another offset.
 
 **Groups whose partitions the brokers assign (KIP-848).** A live group of classic members becomes such a group when a
-consumer of the new protocol joins it ("converted"), and a classic group again when the last one leaves. A broker
-accepts classic members in it and answers their JoinGroup without a leader and with the member's own first strategy.
-No leader runs that strategy, so a classic query leaves such a group between two micro-batches, and ends with an error.
+consumer of the new protocol joins it ("converted"), and a classic group again when the last such consumer leaves. There
+a broker accepts classic members and answers their JoinGroup without a leader and with the member's own first strategy.
+No leader runs that strategy, so a classic query leaves between two micro-batches, and ends with an error.
 
 **Groups of other kinds** (share, streams, connect and others). A coordinator refuses a consumer that joins such a group
 with the same error as a consumer without a common assignor.

@@ -23,7 +23,7 @@ The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestStat
   next one, and assign partitions in a response that is lost. It accepts heartbeats in the current and the previous
   epoch, and repeats an assignment only for all fields.
 - A member without partitions lists none in every heartbeat while it has no target.
-- Between a response that changes the target and the owner's reaction, heartbeats do not list partitions: the
+- Between a response that changes the target and the owner's reaction, heartbeats do not list partitions, because the
   coordinator could count a late empty list as a release of partitions that the member is about to take.
 - While the owner releases partitions, heartbeats omit owned partitions, so that none counts as released too early.
 - An interval that is not positive is ignored.
@@ -210,7 +210,7 @@ def answered(member: Member, sent: Heartbeat, answer: Answer) -> Member:
 
 
 def unanswered(member: Member) -> Member:
-    """Return the member after a heartbeat without a response: the coordinator may have acted on it."""
+    """Return the member after a heartbeat without a response, on which the coordinator may have acted."""
     return replace(member, failures=member.failures + 1, unanswered_epoch=member.epoch)
 
 

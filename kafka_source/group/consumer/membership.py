@@ -205,13 +205,13 @@ class ConsumerMembership(Membership):
     # ---- the batch in flight
 
     def set_batch_in_flight(self, batch: BatchInFlight) -> None:
-        """Record the batch in flight: the slots keep its partitions until the next batch."""
+        """Record the batch in flight, whose partitions the slots keep until the next batch."""
         self._in_flight = batch
         if not batch.ends:
             self._known_epochs.clear()
 
     def record_throughput(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
-        """Ignore the query's measures: the brokers' assignors do not weigh work."""
+        """Ignore the query's measures, because the brokers' assignors do not weigh work."""
 
     # ---- offsets
 
@@ -225,7 +225,7 @@ class ConsumerMembership(Membership):
         self._run(self._stop(comes_back=False), CLOSE_SECONDS)
 
     def detach(self, kept: Collection[int] | None = None) -> None:
-        """Do nothing: only batches pass their slots on, and no batch has this protocol."""
+        """Do nothing, because only batches pass their slots on, and no batch has this protocol."""
 
     def close(self) -> None:
         """Leave the group, and close all connections; static members with the user's ids announce their return."""

@@ -116,8 +116,8 @@ class ConsumerSlot:
     def reconcile(self, names: Mapping[uuid.UUID, str], in_flight: Iterable[TopicPartition]) -> bool:
         """Take assigned partitions and release revoked ones; return whether there were any.
 
-        Nothing changes while a heartbeat is under way. It may list the slot's earlier partitions: the coordinator would
-        count newly taken partitions as released, while their commits would stay valid.
+        Nothing changes while a heartbeat is under way. It may list the slot's earlier partitions, so the coordinator
+        would count newly taken partitions as released, while their commits would stay valid.
 
         Args:
             names: The topics' names by id. Partitions of other topics are taken later.
@@ -200,7 +200,7 @@ class ConsumerSlot:
             await coordinator_call(self._client, GROUP, self._settings.group, request, deadline, read)
 
     def problem(self) -> KafkaGroupError | None:
-        """Return the error of a member that the group has refused; None: it has not."""
+        """Return the error of a member that the group has refused; None: no refusal."""
         code = self.member.code
         return None if self.member.state is not State.FAILED else self.refusal(code)
 

@@ -157,12 +157,12 @@ class Structure(metaclass=_Table):
         _set_constructor(type(self))(self, *values, **named)
 
     def encode(self, writer: Writer, version: int) -> None:
-        """Write it in a version; flexible if the writer is flexible."""
+        """Write the structure in a version; flexible if the writer is flexible."""
         _writer(type(self), version, writer.flexible)(self, writer)
 
     @classmethod
     def decode(cls: type[_S], reader: Reader, version: int) -> _S:
-        """Read it in a version; flexible if the reader is flexible.
+        """Read the structure in a version; flexible if the reader is flexible.
 
         Raises:
             ValueError: The bytes do not match the schema. `struct.error` and `IndexError` mean the same.
@@ -191,7 +191,7 @@ class Request(Structure, Generic[_R_co]):
         name: The request's name in Kafka's protocol.
         min_version: The oldest version that the schema has.
         max_version: The newest version that this client knows. In later versions fields have another meaning, or need
-            values that callers lack, such as topic ids in place of names.
+            values that callers lack, such as topic ids instead of names.
         flexible_from: The first flexible version (KIP-482); above `max_version` if no version is.
     """
 
@@ -308,7 +308,7 @@ def _write(fields: Mapping[str, Field], version: int, flexible: bool, names: dic
 
 
 def _runs(fields: Mapping[str, Field], names: dict[str, object]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the names of fields, with fields of one layout together; without a layout its name is empty."""
+    """Yield runs of field names, each with the name of the layout that the run shares; empty: no layout."""
     for has_code, group in groupby(fields, lambda name: bool(fields[name].kind.code)):
         run = list(group)
         layout = f"layout_{run[0]}" if has_code else ""

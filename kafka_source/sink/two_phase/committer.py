@@ -16,7 +16,7 @@ The steps of a batch, and the effect of a crash after each of them:
    commit of a transaction like the first.
 5. The driver records the decision as finished. It aborts open transactions of this sink that no decision names, and
    fences attempts that have not sent a request yet. An attempt that begins later finds `{prefix}-driver` no longer in
-   the epoch of step 1, and sends nothing. Until the decision is recorded as finished, every begin of a batch repeats
+   the epoch of step 1, and sends nothing. Until the decision is recorded as finished, every start of a batch repeats
    step 4.
 """
 
@@ -98,8 +98,8 @@ class DriverEpoch:
     """The right to decide about one batch; it ends when another driver begins a batch with the same prefix.
 
     Every task gets the epoch and returns it with its commit message. So it has neither the transactions nor the
-    partitions of the last decision, which the driver reads from the ledger: the messages of n tasks would have n² of
-    them, 4.4 GB for 10,000 tasks.
+    partitions of the last decision, which the driver reads from the ledger, because the messages of n tasks would have
+    n² of them, 4.4 GB for 10,000 tasks.
 
     Attributes:
         driver: The epoch of `{prefix}-driver`. The decision is written in a transaction of this epoch.
@@ -341,7 +341,7 @@ class TwoPhaseCommit:
     ) -> OpenTransaction:
         """Initialise one of the driver's transactional ids, which fences every other driver that holds it.
 
-        With `ended`, the id's last transaction, no driver is fenced: if another has begun a batch, raise FencedError.
+        With `ended`, the id's last transaction, no driver is fenced; if another has begun a batch, raise FencedError.
         """
         return await initialise(self._client, f"{self._prefix}-{name}", _DECISION_TIMEOUT_MS, deadline, ended=ended)
 
@@ -392,7 +392,7 @@ class TwoPhaseCommit:
         return Decision(epoch.number, batch.query, batch.number, homes, tuple(sorted(batch.transactions)), written)
 
     async def _repaired(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> Decision | None:
-        """Return the last decision with the replay's transactions in place of lost ones; None without a loss."""
+        """Return the last decision with the replay's transactions instead of lost ones; None without a loss."""
         decision = await self._last_decision(epoch, deadline)
         if decision.done:
             return None

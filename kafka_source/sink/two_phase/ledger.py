@@ -107,8 +107,8 @@ class LedgerState:
     def next_number(self) -> int:
         """The number for the next decision.
 
-        It exceeds the finished number too, which may stay when the ledger is deleted or expires: a decision with the
-        first number would then count as finished, and no driver would complete it after a crash.
+        It exceeds the finished number too, which may stay when the ledger is deleted or expires, because a decision
+        with the first number would then count as finished, and no driver would complete it after a crash.
         """
         return 1 + max(BEYOND_ALL_LOGS, self.finished, 0 if self.last is None else self.last.number)
 

@@ -61,7 +61,7 @@ class Described:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether it is open, or may still be opened by its latest holder."""
+        """Whether the transaction is open, or may still be opened by the id's latest holder."""
         return self.is_open or (self.state == EMPTY and self.timeout_ms != FENCED_TIMEOUT_MS)
 
 

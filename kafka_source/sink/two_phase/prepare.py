@@ -138,7 +138,7 @@ def _initialised(
 async def _next_id(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, deadline: Deadline) -> str:
     """Take turns until a turn has an unused id, and return this id.
 
-    InitProducerId would end the transaction of any holder of the id. But on an id that never has a transaction it
+    InitProducerId would end another holder's transaction. But on an id that never has a transaction, InitProducerId
     numbers its callers by epochs. So simultaneous attempts get different ids, even attempts of a repeated stage, which
     Spark numbers from 0 again.
 

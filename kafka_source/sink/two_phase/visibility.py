@@ -118,7 +118,7 @@ class _AbsentPartitions:
 async def _still_open(
     client: KafkaClient, partitions: list[TopicPartition], producers: Mapping[tuple[int, int], str], deadline: Deadline
 ) -> dict[TopicPartition, str]:
-    """Return the partitions with an open transaction of these producers, with its transactional id."""
+    """Return the partitions with an open transaction of these producers, and the transactional id."""
     found = await open_producers(client, partitions, deadline)
     return {tp: producers[key] for tp, keys in found.items() for key in keys if key in producers}
 
