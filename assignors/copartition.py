@@ -21,7 +21,7 @@ from assignors.range_and_round_robin import TopicShare, readers_in_order, share_
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A group without all topics but the first of each set, for a strategy that keeps co-partitioned topics together.
+    """A group with only the first topic of each set, for a strategy that keeps co-partitioned topics together.
 
     Attributes:
         cluster: The cluster without the omitted topics. A partition has the racks on which all topics have a replica.
@@ -48,7 +48,7 @@ class Folded:
 
 
 def fold(cluster: ClusterMetadata, group: GroupSubscription, groups: Sequence[Collection[str]]) -> Folded:
-    """Leave out all topics of a set but the first that exists and has a subscriber.
+    """Keep only the first topic of each set that exists and has a subscriber; topics in no set stay.
 
     Raises:
         AssignmentError: The topics of a set differ in partition counts or subscribers.

@@ -111,7 +111,7 @@ class Assignor(ABC):
     def replicas(self, assignment: Assignment) -> Mapping[TopicPartition, int]:
         """Return the copy number, from 1, of each partition that this member holds as a standby.
 
-        Of any other partition the member is the only holder or the primary (copy 0), and commits its offsets. Only a
+        The member is the only holder or the primary (copy 0) of every other partition, and commits its offsets. Only a
         `redundant` strategy has standbys.
         """
         return {}

@@ -47,7 +47,7 @@ MAX_HORIZON = 3600.0
 """The horizon, in seconds, of a group that does not keep up, so that its lag never drains."""
 
 BATCH_NOISE = 0.3
-"""The relative error of a measure of one micro-batch: micro-batches of equal size differ by about 30 %."""
+"""The relative error of one micro-batch's measure, because micro-batches of equal size differ by about 30 %."""
 
 AVERAGED_BATCHES = 30
 """The least number of micro-batches of which a measure should be the mean."""
@@ -239,7 +239,7 @@ def balance(load: Workload) -> Outcome:
 
 
 class _Plan:
-    """An assignment while it is made. A member keeps a held unit while its time is at most `limit` seconds."""
+    """An assignment while it is made. A member keeps a held unit while the member's time is at most `limit` seconds."""
 
     def __init__(self, load: Workload, limit: float) -> None:
         self._load = load
@@ -309,7 +309,7 @@ class _Plan:
         return self._load.max_units is None or self._counts[place] < self._load.max_units[place]
 
     def _put(self, unit: int, place: int) -> None:
-        """Give a unit to a member, in place of its holder."""
+        """Give a unit to a member instead of its holder."""
         work = self._load.work[unit]
         owner = self.owners[unit]
         if owner >= 0:

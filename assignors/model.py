@@ -37,7 +37,7 @@ class TopicPartitions(Sequence[TopicPartition]):
 
     @classmethod
     def from_pairs(cls, partitions: Iterable[TopicPartition]) -> TopicPartitions:
-        """Build the columns of any partitions; a TopicPartitions is returned as it is, not copied."""
+        """Build the columns of partitions; return a TopicPartitions as it is, not copied."""
         if isinstance(partitions, TopicPartitions):
             return partitions
         pairs = partitions if isinstance(partitions, (tuple, list)) else list(partitions)

@@ -116,7 +116,7 @@ class _Exchange:
         return True
 
     def _places(self, partition: int) -> Iterator[int]:
-        """Yield the members that the partition could move to: the one that claims it, then those on its racks."""
+        """Yield the members that the partition could move to: the member that claims it, then members on its racks."""
         source, home = self._owner[partition], self._home.get(partition)
         topic = self._topic_of(partition)
         readers = self._readers[topic]

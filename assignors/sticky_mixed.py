@@ -239,7 +239,7 @@ class _Movements:
         self._between: dict[tuple[int, int, int], dict[int, None]] = {}
 
     def instead(self, topic: int, partition: int, source: int, target: int) -> int:
-        """Return the partition to move in place of `partition`.
+        """Return the partition to move instead of `partition`.
 
         If the target has given partitions of this topic to the source, one of these moves back; else `partition` moves.
         """

@@ -49,7 +49,7 @@ def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSIO
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Decode a subscription of any version; an empty rack is decoded as None.
+    """Decode a subscription in any version; an empty rack is decoded as None.
 
     Raises:
         WireFormatError: The bytes are truncated or do not follow the schema.
@@ -78,7 +78,7 @@ def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> 
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Decode an assignment of any version. Empty bytes (a member without an assignment) give an empty assignment.
+    """Decode an assignment in any version. Empty bytes (a member without an assignment) give an empty assignment.
 
     Raises:
         WireFormatError: The bytes are truncated or do not follow the schema.

@@ -365,8 +365,8 @@ class BatchEncoder:
     def split(self, batch: bytes) -> tuple[bytes, bytes]:
         """Split a batch of several records into two, for example because it exceeds the topic's `max.message.bytes`.
 
-        The records keep their sequence numbers, so that an idempotent producer can send both halves in place of the batch.
-        Batches that are sealed later are not larger than the first half.
+        The records keep their sequence numbers, so that an idempotent producer can send both halves instead of the
+        batch. Batches that are sealed later are not larger than the first half.
 
         Args:
             batch: A batch that `take` or `split` returned.

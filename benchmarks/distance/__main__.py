@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--case", default="", help="only cases whose names contain this text")
     parser.add_argument("--floor", action="store_true", help="with the time that Spark takes for the same batches")
     parser.add_argument("--tls", action="store_true", help="encrypt between Spark and the broker")
-    parser.add_argument("--write", action="store_true", help="write, at 10 ms, in place of reading")
+    parser.add_argument("--write", action="store_true", help="write, at 10 ms, instead of reading")
     given = begin(parser, HEAD.replace("JVM's time", "tuned JVM's time"))
     rounds = given.rounds or (1 if given.quick else 3)
     # The first is the peer of the others.

@@ -19,7 +19,7 @@ class Case:
         tuned_bar: The bar beside the tuned JVM connector.
         floor_bar: The bar beside the floor, the share of Spark's possible speed.
         value_only: Read only the values.
-        aggregate: Aggregate the rows in Spark, in place of a noop sink.
+        aggregate: Aggregate the rows in Spark, instead of a noop sink.
         options: Further options of all contestants.
     """
 

@@ -306,7 +306,7 @@ class LibrdkafkaEngine:
 
     def _on_problem(self, error: KafkaError) -> None:
         self.last_problem, self.shaken = error.str(), True
-        # This error is reported here only. Other errors of partitions arrive in place of a message.
+        # This error is reported here only. Other errors of partitions arrive instead of a message.
         self._topic_unknown |= error.code() in _UNKNOWN
 
 

@@ -135,7 +135,7 @@ class ReadOptions(ValueOptions):
         kinds.STARTING_OFFSETS,
         "Where a query without a checkpoint starts; in a group, only in partitions without a committed offset. In "
         "JSON, -2 means earliest and -1 latest. `committed` starts at the group's committed offset, or at earliest "
-        "without one. A topic may have a word in place of its partitions: [topics that start "
+        "without one. A topic may have a word instead of its partitions: [topics that start "
         "elsewhere](reading.md#topics-that-start-elsewhere).",
         default_text="latest for streams, earliest for batches",
     )

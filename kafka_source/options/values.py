@@ -177,7 +177,7 @@ class ValueOptions(CommonOptions):
     schema_registry_bearer_auth_token: str | None = option(
         "schema.registry.bearer.auth.token",
         kinds.TEXT,
-        "A token for the registry in place of user and password. Never shown.",
+        "A token for the registry instead of user and password. Never shown.",
         where=Where.ALL,
     )
     schema_registry_bearer_auth_credentials_source: str | None = option(

@@ -28,7 +28,7 @@ from kafka_source.sink.two_phase.committer import DriverEpoch, PreparedBatch, Tw
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.transactions.open_transaction import initialise
 
-# The driver's time limit to begin, commit or abort a batch. After a crash the begin waits this long for the
+# The driver's time limit to begin, commit or abort a batch. After a crash the start waits this long for the
 # transactions that the last driver has left open.
 _DRIVER_STEP_SECONDS = 120.0
 _BROKER = 4  # `ConfigResource.Type.BROKER`

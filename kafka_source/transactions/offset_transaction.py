@@ -49,7 +49,7 @@ from kafka_source.transactions.open_transaction import OpenTransaction, after_ma
 _ADD_VERSION = 3
 _COMMIT_VERSION = 3
 # From version 5 on TxnOffsetCommit is of the second protocol, which is used where brokers have topic ids. From version
-# 6 on it has ids in place of names; topics of unknown ids are committed by name.
+# 6 on it has ids instead of names; topics of unknown ids are committed by name.
 _SECOND_COMMIT_VERSION, _COMMIT_BY_ID_VERSION = 5, 6
 _ABORT_SECONDS = 5.0
 
