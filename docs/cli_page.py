@@ -38,7 +38,7 @@ kafkagroup plan copartition -b broker:9092 -t orders -t payments --slots 8
 | file | `--command-config FILE`, in the format of Java's properties files; the file that you give to Kafka's own tools works |
 | context | `--context NAME`, the variable `KAFKAGROUP_CONTEXT`, or the [context](#contexts) `default` |
 
-An earlier row takes precedence over a later one. Put passwords into a file or the environment: other users of a machine
+An earlier row takes precedence over a later one. Put passwords into a file or the environment. Other users of a machine
 can see its command lines, so a password in `-c` causes a warning. Values such as
 `${file:/etc/kafka/secrets.properties:password}` [work too](kafka-settings.md#values-from-files-and-the-environment).
 
@@ -151,10 +151,10 @@ According to the help of Kafka 4.3's tools:
 
 _DOCUMENTS_OF_THEIR_OWN = {
     "offsets export": "The document has the fields `version`, `group`, `cluster` and `topics`; a topic has `id` and "
-    "`partitions`, and a partition `offset`, `leader_epoch` and `metadata`. It is the same for the same offsets.",
+    "`partitions`, and a partition `offset`, `leader_epoch` and `metadata`. Equal offsets have equal documents.",
     "quota show": "The JSON is the document of [`quota.report`](quotas.md). CSV has the fields `slot`, `bytes`, "
     "`records`, `throttle_seconds` and `broker_throttle_seconds`.",
-    "quota set": "It prints what it writes into the file, as JSON.",
+    "quota set": "The command prints what it writes into the file, as JSON.",
     "doctor": "The JSON is described on [its page](doctor.md).",
 }
 # What they write is no listing.

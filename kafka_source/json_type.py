@@ -198,5 +198,5 @@ class _Parser:
     def _number(self) -> int:
         word = self._word("a number")
         if not word.isdecimal():
-            raise _NoTypeError(f"a number is expected in place of {word}")
+            raise _NoTypeError(f"a number is expected instead of {word}")
         return int(word)

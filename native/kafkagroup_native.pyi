@@ -312,7 +312,7 @@ class BatchEncoder:
     def identify(self, producer_id: int, epoch: int, *, transactional: bool = False) -> None:
         """Set the producer of all batches that are sealed after this call, and restart every partition's sequence at 0.
 
-        This includes the open batches: call `take(all=True)` first if they belong to another producer.
+        This includes the open batches, so call `take(all=True)` first if they belong to another producer.
 
         Args:
             producer_id: The producer id from the broker; -1: not idempotent, base sequences are then -1.
@@ -510,7 +510,7 @@ class ProtobufDecoder:
     def add_writer_schema(self, schema_id: int, schema: str) -> None:
         """Add a writer schema, the text of a `.proto` file, or replace the one with this id.
 
-        It says which message the indexes of a record mean, so its imports are not needed.
+        The text says which message the indexes of a record mean, so its imports are not needed.
 
         Raises:
             ValueError: The text is not valid, or has no message with the name of the column's.

@@ -247,7 +247,7 @@ _GROUP = (
 _FETCH = (
     _unused("allow.auto.create.topics", _C, _BOOL, "a read creates no topics"),
     _passed("check.crcs", _C, _BOOL, "the native engine always checks", native=_UNUSED),
-    _unused("exclude.internal.topics", _C, _BOOL, "`subscribePattern` never matches them"),
+    _unused("exclude.internal.topics", _C, _BOOL, "`subscribePattern` never matches internal topics"),
     _passed(
         "fetch.max.bytes",
         _C,
@@ -410,7 +410,7 @@ _SASL = (
     _honoured("sasl.oauthbearer.scope", _ALL, _STRING),
     _honoured("sasl.oauthbearer.client.credentials.client.id", _ALL, _STRING),
     _honoured("sasl.oauthbearer.client.credentials.client.secret", _ALL, _SECRET),
-    _unused("sasl.oauthbearer.header.urlencode", _ALL, _BOOL, "they are always encoded, as RFC 6749 says"),
+    _unused("sasl.oauthbearer.header.urlencode", _ALL, _BOOL, "credentials are always encoded (RFC 6749)"),
     _unused("sasl.oauthbearer.jwt.validator.class", _ALL, _CLASS, "brokers validate tokens"),
     _refused(
         "sasl.oauthbearer.jwt.retriever.class",

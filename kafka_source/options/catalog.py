@@ -350,16 +350,16 @@ class ReadOptions(ValueOptions):
         "coordinator.timeout.ms",
         kinds.COUNT,
         "How long a query waits for the group's coordinator while its broker is unreachable or loads the group, and "
-        "for a partition without a leader. Make it longer than the restart of a broker. While it waits, a streaming "
-        "task reads without checking its membership, except with `commit=task`.",
+        "for a partition without a leader. Make it longer than the restart of a broker. A streaming task that waits "
+        "reads without checking its membership, except with `commit=task`.",
         default=300_000,
         units="ms",
     )
     max_poll_interval_ms: int | None = option(
         "kafka.max.poll.interval.ms",
         kinds.COUNT,
-        "How long a stream may take until it requests its next micro-batch. A rebalance waits this long for its "
-        "members; then they leave a group that has other members. Make it longer than a micro-batch and the trigger's "
+        "How long a stream may take until it requests its next micro-batch. A rebalance waits this long for "
+        "the members; then they leave if the group has others. Make it longer than a micro-batch and the trigger's "
         "interval. In a batch with `commit=task`: how long slots wait for the next task after one has begun or ended.",
         default_text="300000 for streams, 1800000 for batches",
         units="ms",
@@ -408,7 +408,7 @@ class ReadOptions(ValueOptions):
     max_decoded_bytes: int = option(
         "max.decoded.bytes",
         kinds.DECODED_BYTES,
-        "Maximum size of one decoded value in Arrow's layout; a larger value is a bad value (`mode`). It protects "
+        "Maximum size of one decoded value in Arrow's layout; a larger value is a bad value (`mode`). This protects "
         "executors from values that are many times larger decoded than encoded.",
         default=kinds.DEFAULT_DECODED_BYTES,
         units="bytes",
@@ -570,8 +570,8 @@ class SinkOptions(ValueOptions):
     transactional_id_prefix: str | None = option(
         "transactional.id.prefix",
         kinds.TEXT,
-        "Prefix of the query's transactional ids. Keep it over restarts, and use it in no other query: two queries "
-        "with the same prefix fence each other.",
+        "Prefix of the query's transactional ids. Keep it over restarts, and use it in no other query, because two "
+        "queries with the same prefix fence each other.",
         where=Where.SINK,
     )
     transactional_on_lost: TransactionalOnLost | None = option(

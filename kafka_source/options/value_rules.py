@@ -219,7 +219,7 @@ def _check_writer_schema(options: SinkOptions, column: ColumnOptions, names: Col
     sources = [one for one in (f"{own}.schema", f"{own}.schema.id", f"{own}.subject") if one in names]
     if file is not None and column.framing != "none":
         problem = (
-            f"Set {own}.schema to the text of the .proto file in place of {own}.descriptor.file, which a registry does "
+            f"Set {own}.schema to the text of the .proto file instead of {own}.descriptor.file, which a registry does "
             f"not take, or set {own}.framing=none"
         )
         raise OptionError(f"{own}.descriptor.file", file, problem=problem)

@@ -220,8 +220,8 @@ class MemberDescription:
         epoch: The member epoch (KIP-848); None in a classic group, whose brokers do not return the generation.
         revoking: Partitions that the brokers have revoked and that the member still has to release (KIP-848); brokers
             before 4.3 do not return them (KAFKA-20431).
-        awaiting: Partitions that the brokers assign to the member and that it does not have yet (KIP-848): another
-            member has to give them up first, or the member has not sent its next heartbeat.
+        awaiting: Partitions that the brokers assign to the member and that it does not have yet (KIP-848), because
+            another member has to give them up first, or its next heartbeat is due.
         rate: Offsets a second that it commits, between two samples; None: not requested, or unknown.
     """
 

@@ -322,7 +322,7 @@ def export(
     """Write the records of a topic to Parquet, Arrow, CSV or JSON lines. No group is joined, no offset is committed.
 
     A file appears when it is complete. A folder gets parts with their offsets in their names, and the next export adds
-    the later records: each record once, also after a crash.
+    the later records, each record once, also after a crash.
     """
     path = None if to == "-" else Path(to)
     is_folder = path is not None and (to.endswith(("/", os.sep)) or path.is_dir())
