@@ -336,7 +336,7 @@ class DataLossError(ApplicationRecoverableError):
 
     @staticmethod
     def of_diverged(tp: TopicPartition, *, planned: int, end: int, epoch: int, leader_epoch: int) -> DataLossError:
-        """Return the error for a partition whose leader has lost records that were read: its log has diverged.
+        """Return the error for a partition whose log has diverged, because the leader has lost read records.
 
         Args:
             tp: The partition.

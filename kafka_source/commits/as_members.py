@@ -57,10 +57,10 @@ class AsMembers(KeptOffsets):
 
     Args:
         options: The query's options.
-        policy: Its commit policy.
-        known: The positions of its partitions.
-        members: Its members.
-        owned: Returns its partitions in the current generation.
+        policy: The query's commit policy.
+        known: The positions of the query's partitions.
+        members: The query's members.
+        owned: Returns the query's partitions in the current generation.
     """
 
     def __init__(

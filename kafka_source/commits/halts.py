@@ -1,6 +1,6 @@
 """Read and write the halts of groups: `pause`, `stop`, `resume`. Each is the newest entry of a group's side group.
 
-A halt never ends by itself: its entries have their own retention time, so that no renewal can undo a resume.
+A halt never ends by itself. Its entries have their own retention time, so that no renewal can undo a resume.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def _fetch_entries(client: KafkaClient, group: str, deadline: Deadline) ->
 async def write_halt(
     client: KafkaClient, group: str, halt: Halt, partitions: Collection[TopicPartition], deadline: Deadline
 ) -> Halt:
-    """Write a halt with the next number, and return it. Its boundaries are in one commit, so queries see all or none.
+    """Write a halt with the next number, and return it. The boundaries are in one commit, so queries see all or none.
 
     Args:
         client: The cluster's client.

@@ -1,6 +1,6 @@
 """Passes a micro-batch's offset ranges from the source to the exactly-once sink, which commits them (`commit=sink`).
 
-Spark connects a source and a sink of a query by rows alone: their drivers are different processes, and a row no longer
+Spark connects a source and a sink of a query by rows alone. Their drivers are different processes, and a row no longer
 has the source's offset when the sink writes it. But the tasks of both know the query, its run and the batch. So the
 first task of the source publishes the ranges of the whole batch, and the member that reads them, as committed offsets
 of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the batch. The sink's
@@ -243,7 +243,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoffs: Sequence[Han
 async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> Published | None:
     """Return the hand-offs of a batch's sources; None: no source has ever published one for this group and query.
 
-    Topics that were deleted or created again are left out: there is nothing to commit for them.
+    Topics that were deleted or created again are left out, because there is nothing to commit for them.
 
     Raises:
         FencedError: A part of a hand-off is missing.

@@ -1,4 +1,4 @@
-"""Commits without a transaction that may be handled late: after the next commit they set the group back.
+"""Commits without a transaction that may be handled late, after the next commit, and then set the group back.
 
 OffsetCommit names the member and its generation, but not the offset to replace. So a coordinator accepts a late request
 of a closed connection, or of an attempt of a task that has outlived its job, as long as the generation lasts. In a

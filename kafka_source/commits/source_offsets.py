@@ -158,8 +158,8 @@ def _check_is_replay(batch: BatchOfRun, handoff: Handoff, committed: Mapping[Top
     """Raise an error if a decided batch was planned again with records that the decision does not contain.
 
     The decision has committed the ends of its ranges with the stream's mark. If a mark is below the end of a range, the
-    records from the mark on are not in the output. An offset without the mark proves nothing: another client has
-    committed it since, for example to rewind the group.
+    records from the mark on are not in the output. An offset without the mark proves nothing, because another client
+    has committed it since, for example to rewind the group.
     """
     for tp, (_, end) in handoff.ranges.items():
         entry = committed.get(tp)

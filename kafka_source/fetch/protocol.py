@@ -258,7 +258,7 @@ def _negative(announced: int, of: str) -> IndexError:
 PATIENCE_MS = 5_000
 """The total time of throttled responses without records after which the pauses grow.
 
-With a byte-rate quota, a shorter period without records is normal: other slots may have used the quota.
+With a byte-rate quota, a shorter period without records is normal, because other slots may have used the quota.
 """
 
 MAX_BATCH_BYTES = 1 << 30

@@ -1,6 +1,6 @@
 """The quota of a query and the fetched amounts of its tasks: decides when each task may fetch, and how much.
 
-KIP-13 delays a reader by (observed - bound x window) / bound. Brokers have a sliding window: a whole window passes
+KIP-13 delays a reader by (observed - bound x window) / bound. Brokers have a sliding window, so a whole window passes
 together, and a pause of the reader counts twice, when it happens and when it leaves the window. Here the window begins
 with the first fetch, and moves forward only over the part of a pause that may not be caught up. So a pause is caught up
 once, and an idle reader cannot save more than 4 % of a window. Callers pass the time.

@@ -94,7 +94,7 @@ class BatchStart:
             self._outcome = error
 
     def close(self) -> None:
-        """Never begin from now on: the writer commits or aborts a batch that another process has begun."""
+        """Never begin from now on, because the writer commits or aborts a batch that another process has begun."""
         self._closed = True
 
     def __getstate__(self) -> tuple[Target, BatchContext | KafkaGroupError | None]:

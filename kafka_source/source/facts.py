@@ -33,9 +33,9 @@ class Look:
 
     Args:
         options: The stream's options.
-        cluster: Its cluster.
-        offsets: The offsets of its group.
-        positions: The known facts of its partitions and topics.
+        cluster: The stream's cluster.
+        offsets: The offsets of the stream's group.
+        positions: The known facts of the stream's partitions and topics.
     """
 
     def __init__(self, options: ReadOptions, cluster: Cluster, offsets: Offsets, positions: Positions) -> None:

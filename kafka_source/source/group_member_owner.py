@@ -43,7 +43,7 @@ class GroupMemberOwner(PartitionOwner):
 
     Args:
         options: The query's options.
-        policy: Its commit policy.
+        policy: The query's commit policy.
         subscription: The topics or partitions that the members subscribe to.
         group: The result of `group_settings`.
         positions: The query's positions; None: it has no checkpoint.
@@ -296,13 +296,13 @@ def owner_of(
 
     Args:
         options: The stream's options.
-        policy: Its commit policy.
-        cluster: Its cluster.
-        selection: The topics or partitions that it selects.
+        policy: The stream's commit policy.
+        cluster: The stream's cluster.
+        selection: The topics or partitions that the stream selects.
         partitions: The current number of selected partitions.
         siblings: The other reads of this driver and group; None: they cannot be found.
-        positions: Its positions.
-        static: Whether its members are static, even without an instance id of the user's.
+        positions: The stream's positions.
+        static: Whether the stream's members are static, even without an instance id of the user's.
     """
     if not options.in_group:
         return Standalone(cluster, selection)

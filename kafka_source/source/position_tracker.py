@@ -142,7 +142,7 @@ class PositionTracker:
 
     Args:
         options: The query's options.
-        policy: Its commit policy.
+        policy: The query's commit policy.
         cluster: The lookups of offsets.
         owner: Knows the group's committed offsets.
         subscribed: The partitions of the subscription when the query started.

@@ -80,7 +80,7 @@ def records_of(batch: StreamOffset) -> dict[TopicPartition, Span]:
 
 
 def _begins_unwritten(start: StreamOffset, end: StreamOffset) -> bool:
-    """Return whether no batch before this one was written: the checkpoint is new, or its batches were skipped."""
+    """Return whether no batch was written before, as the checkpoint is new or all its batches were skipped."""
     followed = (tp for tp, mark in end.rewinds.items() if mark.startswith(_UNWRITTEN))
     return not start.partitions or any(start.rewinds.get(tp) != end.rewinds[tp] for tp in followed)
 

@@ -253,7 +253,7 @@ def earliest_of_added(
     """Return the first offsets of partitions that were added while a query runs, or while it was stopped.
 
     Raises:
-        DataLossError: `failOnDataLoss` is set, and records were deleted: a partition does not begin at offset 0.
+        DataLossError: Records were deleted (a partition begins above 0), and `failOnDataLoss` is set.
     """
     starts = cluster.earliest(partitions)
     for tp, start in starts.items():

@@ -52,10 +52,10 @@ class Trigger:
 
     Args:
         options: The stream's options.
-        policy: Its commit policy.
+        policy: The stream's commit policy.
         siblings: The other reads of this driver and group; None: they cannot be found.
         schemas: The ids of the schemas to which values are resolved, by column.
-        static: Whether its members are static, even without an instance id of the user's.
+        static: Whether the stream's members are static, even without an instance id of the user's.
     """
 
     def __init__(

@@ -123,7 +123,7 @@ class TransactionalCommitter:
     """Commits a group's offsets in transactions of one transactional id. From one thread at a time.
 
     The process keeps one client for the commits of all committers with the same settings, whose `client.id` ends in
-    `-commit`. It is not the members' client, because an unanswered heartbeat closes its connection.
+    `-commit`. The members' client is another one, because an unanswered heartbeat closes its connection.
 
     Args:
         settings: Of the Kafka clients.

@@ -48,7 +48,7 @@ _OTHER_EPOCH = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_F
 
 MARKER_PAUSES = RetryPolicy(0.002, 0.1)
 """The pauses between requests that a coordinator refuses while it writes markers, or while it adds another partition.
-That takes milliseconds, far less than `retry.backoff.ms`."""
+Both take milliseconds, far less than `retry.backoff.ms`."""
 
 
 _R = TypeVar("_R")
@@ -99,7 +99,7 @@ async def initialise(
             would then end the transaction of the repeated one.
 
     Raises:
-        FencedError: `ended` is not the id's last transaction: another process uses the id.
+        FencedError: `ended` is not the id's last transaction, because another process uses the id.
         UnknownOutcomeError: `ended` is no longer the id's last transaction, but an earlier attempt of this call may
             have begun the next one. Initialise without `ended` to take the id in either case. Or, with `once`, there
             was no answer.

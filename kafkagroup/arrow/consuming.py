@@ -209,7 +209,7 @@ class GroupStream(Stream):
     def commit(self) -> None:
         """Commit the records of all returned batches.
 
-        Partitions that a rebalance has given to another member are left out: their new owner reads the uncommitted
+        Partitions that a rebalance has given to another member are left out; the new owner reads the uncommitted
         records again (at least once).
 
         Raises:

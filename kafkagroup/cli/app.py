@@ -162,7 +162,7 @@ def _command(line: list[str]) -> list[str]:
 
 
 def _list_or_one(line: list[str]) -> list[str]:
-    """Separate `groups` from `group NAME`: other tools have one command for both."""
+    """Separate `groups` from `group NAME`, because other tools have one command for both."""
     name, rest = line[:1], line[1:]
     if name == ["group"] and rest and rest[0] in _LISTS:
         return ["groups", *rest[1:]]

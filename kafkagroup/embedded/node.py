@@ -249,7 +249,7 @@ def formatted_files(version: str, config: str) -> Mapping[Path, bytes]:
     runs the tool once for a version and its settings, because a run takes a third of a broker's start.
 
     Args:
-        version: The version of Kafka: each tool formats for its own version.
+        version: The version of Kafka, for which its own tool formats.
         config: The text of a server.properties; its `log.dirs` are replaced.
 
     Raises:

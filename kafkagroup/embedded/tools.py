@@ -124,7 +124,7 @@ def run_java(
         version: The version of the tool's Kafka.
 
     Returns:
-        The finished process with its output as text. Check its exit code: a failed tool does not raise.
+        The finished process with its output as text. Check its exit code, because a failed tool does not raise.
 
     Raises:
         subprocess.TimeoutExpired: The tool did not end in time.

@@ -5,7 +5,7 @@
 
     plots.overview(read_samples("samples.jsonl")).savefig("incident.png")
 
-They need the extra `plots`. A file may have samples of several queries and sources; a picture shows one of them.
+Plots need the extra `plots`. A file may have samples of several queries and sources; a picture shows one of them.
 """
 
 from __future__ import annotations

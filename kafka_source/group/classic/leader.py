@@ -4,9 +4,9 @@
 cooperative strategy (KIP-429) revokes a partition in one rebalance and assigns it to its next owner in a later one. An
 eager strategy assigns it immediately. Under an eager strategy kafkagroup's leader moves partitions of kafkagroup's
 members in the same two steps. A member lists the partitions of its micro-batch as owned, and the leader leaves them out
-of the assignment if the strategy gives them to another member. The member's own assignment names them as held: no other
-member has them, so the member may still commit them. Then the member rejoins without the claim, and that rebalance
-assigns them to their new owner. Other clients own and claim nothing while they join under an eager strategy.
+of the assignment if the strategy gives them to another member. The member's own assignment names them as held, so no
+other member has them, and the member may still commit them. Then the member rejoins without the claim, and that
+rebalance assigns them to their new owner. Other clients own and claim nothing while they join under an eager strategy.
 
 All functions except `lead` are pure.
 """

@@ -113,7 +113,7 @@ Lead = Callable[[Joined], Awaitable[Mapping[str, bytes]]]
 
 
 class Member:
-    """A group member. It is not thread-safe: all methods run on the client's event loop.
+    """A group member. It is not thread-safe, because all methods run on the client's event loop.
 
     Args:
         client: The cluster's client.
@@ -401,7 +401,7 @@ class Member:
     async def _connection(self, deadline: Deadline) -> Connection:
         """Return the member's own connection to the coordinator.
 
-        It is not shared, because requests on the same connection would wait behind a delayed JoinGroup.
+        Requests on a shared connection would wait behind a delayed JoinGroup.
         """
         coordinator = await self._client.coordinator(self.settings.group, deadline)
         if self._own is None or not self._own.usable or self._own.endpoint != coordinator.endpoint:

@@ -42,7 +42,7 @@ class Described:
 
     Attributes:
         transaction: The newest transaction of the id.
-        state: Its state in Kafka's words: `Ongoing`, `PrepareCommit`, `CompleteCommit`, …
+        state: The transaction's state in Kafka's words: `Ongoing`, `PrepareCommit`, `CompleteCommit`, …
         partitions: The partitions that it has written to; empty when it has ended.
         started_ms: Start time by the coordinator's clock, in milliseconds since 1970; -1: not open.
         timeout_ms: Time after which the coordinator aborts it, in milliseconds.
