@@ -62,7 +62,7 @@ class GroupSettings:
         instance_id_prefix: Slot k is the static member `{prefix}-{k}`; None: dynamic members.
         slots: The number of members.
         session_timeout_ms: The time without a heartbeat after which the coordinator removes a member.
-        rebalance_timeout_ms: The time for which a rebalance waits for a member to rejoin.
+        rebalance_timeout_ms: How long a rebalance waits for a member to rejoin.
         heartbeat_interval_ms: The time between heartbeats.
         coordinator_timeout_ms: The longest wait for a coordinator that is unreachable or loads the group.
         rebalance_batch_ms: The time for which the leader collects topic changes before one rebalance.

@@ -1,4 +1,4 @@
-"""The offset of a stream as JSON of kafkagroup or of Spark's Kafka source: its fields and versions. It reads no file.
+"""A stream's offset as JSON, of kafkagroup or Spark's Kafka source: fields and versions. No files are read.
 
 The end offset of a micro-batch has each partition's first offset, end and slot, and the options that cut ranges into
 input partitions, for `source.plan`. An offset never contains a secret, because checkpoints are plain files.
@@ -32,7 +32,7 @@ VERSION = 1
 _V = TypeVar("_V")
 
 Copies = tuple[tuple[int, int], ...]
-"""Pairs of a slot and the number of its copy of a partition (replica); 0 is the primary."""
+"""Pairs of a slot and its replica number of a partition; 0 is the primary."""
 
 
 class Range(NamedTuple):
@@ -130,7 +130,7 @@ class StreamOffset:
     """The offset of a stream: the end of a micro-batch, and the plan of its input partitions.
 
     Attributes:
-        partitions: The partitions that the query owned when it planned the batch.
+        partitions: The partitions that the query owned when the batch was planned.
         topics: The ids of their topics, if the brokers have ids (Kafka 2.8 and later).
         cluster: The cluster's id; None: unknown.
         generation: The group's generation in which the batch was planned; -1 without a group.

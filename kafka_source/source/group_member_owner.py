@@ -164,7 +164,7 @@ class GroupMemberOwner(PartitionOwner):
     def _wait_in(self, enter: Callable[[float], object]) -> None:
         """Join or rejoin, however long the other members take.
 
-        The group waits for each member for the longest rebalance timeout of all members, which is unknown here.
+        For each member the group waits up to the longest rebalance timeout of all members, unknown here.
         """
         while True:
             try:

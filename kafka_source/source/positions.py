@@ -172,7 +172,7 @@ class Positions:
         return {tp: rewind for tp, rewind in found.items() if rewind is not None}
 
     def note_rewinds(self, rewinds: Mapping[TopicPartition, str]) -> None:
-        """Note the rewinds that the query already follows when it starts."""
+        """Note the rewinds that the query already follows at its start."""
         for tp, rewind_id in rewinds.items():
             self._partitions[tp].known = replace(self.known(tp), rewind=rewind_id)
 

@@ -60,7 +60,7 @@ def changing_rules(answer: Mapping[str, object]) -> tuple[SchemaRule, ...]:
 
 
 def refuse_rules(rules: tuple[SchemaRule, ...], schema: str, *, writes: bool) -> None:
-    """Refuse a schema with rules that apply when its values are read or written.
+    """Refuse a schema with rules that apply when values are read or written.
 
     Raises:
         InvalidConfigurationError: A rule applies.

@@ -78,7 +78,7 @@ def read(
         columns: Of key, value, topic, partition, offset, timestamp, timestampType, headers. `value string` is UTF-8.
         function: A function between iterators of record batches, as for `kafkagroup.map_in_arrow`.
         schema: The columns of its rows.
-        max_bytes: The approximate memory of the stream, for one response of a broker and for record batches.
+        max_bytes: The approximate memory of the stream: one response of a broker, and record batches.
         fail_on_data_loss: Whether records that retention deletes during the read are an error; else they are left out.
         engine: `native`, `librdkafka`, or `auto` for native if it is installed.
         bar: Whether to show a progress bar; None: on a terminal and in a notebook, if tqdm is installed.

@@ -510,7 +510,7 @@ class EmbeddedKafka:
 
 
 def _train(archive: Path) -> None:
-    """Run a broker once, so that its JVM writes the classes that it loaded to `archive` when it exits.
+    """Run a broker once, so that its exiting JVM writes the loaded classes to `archive`.
 
     Writing takes some seconds, hence the long timeouts.
     """

@@ -2,8 +2,8 @@
 
 Slots rejoin in Spark's calls, between micro-batches, with three exceptions. A read of the same driver and group that
 waits in a join keeps Spark from calling this read, so the slots rejoin for it immediately. Slots that the group has
-removed in a micro-batch rejoin immediately if its tasks or its sink need new credentials (`commits.rights`). If Spark
-has not called for `max.poll.interval.ms`, the slots leave, so that other members get their partitions (KIP-62).
+removed in a micro-batch rejoin immediately if the batch's tasks or sink need new credentials (`commits.rights`). If
+Spark has not called for `max.poll.interval.ms`, the slots leave, so that other members get their partitions (KIP-62).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Subscription:
 
     Attributes:
         topics: The names of the topics, sorted.
-        rebalance_timeout_ms: The time for which the coordinator waits for this member to release partitions.
+        rebalance_timeout_ms: How long the coordinator waits for this member to release partitions.
         assignor: The brokers' assignor that the member requests; None: the group's.
         rack: `client.rack`.
     """

@@ -293,7 +293,7 @@ class ConsumerMembership(Membership):
         """Take and release partitions until the target is unchanged.
 
         Args:
-            patience: The time for which a first join waits for the brokers' assignment. They assign with a delay
+            patience: How long a first join waits for the assignment. Brokers assign with a delay
                 (KIP-1263), and first answer with an empty assignment.
         """
         while True:
