@@ -153,7 +153,7 @@ class LagBalancedAssignor(Assignor):
     def should_rebalance(
         self, cluster: ClusterMetadata, group: GroupSubscription, held: Mapping[str, Assignment]
     ) -> str | None:
-        """Return how much sooner the group would be done after a rebalance, if the rebalance is worth it."""
+        """Return how much sooner the group would be done after a rebalance; None: a rebalance is not worth it."""
         folded = fold(cluster, group, self._groups)
         members = {
             member: decode_measures(said.user_data)._replace(claim=StickyUserData(held[member].partitions, 0))

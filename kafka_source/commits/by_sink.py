@@ -49,7 +49,7 @@ class BySink(CommitPolicy):
 
     @cached_property
     def right_id(self) -> str | None:
-        """The id of the right, if it is renewed."""
+        """The id of the right; None: it is not renewed."""
         # In the consumer protocol epochs rise during a batch, so its sink needs new credentials in any case.
         renews = self._options.group_on_lost != "stop" or self._options.group_protocol == "consumer"
         return uuid4().hex if renews else None
@@ -126,7 +126,7 @@ class BySink(CommitPolicy):
 
 
 def group_or_own(own: int | None, committed: int | None) -> int | None:
-    """Return the group's committed offset, or the query's position where the group has none.
+    """Return the group's committed offset, or the query's position where the group has none; None: neither exists.
 
     A stream has an id from its first batch with `commit=sink` on. From then on the batch before the checkpoint's offset
     is decided, so the group's offsets describe the output, even after a rewind. Before, the larger offset counts,

@@ -110,7 +110,7 @@ class CommitPolicy:
 
     @property
     def right_id(self) -> str | None:
-        """The id in the credentials of the batches' tasks; see `Right`."""
+        """The id in the credentials of the batches' tasks, see `Right`; None: no renewal."""
         return None
 
     @property

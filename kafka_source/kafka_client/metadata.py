@@ -42,7 +42,7 @@ class TopicMetadata:
 
     @property
     def id_text(self) -> str | None:
-        """The topic id as text; see `text_of_id`."""
+        """The topic id as text, see `text_of_id`; None: the topic has no id."""
         return None if self.topic_id is None else text_of_id(self.topic_id)
 
 

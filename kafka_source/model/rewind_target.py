@@ -118,7 +118,7 @@ def timestamps(target: Target, partitions: Iterable[TopicPartition], now_ms: int
 
 
 def other_group(target: Target) -> str | None:
-    """Return the group whose committed offsets have to be looked up."""
+    """Return the group whose committed offsets have to be looked up; None: no group."""
     return target.group if isinstance(target, FromGroup) else None
 
 

@@ -380,7 +380,7 @@ def _is_decisive(setting: str, where: Where) -> bool:
 
 
 def _nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the known name of which a name is most likely a misspelling."""
+    """Return the known name of which a name is most likely a misspelling; None: no known name is similar."""
     bare = _without_marks(name)
     plain = {_without_marks(one): one for one in names}
     cutoff = _NEAR_IF_SHORT if len(bare) <= _SHORT else _NEAR

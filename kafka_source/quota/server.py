@@ -193,7 +193,7 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
 
 
 def _read(file: Path, quota: QuotaSettings) -> Ticket | None:
-    """A ticket for the process that the file names, if it listens. The check counts as a request of a task."""
+    """A ticket for the process that the file names; None: it does not listen. The check counts as a task's request."""
     try:
         server, bounds = json.loads(file.read_text())
         ticket = Ticket(quota, Bounds(*bounds), Address(*server))

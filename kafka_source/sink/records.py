@@ -206,7 +206,7 @@ def sink_columns(
 
 
 def _position(fields: Sequence[tuple[str, str]], name: str, allowed: tuple[str, ...] | None) -> int | None:
-    """Return the index of a column; check its type if not all types are allowed."""
+    """Return the index of a column; None: no such column. Check its type if not all types are allowed."""
     position = next((i for i, field in enumerate(fields) if field[0] == name), None)
     if position is None or allowed is None:
         return position

@@ -167,7 +167,7 @@ class Admission:
 
     @property
     def max_offsets(self) -> int | None:
-        """The maximum number of offsets of the next micro-batch, by the options and the time for a trigger."""
+        """The maximum number of offsets of the next micro-batch, by the options and the trigger; None: no limit."""
         if self._size is None:
             return self._max_offsets
         size = max(self._size.limit, self._min_offsets or 0)

@@ -59,7 +59,7 @@ class UnreadBatches:
     def check(self, start: StreamOffset) -> InvalidConfigurationError | None:
         """Refuse a batch that ends at `start` and that Spark skipped, because the sink has a batch of this number.
 
-        Return the refusal of a checkpoint's first batch, and log that of a later batch.
+        Return the refusal of a checkpoint's first batch; None: no refusal, or a later batch's, which is logged.
         """
         if start != self._unread:
             return None

@@ -293,7 +293,7 @@ class _Decoder:
         return problems | self._unreadable, rows
 
     def _add(self, kernel: AvroDecoder | ProtobufDecoder, number: int, writer: RegisteredSchema) -> str | None:
-        """Add a writer schema to the kernel; if it cannot be used, return why."""
+        """Add a writer schema to the kernel, and return why it cannot be used; None: it can."""
         reader = self._decoding.reader
         found = writer.check(reader.format)
         if isinstance(found, Unusable):

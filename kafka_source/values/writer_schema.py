@@ -131,7 +131,7 @@ def _given(options: SinkOptions, column: ColumnOptions, kind: pa.DataType) -> Wr
 
 
 def _id_of(options: SinkOptions, column: ColumnOptions, schema: WriterSchema) -> int | None:
-    """Return the id of a given schema."""
+    """Return the id of a given schema; None: there is no registry or no framing."""
     if column.framing == "none" or options.schema_registry_url is None:
         return None
     registry = registry_of(options.registry)

@@ -210,7 +210,7 @@ class Checkpoint:
         return None if start is None else Position(source, start.ends, pending)
 
     def _start_of_first(self, source: str) -> StreamOffset | None:
-        """Return the start of a first batch that kafkagroup has planned, as an offset that ends there."""
+        """Return the start of a first batch of kafkagroup, as an offset that ends there; None: no such batch."""
         end = self._batches[0].offset(source) if 0 in self._batches else None
         if end is None:
             return None
@@ -290,7 +290,7 @@ class Checkpoint:
 
     @cached_property
     def _finished(self) -> int | None:
-        """The number of the last finished batch."""
+        """The number of the last finished batch; None: no batch is finished."""
         return max(self._numbers("commits"), default=None)
 
     @cached_property
@@ -301,7 +301,7 @@ class Checkpoint:
         return sorted(names | noted, key=lambda name: (0, int(name), "") if name.isdigit() else (1, 0, name))
 
     def _initial(self, source: str) -> StreamOffset | None:
-        """Return the offsets at which Spark's Kafka source has started a query."""
+        """Return the offsets at which Spark's Kafka source has started a query; None: their file is missing."""
         text = self._read(f"sources/{source}/0")
         if text is None:
             return None

@@ -88,7 +88,7 @@ def contexts() -> dict[str, Context]:
 
 
 def chosen_context(name: str | None, *, has_cluster: bool) -> Context | None:
-    """Return the context that a command uses.
+    """Return the context that a command uses; None: it uses none.
 
     Args:
         name: The value of `--context`.

@@ -164,7 +164,7 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
 
 
 async def _protocol_finding(client: KafkaClient, group: str) -> list[Finding]:
-    """Return a warning for a classic member, if the brokers assign the partitions of the group."""
+    """Return a warning for a classic member, if the brokers assign the group's partitions; else an empty list."""
     try:
         found = await describe_consumer_protocol(client, group, Deadline(rights.QUESTION_SECONDS))
     except AuthenticationError:

@@ -208,7 +208,7 @@ def latencies_of(samples: Sequence[Sample]) -> list[Latency]:
 
 
 def _committed_at(later: Sequence[Sample]) -> float | None:
-    """Return when the micro-batch before these samples was committed, by the first commit in the samples."""
+    """Return when the micro-batch before these samples was committed, by their first commit; None: no commit."""
     return next((one.commits[0].at_ms / 1000 for one in later if one.commits), None)
 
 

@@ -304,7 +304,7 @@ class ClassicMembership(Membership):
         return joined.assignment
 
     def _member_names(self) -> frozenset[str] | None:
-        """Return the names of all members, if a slot leads them."""
+        """Return the names of all members; None: no slot leads them."""
         leader = next((slot.member.last_join for slot in self._slots if slot.leading), None)
         if leader is None or not leader.members:
             return None

@@ -127,7 +127,7 @@ class Ledger:
         self._finished_group = FINISHED.of(prefix)
 
     async def last(self, deadline: Deadline) -> Decision | None:
-        """Return the newest decision, if any. Wait for a decision that is being written."""
+        """Return the newest decision; None: there is none. Wait for a decision that is being written."""
         return (await self.read(deadline)).last
 
     async def read(self, deadline: Deadline) -> LedgerState:
