@@ -170,7 +170,7 @@ class CommitPolicy:
         batch: StreamOffset,
         topic_ids: Mapping[str, str],
     ) -> tuple[Handoff, ...]:
-        """Return the hand-off that the first task of a batch publishes for the sink.
+        """Return the hand-offs that the first task of a batch publishes for the sink.
 
         Args:
             planned: The ranges of the tasks.

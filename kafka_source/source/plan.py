@@ -357,7 +357,7 @@ def min_records_per_task(options: ReadOptions) -> int:
 
 
 def mark_late_bounds(planned: Sequence[PlannedInput], bounds: BatchBounds) -> list[PlannedInput]:
-    """Return a plan without a group, with its late starts and ends.
+    """Return a plan without a group, with the partitions' late starts and ends.
 
     A partition that is empty now gets an input too if its end is late, because it may have records later.
 

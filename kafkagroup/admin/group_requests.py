@@ -258,7 +258,7 @@ def decode_user_data(assignor: str, data: bytes | None) -> UserData | None:
 
 
 def decode_assigned_data(data: bytes | None) -> UserData | None:
-    """Return the user data of a member's assignment, such as the leader's reason for assigning nothing; None: none."""
+    """Return the user data of an assignment, such as the leader's reason for assigning nothing; None: no data."""
     return _other(data) if data else None
 
 

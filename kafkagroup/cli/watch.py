@@ -202,7 +202,7 @@ def _exported(address: str | None) -> Iterator[Export]:
 
 @contextmanager
 def _shown(output: Output) -> Iterator[Show]:
-    """Yield the function that shows a sample: a table that changes in its place on a terminal, else lines."""
+    """Yield the function that shows a sample: on a terminal a table that changes in place, else lines."""
     if output in (Output.JSON, Output.JSONL):
         yield _json_line
     elif output is Output.CSV:

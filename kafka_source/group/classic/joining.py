@@ -195,7 +195,7 @@ class JoinRounds:
     # ---- one round
 
     async def _try_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
-        """Join in one round as `_join_round`; if the group refuses the slots, find out the reason."""
+        """Join as `_join_round`, after a rewind that is under way; if the group refuses the slots, raise the reason."""
         # A rewind, which accepts only the strategy in use, may end between its refusal and the description.
         may_have_ended = True
         while True:

@@ -231,7 +231,7 @@ class Ledger:
 
 
 def homes_of(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-    """Return the partitions at which a decision is committed: the lowest partition of each of the first topics."""
+    """Return the partitions at which a decision is committed: the lowest of each topic, for the first topics."""
     lowest: dict[str, TopicPartition] = {}
     for tp in partitions:
         lowest[tp.topic] = min(tp, lowest.get(tp.topic, tp))
