@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
@@ -27,7 +28,6 @@ Note = Callable[[str, Any], object]
 """`Checkpoint.note`, or what sends there."""
 
 SLOTS = 2
-SECONDS = 45.0
 _SCHEMA = source_schema(headers=False)
 
 
@@ -152,50 +152,86 @@ class Checkpoint:
         return Counter(value for rows in self.rows.values() for value in rows)
 
 
-class _Driver:
-    """What plays the driver of a query, for a stream and for batches.
+class Running(ABC):
+    """A query that a draw is played with.
 
     Args:
         draw: The draw.
         names: Of topics and group.
         query: Tells several queries of a draw apart.
-        checkpoint: What it reads of its checkpoint.
         note: `Checkpoint.note`, or what sends there.
     """
 
-    def __init__(
-        self,
-        draw: Draw,
-        names: Names,
-        query: str = "a",
-        checkpoint: Checkpoint | None = None,
-        note: Note | None = None,
-    ) -> None:
-        self.draw, self.names, self.name = draw, names, query
-        self.checkpoint = checkpoint or Checkpoint()
+    # Errors that have their reason in how the query is driven.
+    may_fail: frozenset[str] = frozenset()
+    # How long it may take to read what is there.
+    seconds = 45.0
+
+    def __init__(self, draw: Draw, names: Names, query: str = "a", note: Note | None = None) -> None:
+        self.draw, self.names = draw, names
+        self.checkpoint = Checkpoint()
         self._note = note or (lambda what, value: None)
         self.options = options_of(draw, names, query)
         self.prefix = f"{names.prefix}-{query}"
-        self.may_fail: frozenset[str] = frozenset()
-        self.seconds = SECONDS
-        self._rows: list[int] = []
+
+    @property
+    @abstractmethod
+    def ended(self) -> bool: ...
+    @abstractmethod
+    def start(self) -> None: ...
+    @abstractmethod
+    def go_to(self, moment: Moment) -> None:
+        """Start if it has ended, and go on to this moment of the next read, if there is one."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Do the rest of the read that is under way."""
+
+    @abstractmethod
+    def poll(self) -> bool:
+        """One trigger, or with AvailableNow and batches one run; return whether it has read anything."""
+
+    @abstractmethod
+    def stop(self) -> None: ...
+
+    def counts(self) -> Counter[int]:
+        """How often each record is in the output."""
+        return self.checkpoint.counts()
 
     def leave_out(self, name: str) -> None:
-        """Read only the other topic from now on, in a stream with `failOnDataLoss=false`."""
-        leave_out(self.options, self.names.topic(name))
+        """Read only the other topic from now on, with `failOnDataLoss=false` and `strict=false`."""
+        options, topic = self.options, self.names.topic(name)
+        if "assign" in options:
+            options["assign"] = _without(options["assign"], topic)
+        else:
+            options["subscribe"] = ",".join(t for t in options["subscribe"].split(",") if t != topic)
+        if options.get("startingOffsets", "").startswith("{"):
+            options["startingOffsets"] = _without(options["startingOffsets"], topic)
+        options |= {"failOnDataLoss": "false", "strict": "false"}
 
     def name_partition(self, name: str, partition: int) -> None:
         """Let the JSON of `startingOffsets` name a partition that was added."""
-        name_partition(self.options, self.names.topic(name), partition)
+        starts = json.loads(self.options["startingOffsets"])
+        starts[self.names.topic(name)][str(partition)] = -2
+        self.options["startingOffsets"] = json.dumps(starts)
+
+    def _did(self, what: str, value: Any) -> None:
+        self.checkpoint.note(what, value)
+        self._note(what, value)
 
 
-class Stream(_Driver):
+def _without(text: str, topic: str) -> str:
+    return json.dumps({name: value for name, value in json.loads(text).items() if name != topic})
+
+
+class Stream(Running):
     """A stream: what its driver does, step by step."""
 
     planner: MicroBatches | None = None
     _pipe: Pipe | None = None
     _query: Query | None = None
     _stage: Moment = "idle"
+    _rows: list[int]
 
     @property
     def ended(self) -> bool:
@@ -262,10 +298,6 @@ class Stream(_Driver):
         self._did("durable", len(self.checkpoint.offsets) - 1)
         self._stage = "durable"
 
-    def counts(self) -> Counter[int]:
-        """How often each record is in the output."""
-        return self.checkpoint.counts()
-
     def stop(self) -> None:
         """Stop the query; Spark has the sink abort the batch that is under way."""
         if self._pipe is not None and self._stage == "read":
@@ -274,10 +306,6 @@ class Stream(_Driver):
             self.planner.close()
         self.planner = self._pipe = None
         self._stage = "idle"
-
-    def _did(self, what: str, value: Any) -> None:
-        self.checkpoint.note(what, value)
-        self._note(what, value)
 
     # ---- several steps
 
@@ -322,28 +350,6 @@ class Stream(_Driver):
         return has_read
 
 
-def name_partition(options: dict[str, str], topic: str, partition: int) -> None:
-    """Change options so that the JSON of `startingOffsets` names another partition."""
-    starts = json.loads(options["startingOffsets"])
-    starts[topic][str(partition)] = -2
-    options["startingOffsets"] = json.dumps(starts)
-
-
-def leave_out(options: dict[str, str], topic: str) -> None:
-    """Change options so that a query reads the other topic only, with `failOnDataLoss=false` and `strict=false`."""
-    if "assign" in options:
-        options["assign"] = _without(options["assign"], topic)
-    else:
-        options["subscribe"] = ",".join(t for t in options["subscribe"].split(",") if t != topic)
-    if options.get("startingOffsets", "").startswith("{"):
-        options["startingOffsets"] = _without(options["startingOffsets"], topic)
-    options |= {"failOnDataLoss": "false", "strict": "false"}
-
-
-def _without(text: str, topic: str) -> str:
-    return json.dumps({name: value for name, value in json.loads(text).items() if name != topic})
-
-
 def _pipe(stream: Stream, offsets: list[StreamOffset]) -> Pipe:
     given = dict(stream.options)
     subscribed = given.pop("subscribe")
@@ -351,24 +357,68 @@ def _pipe(stream: Stream, offsets: list[StreamOffset]) -> Pipe:
     return Pipe(names.servers, subscribed, names.sink, names.group, stream.prefix, offsets, **given)
 
 
-class Batches(_Driver):
+class BatchQuery(Running):
     """Batch reads one after the other, each of a plan and its tasks; or pinned reads, each of a block.
 
     The rows of a read that did not end are in no output: its job has failed.
     """
 
     _block: ExitStack | None = None
-    _reader: BatchReader | None = None
-    # Of a read that was planned.
-    _tasks: list[InputPartition]
 
     @property
     def ended(self) -> bool:
         return self._block is None
 
-    def counts(self) -> Counter[int]:
-        """How often each record is in the output."""
-        return self.checkpoint.counts()
+    @abstractmethod
+    def _read(self, *, whole: bool) -> list[int]:
+        """Run the tasks that are left, or half of them; return the rows so far."""
+
+    def finish(self) -> None:
+        """Run the other tasks; then the block ends, and the rows are written."""
+        if self._block is None:
+            return
+        rows = self._read(whole=True)
+        self._block.close()
+        self._block = None
+        number = 0 if reads_all_again(self.draw) else len(self.checkpoint.rows)
+        self._did("written", (number, rows))
+        self._did("durable", number)
+
+    def go_to(self, moment: Moment) -> None:
+        if moment == "idle":
+            return
+        self.start()
+        if moment == "read":
+            self._read(whole=False)
+        elif moment != "planned":
+            self.finish()
+
+    def poll(self) -> bool:
+        before = self.counts()
+        if self.ended:
+            self.start()
+        self.finish()
+        return bool(self.counts() - before)
+
+    def stop(self) -> None:
+        """Let the job fail that is under way."""
+        if self._block is not None:
+            block, self._block = self._block, None
+            with suppress(JobFailed), block:
+                raise JobFailed
+
+
+class JobFailed(Exception):
+    """What ends the job of a batch read."""
+
+
+class Batches(BatchQuery):
+    """Batch reads without Spark."""
+
+    _reader: BatchReader | None = None
+    # Of a read that was planned.
+    _tasks: list[InputPartition]
+    _rows: list[int]
 
     def start(self) -> None:
         """Plan a read."""
@@ -382,80 +432,14 @@ class Batches(_Driver):
             self._tasks = [] if self._reader is None else list(self._reader.partitions())
             self._block = stack.pop_all()
 
-    def _run(self, count: int) -> None:
-        """Run so many of the tasks that are left."""
-        assert self._reader is not None or not self._tasks
+    def _read(self, *, whole: bool) -> list[int]:
+        count = len(self._tasks) if whole else (len(self._tasks) + 1) // 2
         for task in self._tasks[:count]:
             assert self._reader is not None
             batches = list(self._reader.read(task))
             self._rows += [int(value.as_py()) for batch in batches for value in batch["value"]]
         del self._tasks[:count]
-
-    def finish(self) -> None:
-        """Run the other tasks; then the block ends, and the rows are written."""
-        if self._block is None:
-            return
-        self._run(len(self._tasks))
-        self._block.close()
-        self._block = None
-        number = 0 if reads_all_again(self.draw) else len(self.checkpoint.rows)
-        for what, value in (("written", (number, self._rows)), ("durable", number)):
-            self.checkpoint.note(what, value)
-            self._note(what, value)
-
-    def go_to(self, moment: Moment) -> None:
-        """Begin a read, and go on to this moment of it."""
-        if moment == "idle":
-            return
-        self.start()
-        if moment == "read":
-            self._run((len(self._tasks) + 1) // 2)
-        elif moment != "planned":
-            self.finish()
-
-    def poll(self) -> bool:
-        """A whole read; return whether it has read anything new."""
-        before = self.checkpoint.counts()
-        if self.ended:
-            self.start()
-        self.finish()
-        return bool(self.checkpoint.counts() - before)
-
-    def stop(self) -> None:
-        """Let the job fail that is under way."""
-        if self._block is not None:
-            block, self._block = self._block, None
-            with suppress(JobFailed), block:
-                raise JobFailed
-        self._tasks = []
-
-
-class JobFailed(Exception):
-    """What ends the job of a batch read."""
-
-
-class Running(Protocol):
-    """A query that a draw is played with."""
-
-    draw: Draw
-    checkpoint: Checkpoint
-    options: dict[str, str]
-    prefix: str
-    # Errors that have their reason in how the query is driven.
-    may_fail: frozenset[str]
-    # How long it may take to read what is there.
-    seconds: float
-
-    @property
-    def ended(self) -> bool: ...
-    def counts(self) -> Counter[int]: ...
-    def start(self) -> None: ...
-    def go_to(self, moment: Moment) -> None: ...
-    def finish(self) -> None: ...
-    def poll(self) -> bool: ...
-    def stop(self) -> None: ...
-    def leave_out(self, name: str) -> None: ...
-    def name_partition(self, name: str, partition: int) -> None: ...
+        return self._rows
 
 
 def open_query(draw: Draw, names: Names, query: str = "a", note: Note | None = None) -> Running:

@@ -20,8 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 import kafkagroup
 from kafka_source.errors import KafkaGroupError
 from tests.pairs.draws import Draw, Moment
-from tests.pairs.model import reads_all_again
-from tests.pairs.queries import Checkpoint, JobFailed, Names, Note, leave_out, name_partition, options_of
+from tests.pairs.queries import BatchQuery, Checkpoint, JobFailed, Names, Note, Running
 from tests.pairs.world import counts_in_topic
 
 _ERROR = re.compile(r"kafka_source\.errors\.(\w+): ([^\n]*)")
@@ -53,36 +52,20 @@ class Files(Checkpoint):
         return True
 
 
-class SparkStream:
-    """A stream of the draw in Spark.
+class SparkStream(Running):
+    """A stream of the draw in Spark, with its checkpoint in a folder."""
 
-    Args:
-        spark: The session.
-        folder: For checkpoints.
-        draw: The draw.
-        names: Of topics and group.
-        query: Tells several queries of a draw apart.
-        note: What else is told of the output.
-    """
+    seconds = SECONDS
 
     def __init__(
-        self,
-        spark: SparkSession,
-        folder: Path,
-        draw: Draw,
-        names: Names,
-        query: str = "a",
-        note: Note | None = None,
+        self, spark: SparkSession, folder: Path, draw: Draw, names: Names, query: str = "a", note: Note | None = None
     ) -> None:
-        self.draw, self.names, self.name = draw, names, query
-        self._folder = folder / f"{names.prefix}-{query}"
-        self.checkpoint: Checkpoint = Files(self._folder)
-        self.options = options_of(draw, names, query)
-        self.prefix = f"{names.prefix}-{query}"
+        super().__init__(draw, names, query, note)
+        self._folder = folder / self.prefix
+        self.checkpoint = Files(self._folder)
         # A task may outlive the run that was stopped. Spark tries tasks again, but not in local mode.
         self.may_fail = frozenset({"FencedError"} if draw.commit == "task" else ())
-        self.seconds = SECONDS
-        self._spark, self._note = spark, note
+        self._spark = spark
         self._query: StreamingQuery | None = None
         self._moment: Moment | None = None
         self._halted, self._released = threading.Event(), threading.Event()
@@ -95,7 +78,7 @@ class SparkStream:
     def counts(self) -> Counter[int]:
         if self.draw.commit == "sink":
             return counts_in_topic(self.names.servers, self.names.sink)
-        return self.checkpoint.counts()
+        return super().counts()
 
     def start(self) -> None:
         self._fails = False
@@ -132,7 +115,7 @@ class SparkStream:
     def _write(self, frame: DataFrame, number: int) -> None:
         rows = [int(row[0]) for row in frame.select("value").collect()]
         self._halt("read", rows)
-        _write(self.checkpoint, self._note, number, rows)
+        self._did("written", (number, rows))
         self._halt("written", rows)
 
     def _halt(self, moment: Moment, rows: list[int]) -> None:
@@ -194,36 +177,19 @@ class SparkStream:
                 self._query.stop()
             self._query = None
 
-    def leave_out(self, name: str) -> None:
-        leave_out(self.options, self.names.topic(name))
 
-    def name_partition(self, name: str, partition: int) -> None:
-        name_partition(self.options, self.names.topic(name), partition)
+class SparkBatches(BatchQuery):
+    """Batch reads in Spark."""
 
-
-class SparkBatches:
-    """Batch reads in Spark one after the other, or pinned reads; arguments as of `SparkStream`."""
+    seconds = SECONDS
 
     def __init__(
         self, spark: SparkSession, draw: Draw, names: Names, query: str = "a", note: Note | None = None
     ) -> None:
-        self.draw, self.names, self.name = draw, names, query
-        self.checkpoint = Checkpoint()
-        self.options = options_of(draw, names, query)
-        self.prefix = f"{names.prefix}-{query}"
-        self.may_fail: frozenset[str] = frozenset()
-        self.seconds = SECONDS
-        self._spark, self._note = spark, note
-        self._block: ExitStack | None = None
+        super().__init__(draw, names, query, note)
+        self._spark = spark
         self._frame: DataFrame | None = None
         self._rows: list[int] | None = None
-
-    @property
-    def ended(self) -> bool:
-        return self._block is None
-
-    def counts(self) -> Counter[int]:
-        return self.checkpoint.counts()
 
     def start(self) -> None:
         with ExitStack() as stack, _ours():
@@ -234,56 +200,13 @@ class SparkBatches:
             self._rows = None
             self._block = stack.pop_all()
 
-    def _read(self) -> list[int]:
+    def _read(self, *, whole: bool) -> list[int]:
+        """Read all: Spark halts between no two tasks."""
         if self._rows is None:
             assert self._frame is not None
             with _ours():
                 self._rows = [int(row[0]) for row in self._frame.select("value").collect()]
         return self._rows
-
-    def finish(self) -> None:
-        if self._block is None:
-            return
-        rows = self._read()
-        self._block.close()
-        self._block = None
-        number = 0 if reads_all_again(self.draw) else len(self.checkpoint.rows)
-        _write(self.checkpoint, self._note, number, rows)
-
-    def go_to(self, moment: Moment) -> None:
-        if moment == "idle":
-            return
-        self.start()
-        if moment == "read":
-            self._read()
-        elif moment != "planned":
-            self.finish()
-
-    def poll(self) -> bool:
-        before = self.checkpoint.counts()
-        if self.ended:
-            self.start()
-        self.finish()
-        return bool(self.checkpoint.counts() - before)
-
-    def stop(self) -> None:
-        if self._block is not None:
-            block, self._block = self._block, None
-            with suppress(JobFailed), block:
-                raise JobFailed
-
-    def leave_out(self, name: str) -> None:
-        leave_out(self.options, self.names.topic(name))
-
-    def name_partition(self, name: str, partition: int) -> None:
-        name_partition(self.options, self.names.topic(name), partition)
-
-
-def _write(checkpoint: Checkpoint, note: Note | None, number: int, rows: list[int]) -> None:
-    """Put the rows of a batch into the output."""
-    checkpoint.note("written", (number, rows))
-    if note is not None:
-        note("written", (number, rows))
 
 
 class _ours:
