@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kafkagroup.embedded import EmbeddedKafka
-from tests.pairs.draws import draw_of
+from tests.pairs.draws import Draw, draw_of
 from tests.pairs.play import play
 
 FIRST_SEED = 34_000
@@ -31,17 +32,20 @@ THREADS = 6
 pytestmark = pytest.mark.requires_native
 
 
-def differences(kafka: EmbeddedKafka, seeds: Iterable[int]) -> list[str]:
-    """Play draws; return a text for each that differs from the model."""
-    admin = kafka.admin()
+def play_all(draws: Mapping[int, Draw], play_one: Callable[[Draw], str | None], threads: int) -> list[str]:
+    """Play draws by their seeds; return a text for each that differs from the model."""
 
     def one(seed: int) -> str | None:
-        draw = draw_of(seed)
-        difference = play(kafka, admin, draw)
-        return None if difference is None else f"seed {seed}: {draw.story()}\n    {difference}"
+        difference = play_one(draws[seed])
+        return None if difference is None else f"seed {seed}: {draws[seed].story()}\n    {difference}"
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        return [text for text in pool.map(one, seeds) if text is not None]
+    with ThreadPoolExecutor(threads) as pool:
+        return [text for text in pool.map(one, draws) if text is not None]
+
+
+def differences(kafka: EmbeddedKafka, seeds: Iterable[int]) -> list[str]:
+    admin = kafka.admin()
+    return play_all({seed: draw_of(seed) for seed in seeds}, lambda draw: play(kafka, admin, draw), THREADS)
 
 
 def check(different: list[str]) -> None:
@@ -56,32 +60,41 @@ def test_what_is_read_is_what_the_model_says(kafka):
 
 @pytest.mark.skipif("PAIRS_SEED" not in os.environ, reason="it plays the draw of PAIRS_SEED")
 def test_one_draw(kafka):
-    different = differences(kafka, [int(os.environ["PAIRS_SEED"])])
-    check(different)
+    check(differences(kafka, [int(os.environ["PAIRS_SEED"])]))
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Iterator[Path]:
-    """What is done of the long run; at the end it is summed up."""
+def piece_files(
+    tmp_path_factory: pytest.TempPathFactory, name: str, draw_of: Callable[[int], Draw]
+) -> Iterator[Callable[[int], Path]]:
+    """The file of each piece of a long run; at the end the run is summed up."""
     made = Path(os.environ.get("PAIRS_FOLDER") or tmp_path_factory.mktemp("pairs"))
     made.mkdir(parents=True, exist_ok=True)
-    yield made
-    done = [json.loads(path.read_text()) for path in sorted(made.glob("piece-*.json"))]
+    yield lambda piece: made / f"{name}-{piece:02}.json"
+    done = [json.loads(path.read_text()) for path in sorted(made.glob(f"{name}-*.json"))]
     pairs = {pair for one in done for seed in one["seeds"] for pair in draw_of(seed).pairs()}
     different = [text for one in done for text in one["different"]]
     print(f"\n{sum(len(one['seeds']) for one in done)} draws, {len(pairs)} pairs, {len(different)} unexplained")
     print("\n".join(different))
 
 
+def play_piece(state: Path, piece: int, count: int, differences: Callable[[range], list[str]]) -> None:
+    """Play a piece of so many draws, unless its file says that it is done."""
+    if state.exists() and not json.loads(state.read_text())["different"]:
+        pytest.skip("this piece is done")
+    first = FIRST_SEED + 1_000 + piece * count
+    seeds = range(first, first + count)
+    different = differences(seeds)
+    state.write_text(json.dumps({"seeds": list(seeds), "different": different}))
+    check(different)
+
+
+@pytest.fixture(scope="module")
+def piece_file(tmp_path_factory):
+    yield from piece_files(tmp_path_factory, "piece", draw_of)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("piece", range(LONG_PIECES))
-def test_many_draws(kafka, folder, piece):
-    state = folder / f"piece-{piece:02}.json"
-    if state.exists() and not json.loads(state.read_text())["different"]:
-        pytest.skip("this piece is done")
-    first = FIRST_SEED + 1_000 + piece * DRAWS_OF_LONG_PIECE
-    seeds = range(first, first + DRAWS_OF_LONG_PIECE)
-    different = differences(kafka, seeds)
-    state.write_text(json.dumps({"seeds": list(seeds), "different": different}))
-    check(different)
+def test_many_draws(kafka, piece_file, piece):
+    play_piece(piece_file(piece), piece, DRAWS_OF_LONG_PIECE, partial(differences, kafka))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,10 +20,9 @@ from tests.pairs.model import refused
 from tests.pairs.play import play
 from tests.pairs.queries import Names, Note, Running
 from tests.pairs.spark_queries import SparkBatches, SparkStream
-from tests.pairs.test_pairs import check
+from tests.pairs.test_pairs import FIRST_SEED, check, piece_files, play_all, play_piece
 from tests.pairs.world import World
 
-FIRST_SEED = 34_000
 # Its event is `kill`, in the middle of a stream's batch.
 KILLED = 35_190
 DRAWS, THREADS = 2, 2
@@ -74,13 +71,8 @@ def differences(spark: SparkSession, kafka: EmbeddedKafka, folder: Path, seeds: 
             return SparkBatches(spark, draw, world.names, query)
         return SparkStream(spark, folder, draw, world.names, query)
 
-    def one(seed: int) -> str | None:
-        draw = spark_draw(seed)
-        difference = play(kafka, admin, draw, open_, partial(open_elsewhere, folder))
-        return None if difference is None else f"seed {seed}: {draw.story()}\n    {difference}"
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        return [text for text in pool.map(one, seeds) if text is not None]
+    draws = {seed: spark_draw(seed) for seed in seeds}
+    return play_all(draws, lambda draw: play(kafka, admin, draw, open_, partial(open_elsewhere, folder)), THREADS)
 
 
 def test_through_spark_is_read_what_the_model_says(spark, kafka, tmp_path):
@@ -99,26 +91,12 @@ def test_some_draws_through_spark(spark, kafka, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Iterator[Path]:
-    """What is done of the long run; at the end it is summed up."""
-    made = Path(os.environ.get("PAIRS_FOLDER") or tmp_path_factory.mktemp("pairs"))
-    made.mkdir(parents=True, exist_ok=True)
-    yield made
-    done = [json.loads(path.read_text()) for path in sorted(made.glob("spark-*.json"))]
-    pairs = {pair for one in done for seed in one["seeds"] for pair in spark_draw(seed).pairs()}
-    different = [text for one in done for text in one["different"]]
-    print(f"\n{sum(len(one['seeds']) for one in done)} draws, {len(pairs)} pairs, {len(different)} unexplained")
+def piece_file(tmp_path_factory):
+    yield from piece_files(tmp_path_factory, "spark", spark_draw)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("piece", range(LONG_PIECES))
-def test_many_draws_through_spark(spark, kafka, folder, tmp_path, piece):
-    state = folder / f"spark-{piece:02}.json"
-    if state.exists() and not json.loads(state.read_text())["different"]:
-        pytest.skip("this piece is done")
-    first = FIRST_SEED + 1_000 + piece * DRAWS_OF_LONG_PIECE
-    seeds = range(first, first + DRAWS_OF_LONG_PIECE)
-    different = differences(spark, kafka, tmp_path, seeds)
-    state.write_text(json.dumps({"seeds": list(seeds), "different": different}))
-    check(different)
+def test_many_draws_through_spark(spark, kafka, piece_file, tmp_path, piece):
+    play_piece(piece_file(piece), piece, DRAWS_OF_LONG_PIECE, partial(differences, spark, kafka, tmp_path))
