@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlparse
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.waiting import wait_until
@@ -60,6 +61,29 @@ def reader(spark: SparkSession, kafka: EmbeddedKafka, topic: str, **options: obj
 def stream(spark: SparkSession, kafka: EmbeddedKafka, topic: str, **options: object) -> DataFrame:
     """A stream of a topic, with options as in `reader`."""
     return _with(spark.readStream, kafka, topic, options).load()
+
+
+def to_files(frame: DataFrame, folder: Path) -> DataStreamWriter:
+    """A stream into `folder/out`, which `written` reads, with its checkpoint beside it."""
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    return writer.option("path", str(folder / "out"))
+
+
+def to_topic(
+    frame: DataFrame, kafka: EmbeddedKafka, topic: str, checkpoint: Path, **options: object
+) -> DataStreamWriter:
+    """A stream into a topic, with options as in `reader`."""
+    return _with(frame.writeStream, kafka, "", {"topic": topic, "checkpointLocation": str(checkpoint), **options})
+
+
+def run_to_end(writer: DataStreamWriter, seconds: int = 200) -> StreamingQuery:
+    """Run a stream on the records that are there now; return the query, which has ended."""
+    query = writer.trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(seconds), "the stream neither ends nor tells why"
+    finally:
+        query.stop()
+    return query
 
 
 def _with(source, kafka, topic, options):

@@ -11,7 +11,7 @@ from assignors import TopicPartition
 from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.support.commands import Command
-from tests.support.records import produce, stream, written
+from tests.support.records import produce, stream, to_files, written
 from tests.support.rewinding import COUNT, PARTITIONS, all_committed, ends
 from tests.support.waiting import wait_until, wait_until_committed
 
@@ -32,8 +32,7 @@ def test_a_spark_query_that_runs_reads_again(spark, kafka, name, group, groups, 
     frame = stream(spark, kafka, name, kafka_group_id=group, group_members=2, startingOffsets="earliest",
                    kafka_heartbeat_interval_ms=300)  # fmt: skip
     out = tmp_path / "out"
-    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = writer.option("path", str(out)).start()
+    query = to_files(frame, tmp_path).start()
     try:
         last = ends(groups, name)
         wait_until(lambda: groups.committed(group) == last, "everything to be read and committed")

@@ -26,7 +26,7 @@ from assignors import TopicPartition
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.commands import Command
-from tests.support.records import produce, stream
+from tests.support.records import produce, run_to_end, stream
 from tests.support.waiting import wait_until
 
 PARTITIONS, COUNT = 3, 30
@@ -237,8 +237,7 @@ def test_a_scaled_job_starts_with_lag_and_leaves_none(spark: SparkSession, place
     for lag in (18, 7):
         assert place.keda(topic=place.topic) == lag
         frame = stream(spark, place.kafka, place.topic, kafka_group_id=place.group).writeStream.format("noop")
-        job = frame.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-        assert job.awaitTermination(200)
+        job = run_to_end(frame.option("checkpointLocation", str(tmp_path)))
         assert sum(progress.numInputRows for progress in job.recentProgress) == lag
         assert place.keda(topic=place.topic) == place.ours("-t", place.topic) == 0
         produce(place.kafka.bootstrap_servers, place.topic, 7)

@@ -21,7 +21,7 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka, Security, run_java
-from tests.support.records import numbers, produce, written
+from tests.support.records import numbers, produce, run_to_end, to_files, written
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -90,17 +90,7 @@ def batch(spark, given):
 def run_stream(spark, given, folder):
     """Stream what is there now into files; the reason if that fails."""
     frame = spark.readStream.format("kafkagroup").options(**given, startingOffsets="earliest").load()
-    run_to_end(frame.writeStream.format("parquet").option("path", str(folder / "out")), folder / "checkpoint")
-
-
-def run_to_end(writer, checkpoint):
-    """Run a query on what is there now; the reason if that fails."""
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    try:
-        if not query.awaitTermination(SECONDS):
-            pytest.fail("the stream neither ends nor tells why")
-    finally:
-        query.stop()
+    run_to_end(to_files(frame, folder), SECONDS)
 
 
 def refusal(run):
@@ -192,7 +182,7 @@ def test_the_commands_of_the_page_are_what_streams_and_sinks_need(spark, guarded
         reader = spark.readStream.format("kafkagroup").options(**login, subscribe=TOPIC, startingOffsets="earliest")
         writer = reader.load().select("value").writeStream.format("kafkagroup").options(**login, topic=out)
         writer = writer.option("transactional", "true").option("transactional.id.prefix", prefix)
-        run_to_end(writer, tmp_path / folder)
+        run_to_end(writer.option("checkpointLocation", str(tmp_path / folder)), SECONDS)
 
     allow("exactly-once sink: topics")
     assert "transactional id" in refusal(lambda: copy("no-ids"))

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support.records import numbers, produce, reader
+from tests.support.records import numbers, produce, reader, run_to_end
 
 SECONDS = 30
 
@@ -82,18 +82,9 @@ def test_options_of_others_do_not_matter(spark: SparkSession, kafka: EmbeddedKaf
         "subscribe": name,
         "startingOffsets": "earliest",
     }
-    stream_writer = (
-        spark.readStream.format("kafkagroup")
-        .options(engine="auto", **shared)
-        .load()
-        .drop("topic", "partition")
-        .writeStream.format("kafkagroup")
-        .options(engine="auto", **shared)
-        .queryName("copied")
-        .option("checkpointLocation", str(tmp_path))
-        .trigger(availableNow=True)
-    )
-    assert stream_writer.start().awaitTermination(180)
+    rows = spark.readStream.format("kafkagroup").options(engine="auto", **shared).load().drop("topic", "partition")
+    writer = rows.writeStream.format("kafkagroup").options(engine="auto", **shared).queryName("copied")
+    run_to_end(writer.option("checkpointLocation", str(tmp_path)))
     batch = spark.read.format("kafkagroup").options(engine="librdkafka", **shared).load().drop("topic", "partition")
     batch.write.format("kafkagroup").options(engine="librdkafka", **shared).mode("append").save()
     assert numbers(reader(spark, kafka, copy).load()) == sorted([*range(20), *range(20)])

@@ -15,7 +15,7 @@ from kafkagroup.admin import Groups
 from kafkagroup.doctor import examine
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.support.memberships import everything
-from tests.support.records import produce, stream, written
+from tests.support.records import produce, stream, to_files, written
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
@@ -73,8 +73,7 @@ def test_a_stream_ends_and_what_it_has_written_is_committed(spark, kafka, topic,
     orders = topic("orders", partitions=PARTITIONS)
     produce(kafka.bootstrap_servers, orders, 40)
     frame = stream(spark, kafka, orders, kafka_group_id=group, group_members=2, startingOffsets="earliest")
-    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = writer.start(str(tmp_path / "out"))
+    query = to_files(frame, tmp_path).start()
     try:
         wait_until(lambda: len(written(tmp_path / "out")) == 40, "the stream to read")
         other = consumer(orders)

@@ -17,7 +17,7 @@ from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups
 from tests.support.mixed_group import Trickle
-from tests.support.records import stream, written
+from tests.support.records import stream, to_files, written
 from tests.support.restless import (
     Java,
     Librdkafka,
@@ -49,18 +49,10 @@ COMMIT_MS = 1000
 def test_a_java_application_is_rolled_to_the_new_protocol_and_back_beside_a_stream(spark, kafka, topic, tmp_path):
     name = topic("rolled", partitions=PARTITIONS)
     group, servers = f"{name}-group", kafka.bootstrap_servers
-    frame = stream(
-        spark,
-        kafka,
-        name,
-        kafka_group_id=group,
-        kafka_group_protocol="consumer",
-        group_members=2,
-        startingOffsets="earliest",
-    )
+    options = {"kafka.group.protocol": "consumer", "group.members": 2, "startingOffsets": "earliest"}
+    frame = stream(spark, kafka, name, kafka_group_id=group, **options)
     out = tmp_path / "out"
-    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = writer.option("path", str(out)).start()
+    query = to_files(frame, tmp_path).start()
     instances = [Java(f"java-{n}", tmp_path / f"java-{n}", servers, group, name) for n in range(2)]
     trickle = Trickle(servers, name)
     groups = Groups(Settings({"bootstrap.servers": servers}))

@@ -16,7 +16,7 @@ from kafka_source.source.read_task import Query
 from tests.apps.process import streaming_app
 from tests.support.mixed_group import Trickle
 from tests.support.queries import Job
-from tests.support.records import produce, stream, written, written_records, written_rows
+from tests.support.records import produce, stream, to_files, written, written_records, written_rows
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
@@ -46,9 +46,7 @@ def start(spark, kafka, name, folder, **more):
     """A query in the tests' own Spark."""
     given = {key.replace(".", "_"): value for key, value in options(kafka, name, **more).items()}
     del given["kafka_bootstrap_servers"], given["subscribe"]
-    writer = stream(spark, kafka, name, **given).writeStream.format("parquet")
-    writer = writer.option("checkpointLocation", str(folder / "checkpoint")).option("path", str(folder / "out"))
-    return writer.start()
+    return to_files(stream(spark, kafka, name, **given), folder).start()
 
 
 def copies(groups, name):

@@ -8,7 +8,7 @@ from contextlib import closing
 from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.support.queries import Job
-from tests.support.records import produce, stream, written
+from tests.support.records import produce, stream, to_files, written
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
@@ -26,8 +26,7 @@ def start(spark, kafka, name, folder):
         group_members=2,
         startingOffsets="earliest",
     )
-    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
-    return writer.option("path", str(folder / "out")).start()
+    return to_files(frame, folder).start()
 
 
 def last_assignment(folder):

@@ -6,7 +6,7 @@ import pytest
 
 from kafkagroup.embedded.jars import broker_version
 from tests.apps.process import java_consumer
-from tests.support.records import produce, stream, written
+from tests.support.records import produce, stream, to_files, written
 from tests.support.waiting import wait_until
 
 HAS_CONSUMER_PROTOCOL = pytest.mark.skipif(int(broker_version().split(".")[0]) < 4, reason="Kafka has it from 4.0 on")
@@ -32,8 +32,7 @@ def protocol():
 def query(spark, kafka, name, protocol, tmp_path):
     options = {"startingOffsets": "earliest", "group_members": 2, **SETTINGS[protocol]}
     frame = stream(spark, kafka, name, kafka_group_id=f"{name}-group", **options)
-    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    running = writer.option("path", str(tmp_path / "out")).start()
+    running = to_files(frame, tmp_path).start()
     yield running
     running.stop()
 

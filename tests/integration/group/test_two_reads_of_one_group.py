@@ -18,7 +18,7 @@ from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.support.records import produce, stream, written
+from tests.support.records import produce, stream, to_files, written
 from tests.support.waiting import wait_until
 
 SECONDS = 45
@@ -39,8 +39,7 @@ def start(spark, kafka, tmp_path, request):
     def begin(group, *topics, **options):
         reads = [stream(spark, kafka, topic, kafka_group_id=group, **SETTINGS, **options) for topic in topics]
         union = functools.reduce(lambda left, right: left.union(right), reads)
-        writer = union.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.option("path", str(tmp_path / "out")).start()
+        query = to_files(union, tmp_path).start()
         request.addfinalizer(query.stop)
         return query
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups
 from tests.support.mixed_group import Trickle
-from tests.support.records import create_again, produce, stream, written, written_rows
+from tests.support.records import create_again, produce, stream, to_files, written, written_rows
 from tests.support.waiting import wait_until
 
 QUICK = {
@@ -33,8 +33,7 @@ def start(spark, kafka, tmp_path):
 
     def run(topic, group, **options):
         frame = stream(spark, kafka, topic, kafka_group_id=group, **{**QUICK, **options})
-        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-        started.append(writer.option("path", str(tmp_path / "out")).start())
+        started.append(to_files(frame, tmp_path).start())
         return started[-1]
 
     yield run

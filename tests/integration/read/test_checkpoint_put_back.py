@@ -12,7 +12,7 @@ from assignors import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.stream_offset import Span, StreamOffset
 from tests.support.queries import Job, Pipe
-from tests.support.records import produce, stream, written
+from tests.support.records import produce, run_to_end, stream, to_files, written
 from tests.support.waiting import wait_until_committed
 
 COUNT = 90
@@ -129,12 +129,7 @@ def test_in_spark_no_batch_is_missing_when_checkpoint_and_output_are_put_back_to
     def run(**options: object) -> None:
         frame = stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest",
                        maxOffsetsPerTrigger=COUNT // 3, **options)  # fmt: skip
-        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()
-        try:
-            assert query.awaitTermination(120)
-        finally:
-            query.stop()
+        run_to_end(to_files(frame, tmp_path))
 
     run()
     assert written(tmp_path / "out") == list(range(COUNT))

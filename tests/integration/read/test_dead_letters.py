@@ -17,7 +17,7 @@ from kafkagroup import arrow
 from tests.apps.process import halting, spark_app, streaming_app
 from tests.support.avro import framed, record
 from tests.support.native import kernel
-from tests.support.records import reader, stream, written_rows
+from tests.support.records import reader, run_to_end, stream, to_files, written_rows
 from tests.support.waiting import wait_until, wait_until_committed
 
 kernel()
@@ -110,13 +110,7 @@ def test_a_stream_that_dies_loses_no_dead_letter_and_writes_its_rows_once(
     assert bool(written) == (moment != "batch-planned")
     # No offset counts before the dead letters of what is below it.
     assert {place for place in bad if place[2] < committed.get(place[1], 0)} <= written.keys()
-    writer = spark.readStream.format("kafkagroup").options(**options).load().writeStream.format("parquet")
-    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).option("path", str(tmp_path / "out"))
-    query = writer.trigger(availableNow=True).start()
-    try:
-        assert query.awaitTermination(150)
-    finally:
-        query.stop()
+    run_to_end(to_files(spark.readStream.format("kafkagroup").options(**options).load(), tmp_path))
     rows = sorted(written_rows(tmp_path / "out", "partition", "offset", "value"), key=lambda row: row[:2])
     assert rows == [(p, offset, value) for p in (0, 1) for offset, value in ((0, GOOD), (2, TOMBSTONE), (5, GOOD))]
     wait_until_committed(groups, f"{name}-group", 12)

@@ -18,7 +18,7 @@ from kafka_source.json_type import json_column_type
 from kafka_source.source.stream import HAS_READ_LIMITS
 from kafkagroup.progress import lag_of
 from tests.support.native import kernel
-from tests.support.records import reader, stream
+from tests.support.records import reader, run_to_end, stream, to_topic
 
 JsonDecoder, JsonEncoder = kernel().JsonDecoder, kernel().JsonEncoder
 
@@ -40,12 +40,10 @@ def test_a_job_of_one_micro_batch_counts_its_bad_records(spark, kafka, topic, tm
 
     def run(*values):
         write(kafka, name, *values)
-        writer = frame.selectExpr("CAST(value.id AS STRING) AS value").writeStream.format("kafkagroup")
-        writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).option("topic", target)
+        writer = to_topic(frame.selectExpr("CAST(value.id AS STRING) AS value"), kafka, target, tmp_path)
         if commit == "sink":
             writer = writer.options(**{"transactional": "true", "transactional.id.prefix": name, "commit.group": name})
-        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-        assert query.awaitTermination(200)
+        query = run_to_end(writer)
         return [lag.bad_records for progress in query.recentProgress for lag in lag_of(progress)]
 
     # Spark 4.1 plans one batch and does not ask again: the count is unknown, and not 0.

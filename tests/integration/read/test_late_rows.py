@@ -16,7 +16,7 @@ from assignors import TopicPartition
 from kafka_source.model.stream_offset import StreamOffset
 from kafkagroup.progress import lag_of, sources_of
 from tests.support.queries import Job
-from tests.support.records import stream
+from tests.support.records import run_to_end, stream
 
 pytestmark = pytest.mark.skipif(
     not hasattr(DataSourceStreamReader, "getDefaultReadLimit"),
@@ -81,16 +81,8 @@ def windows(spark, backlog: Backlog, tmp_path, name: str, **options: object):
     """Run a query to its end that counts in windows; return it, and what it has counted."""
     frame = stream(spark, backlog.kafka, backlog.name, startingOffsets="earliest", **options)
     counts = frame.withWatermark("timestamp", "10 minutes").groupBy(window("timestamp", "10 minutes"), "partition")
-    query = (
-        counts.agg(count("*").alias("count"))
-        .writeStream.outputMode("update")
-        .format("memory")
-        .queryName(name)
-        .option("checkpointLocation", str(tmp_path / name))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(300)
+    writer = counts.agg(count("*").alias("count")).writeStream.outputMode("update").format("memory").queryName(name)
+    query = run_to_end(writer.option("checkpointLocation", str(tmp_path / name)), 300)
     found = spark.sql(f"SELECT partition, window.start, max(count) AS n FROM {name} GROUP BY ALL").collect()
     return query, sum(row.n for row in found)
 

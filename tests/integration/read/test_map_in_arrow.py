@@ -22,7 +22,7 @@ from pyspark.sql.utils import StreamingQueryException
 import kafkagroup
 from kafka_source.engine_selection import why_not_native
 from tests.support.random_functions import compare, functions
-from tests.support.records import produce, reader
+from tests.support.records import produce, reader, run_to_end, to_files
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -54,11 +54,7 @@ def rows(frame):
 
 
 def run(frame, folder, **options):
-    """Run a stream to its end into files, and return the query."""
-    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
-    query = writer.option("path", str(folder / "out")).options(**options).trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
-    return query
+    return run_to_end(to_files(frame, folder).options(**options))
 
 
 @pytest.mark.parametrize("engine", ["native", "librdkafka"])

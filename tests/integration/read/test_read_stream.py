@@ -12,30 +12,14 @@ from pyspark.sql.functions import spark_partition_id
 
 import kafkagroup
 from kafkagroup.progress import lag_of, sources_of
-from tests.support.records import produce, stream, written
+from tests.support.records import produce, run_to_end, stream, to_files, written
 from tests.support.waiting import wait_until
 
 ADMISSION = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
 
 
-def start(frame, tmp_path, *, available_now=False):
-    """Stream into Parquet files, which hold each micro-batch once."""
-    writer = (
-        frame.writeStream.format("parquet")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .option("path", str(tmp_path / "out"))
-    )
-    return (writer.trigger(availableNow=True) if available_now else writer).start()
-
-
 def committed(groups, group, topic):
     return sum(offset for tp, offset in groups.committed(group).items() if tp.topic == topic)
-
-
-def run(frame, tmp_path):
-    query = start(frame, tmp_path, available_now=True)
-    assert query.awaitTermination(120)
-    return query
 
 
 @pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 runs AvailableNow of a Python source as one batch")
@@ -47,7 +31,7 @@ def test_micro_batches_have_about_as_many_bytes_as_the_limit_says(spark, kafka, 
         producer.produce(name, f"{number:0{size}}", partition=number % 2)
     assert producer.flush(60) == 0
     options = {"startingOffsets": "earliest", "engine": engine, "maxBytesPerTrigger": "50k"}
-    query = run(stream(spark, kafka, name, **options), tmp_path)
+    query = run_to_end(to_files(stream(spark, kafka, name, **options), tmp_path))
     assert written(tmp_path / "out") == list(range(count))
     first, *others = (progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"])
     # Nothing is measured before the first batch. From the second one on a batch is as large as the limit, about.
@@ -63,7 +47,9 @@ def test_micro_batches_grow_until_a_trigger_takes_the_wished_time(spark, kafka, 
     name = topic("paced", partitions=1)
     produce(kafka.bootstrap_servers, name, 13_000)
     # Far above what any of them takes, so each may be ten times as large as the last.
-    query = run(stream(spark, kafka, name, startingOffsets="earliest", targetTriggerDuration="1h"), tmp_path)
+    query = run_to_end(
+        to_files(stream(spark, kafka, name, startingOffsets="earliest", targetTriggerDuration="1h"), tmp_path)
+    )
     batches = [progress for progress in query.recentProgress if progress["numInputRows"]]
     assert [progress["numInputRows"] for progress in batches] == [1000, 10_000, 2000]
     drivers = [source.driver for progress in batches for source in sources_of(progress)]
@@ -88,7 +74,8 @@ def test_progress_says_how_many_cores_the_target_needs(spark, kafka, topic, tmp_
     # Two slots whose records one task reads together.
     reader.options(**{"kafka.group.id": name, "group.members": 2, "startingOffsets": "earliest", **target})
     reader.options(**{"maxOffsetsPerTrigger": 10, "value.format": "json", "value.schema": "bigint"})
-    query = run(kafkagroup.map_in_arrow(reader, slowly, "offset bigint", columns=["offset"]), tmp_path)
+    frame = kafkagroup.map_in_arrow(reader, slowly, "offset bigint", columns=["offset"])
+    query = run_to_end(to_files(frame, tmp_path))
     batches = [progress for progress in query.recentProgress if progress["numInputRows"]]
     (_, unknown), (bad, cores), *_ = [(lag.bad_records, lag.cores_needed) for one in batches for lag in lag_of(one)]
     assert unknown is None
@@ -106,7 +93,7 @@ def test_a_group_commits_what_is_done_also_after_an_available_now_run(spark, kaf
     name = topic("committed", partitions=3)
     group = f"{name}-group"
     produce(kafka.bootstrap_servers, name, 60)
-    run(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path)
+    run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path))
     assert written(tmp_path / "out") == list(range(60))
     assert all(row.lag == 0 for row in groups.lag(group))
     assert committed(groups, group, name) == 60
@@ -116,9 +103,9 @@ def test_a_new_query_of_the_group_goes_on_at_its_committed_offsets(spark, kafka,
     name = topic("going-on", partitions=2)
     group = f"{name}-group"
     produce(kafka.bootstrap_servers, name, 20)
-    run(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path / "one")
+    run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path / "one"))
     produce(kafka.bootstrap_servers, name, 20, first=20)
-    run(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path / "two")
+    run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path / "two"))
     assert written(tmp_path / "two" / "out") == list(range(20, 40))
 
 
@@ -126,7 +113,7 @@ def test_offsets_are_committed_while_the_topic_is_idle(spark, kafka, topic, grou
     name = topic("idle", partitions=2)
     group = f"{name}-group"
     produce(kafka.bootstrap_servers, name, 10)
-    query = start(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path)
+    query = to_files(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path).start()
     try:
         wait_until(lambda: committed(groups, group, name) == 10, "the last batch's offsets in the group")
         description = groups.describe(group)
@@ -140,13 +127,13 @@ def test_latest_in_a_group_survives_a_stop_before_the_first_record(spark, kafka,
     name = topic("first", partitions=1)
     group = f"{name}-group"
     produce(kafka.bootstrap_servers, name, 5)
-    query = start(stream(spark, kafka, name, kafka_group_id=group), tmp_path / "one")
+    query = to_files(stream(spark, kafka, name, kafka_group_id=group), tmp_path / "one").start()
     try:
         wait_until(lambda: committed(groups, group, name) == 5, "the starting position in the group")
     finally:
         query.stop()
     produce(kafka.bootstrap_servers, name, 5, first=5)
-    run(stream(spark, kafka, name, kafka_group_id=group), tmp_path / "two")
+    run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group), tmp_path / "two"))
     assert written(tmp_path / "two" / "out") == list(range(5, 10))
 
 
@@ -156,7 +143,7 @@ def test_tasks_can_commit(spark, kafka, topic, groups, tmp_path, transactional):
     group = f"{name}-group"
     produce(kafka.bootstrap_servers, name, 10)
     options = {"commit": "task", "commit_transactional": transactional, "startingOffsets": "earliest"}
-    run(stream(spark, kafka, name, kafka_group_id=group, **options), tmp_path)
+    run_to_end(to_files(stream(spark, kafka, name, kafka_group_id=group, **options), tmp_path))
     assert committed(groups, group, name) == 10
 
 
@@ -165,7 +152,7 @@ def test_more_slots_than_partitions_and_fewer(spark, kafka, topic, tmp_path):
         name = topic("slots", partitions=partitions)
         produce(kafka.bootstrap_servers, name, 30)
         options = {"kafka_group_id": f"{name}-group", "group_members": members, "startingOffsets": "earliest"}
-        run(stream(spark, kafka, name, **options), tmp_path / name)
+        run_to_end(to_files(stream(spark, kafka, name, **options), tmp_path / name))
         assert written(tmp_path / name / "out") == list(range(30))
 
 
@@ -179,7 +166,7 @@ def test_slots_with_little_to_read_share_a_task(spark, kafka, topic, tmp_path, m
         spark, kafka, name, kafka_group_id=f"{name}-group", group_members=4, startingOffsets="earliest", **more
     )
     with_task = frame.select("value", "partition", "offset", spark_partition_id().alias("task"))
-    run(with_task, tmp_path)
+    run_to_end(to_files(with_task, tmp_path))
     assert written(tmp_path / "out") == list(range(200))
     assert spark.read.parquet(str(tmp_path / "out")).select("task").distinct().count() == tasks
 
@@ -191,7 +178,8 @@ def test_partitions_with_little_to_read_share_a_task_without_a_group_too(spark, 
     name = topic("little", partitions=4)
     produce(kafka.bootstrap_servers, name, 200)
     frame = stream(spark, kafka, name, startingOffsets="earliest", **more)
-    run(frame.select("value", "partition", "offset", spark_partition_id().alias("task")), tmp_path)
+    with_task = frame.select("value", "partition", "offset", spark_partition_id().alias("task"))
+    run_to_end(to_files(with_task, tmp_path))
     assert written(tmp_path / "out") == list(range(200))
     assert spark.read.parquet(str(tmp_path / "out")).select("task").distinct().count() == tasks
 
@@ -200,7 +188,7 @@ def test_the_checkpoint_holds_ranges_and_slots_and_no_secret(spark, kafka, topic
     name = topic("checkpoint", partitions=2)
     produce(kafka.bootstrap_servers, name, 10)
     options = {"kafka_group_id": f"{name}-group", "kafka_ssl_key_password": "hush-hush", "startingOffsets": "earliest"}
-    run(stream(spark, kafka, name, **options), tmp_path)
+    run_to_end(to_files(stream(spark, kafka, name, **options), tmp_path))
     files = [path for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
     assert files
     assert all(b"hush-hush" not in path.read_bytes() for path in files)
@@ -213,7 +201,7 @@ def test_the_progress_shows_which_slot_has_read_what(spark, kafka, topic, tmp_pa
     name = topic("progress", partitions=4)
     produce(kafka.bootstrap_servers, name, 40)
     options = {"kafka_group_id": f"{name}-group", "group_members": 2, "startingOffsets": "earliest"}
-    query = run(stream(spark, kafka, name, **options), tmp_path)
+    query = run_to_end(to_files(stream(spark, kafka, name, **options), tmp_path))
     (source,) = next(p for p in query.recentProgress if p["numInputRows"])["sources"]
     offset = source["endOffset"] if isinstance(source["endOffset"], dict) else json.loads(source["endOffset"])
     assert offset["generation"] >= 1

@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from tests.support.queries import Job
-from tests.support.records import produce, stream, written
+from tests.support.records import produce, run_to_end, stream, written
 
 SKIPPED = r"without reading it.* a new folder"
 PARTITIONS = 2
@@ -31,15 +31,11 @@ def run(spark, kafka, name, group, tmp_path) -> Run:
     def start(checkpoint: str, target: str | Callable[[DataFrame, int], None] = "out", **options: object) -> None:
         given = {"kafka.group.id": group, "startingOffsets": "earliest"}
         frame = stream(spark, kafka, name, **{**given, **options})
-        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True)
+        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / checkpoint))
         if isinstance(target, str):
-            query = writer.format("parquet").option("path", str(tmp_path / target)).start()
+            run_to_end(writer.format("parquet").option("path", str(tmp_path / target)))
         else:
-            query = writer.foreachBatch(target).start()
-        try:
-            assert query.awaitTermination(120)
-        finally:
-            query.stop()
+            run_to_end(writer.foreachBatch(target))
 
     return start
 

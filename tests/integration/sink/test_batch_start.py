@@ -15,6 +15,7 @@ from kafka_source.datasource import KafkaGroupSource
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.sink.two_phase.open_transactions import describe
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.records import run_to_end, to_topic
 from tests.support.two_phase import visible
 
 Topic = Callable[..., str]
@@ -79,19 +80,9 @@ def test_each_micro_batch_is_pickled_twice_and_begins_once(
     (tmp_path / "in").mkdir()
     for number in range(BATCHES):
         (tmp_path / "in" / f"{number}.txt").write_text(f"a{number}\nb{number}\n", encoding="utf-8")
-    query = (
-        spark.readStream.option("maxFilesPerTrigger", "1")
-        .text(str(tmp_path / "in"))
-        .writeStream.format("counting")
-        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-        .option("topic", name)
-        .option("transactional", "true")
-        .option("transactional.id.prefix", name)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(150)
+    lines = spark.readStream.option("maxFilesPerTrigger", "1").text(str(tmp_path / "in"))
+    transactional = {"transactional": "true", "transactional.id.prefix": name}
+    run_to_end(to_topic(lines, kafka, name, tmp_path / "checkpoint", **transactional).format("counting"))
     assert counts(events) == {"begin": BATCHES, "pickle": 2 * BATCHES}
     # Brokers count from 0, and each begin initialises the driver's id once.
     assert driver_epoch(kafka, name) == BATCHES - 1

@@ -36,7 +36,7 @@ from kafka_source.transactions.open_transaction import end, initialise
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka, Security, run_java
 from tests.support.queries import Pipe
-from tests.support.records import CommittedReader, create_again, produce, stream
+from tests.support.records import CommittedReader, create_again, produce, run_to_end, stream, to_topic
 from tests.support.two_phase import visible
 from tests.support.waiting import wait_until
 
@@ -517,17 +517,17 @@ def test_a_sink_that_commits_nothing_is_told_after_the_first_batch_and_gets_no_s
 
 
 def test_a_sink_of_files_with_commit_by_sink_in_spark(spark, kafka, topics, group, tmp_path):
-    def start(**options):
+    def run(**options):
         frame = stream(
             spark, kafka, topics[0], startingOffsets="earliest", kafka_group_id=group, commit="sink", **options
         )
-        target = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / str(len(options))))
-        return target.trigger(availableNow=True).start()
+        writer = frame.writeStream.format("noop")
+        run_to_end(writer.option("checkpointLocation", str(tmp_path / str(len(options)))))
 
     # A run of one micro-batch ends with a warning.
-    assert start().awaitTermination(100)
+    run()
     with pytest.raises(StreamingQueryException, match=rf"commit\.group={group}"):
-        start(maxOffsetsPerTrigger=80).awaitTermination(100)
+        run(maxOffsetsPerTrigger=80)
     # Where the query has started, and no further.
     assert set(committed(kafka, group).values()) == {0}
 
@@ -536,19 +536,8 @@ def test_in_spark(spark, kafka, topics, group, tmp_path):
     def run(checkpoint, count):
         frame = stream(spark, kafka, topics[0], startingOffsets="earliest", kafka_group_id=group, commit="sink",
                        maxOffsetsPerTrigger=80)  # fmt: skip
-        query = (
-            frame.select("value")
-            .writeStream.format("kafkagroup")
-            .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-            .option("topic", topics[1])
-            .option("transactional", "true")
-            .option("transactional.id.prefix", f"{group}-{checkpoint}")
-            .option("commit.group", group)
-            .option("checkpointLocation", str(tmp_path / checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(200)
+        by_sink = {"transactional": "true", "transactional.id.prefix": f"{group}-{checkpoint}", "commit.group": group}
+        run_to_end(to_topic(frame.select("value"), kafka, topics[1], tmp_path / checkpoint, **by_sink))
         assert committed(kafka, group) == ends(kafka, topics)
         assert visible(kafka, topics[1], count) == sorted(str(n).encode() for n in range(count))
 

@@ -35,7 +35,7 @@ from kafka_source.sink.two_phase.prepare import IDS_OF_TASK, Prepared, SinkTask,
 from kafka_source.transactions.offset_transaction import GroupOffsets, add_offsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support.records import create_again
+from tests.support.records import create_again, run_to_end, to_topic
 from tests.support.two_phase import SIGKILL, Sink, as_records, in_a_process, rows, take_over, visible, whole
 from tests.support.waiting import wait_until
 
@@ -508,19 +508,9 @@ def test_a_stream_that_restarts_writes_every_row_once(
     (tmp_path / "in").mkdir()
 
     def run() -> None:
-        query = (
-            spark.readStream.option("maxFilesPerTrigger", "1")
-            .text(str(tmp_path / "in"))
-            .writeStream.format("kafkagroup")
-            .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-            .option("topic", name)
-            .option("transactional", "true")
-            .option("transactional.id.prefix", name)
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(150)
+        lines = spark.readStream.option("maxFilesPerTrigger", "1").text(str(tmp_path / "in"))
+        transactional = {"transactional": "true", "transactional.id.prefix": name}
+        run_to_end(to_topic(lines, kafka, name, tmp_path / "checkpoint", **transactional))
 
     for number in range(2):
         (tmp_path / "in" / f"{number}.txt").write_text(f"a{number}\nb{number}\n", encoding="utf-8")

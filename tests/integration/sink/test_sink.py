@@ -16,6 +16,7 @@ from kafka_source.datasource import register
 from kafka_source.runtime.deadline import Deadline
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.topics import add_partitions
+from tests.support.records import run_to_end, to_topic
 
 Topic = Callable[..., str]
 
@@ -162,16 +163,7 @@ def test_streams_append_and_complete(
 
     def run(words: str, number: int) -> None:
         (tmp_path / "in" / f"{number}.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-        query = (
-            df.writeStream.format("kafkagroup")
-            .outputMode(mode)
-            .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-            .option("topic", name)
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(120)
+        run_to_end(to_topic(df, kafka, name, tmp_path / "checkpoint").outputMode(mode))
 
     run("aab", 1)
     run("c", 2)
@@ -189,17 +181,9 @@ def test_a_stream_that_fails_in_a_task_says_why(
     name = topic("stream-large", config={"max.message.bytes": 2000})
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.txt").write_text("x" * 5000, encoding="utf-8")
-    query = (
-        spark.readStream.text(str(tmp_path / "in"))
-        .writeStream.format("kafkagroup")
-        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-        .option("topic", name)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
+    lines = spark.readStream.text(str(tmp_path / "in"))
     with pytest.raises(Exception, match=f"A record for {name}"):
-        query.awaitTermination(120)
+        run_to_end(to_topic(lines, kafka, name, tmp_path / "checkpoint"))
 
 
 def test_a_micro_batch_is_written_to_two_topics_at_once_by_threads_that_register(
@@ -218,7 +202,6 @@ def test_a_micro_batch_is_written_to_two_topics_at_once_by_threads_that_register
 
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": source, "startingOffsets": "earliest"}
     rows = spark.readStream.format("kafkagroup").options(**options, **{"kafka.group.id": source}).load()
-    writer = rows.writeStream.foreachBatch(save).option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
-    writer.start().awaitTermination(120)
+    run_to_end(rows.writeStream.foreachBatch(save).option("checkpointLocation", str(tmp_path)))
     for name in copies:
         assert sorted(int(one.value() or b"-1") for one in records(kafka, name)) == list(range(20))

@@ -9,7 +9,7 @@ import pytest
 from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.process import halting, streaming_app
 from tests.support.mapped import COPIED
-from tests.support.records import produce, written
+from tests.support.records import produce, run_to_end, to_files, written
 from tests.support.waiting import wait_until, wait_until_committed
 
 COUNT = 4_000
@@ -67,12 +67,6 @@ def test_every_record_is_in_the_files_once(spark, kafka, topic, groups, tmp_path
     else:
         assert batches(offsets) == batches(commits) + 1
         assert end(batches(commits) - 1) < committed < end(batches(offsets) - 1)
-    writer = spark.readStream.format("kafkagroup").options(**options).load().writeStream.format("parquet")
-    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).option("path", str(tmp_path / "out"))
-    query = writer.trigger(availableNow=True).start()
-    try:
-        assert query.awaitTermination(150)
-    finally:
-        query.stop()
+    run_to_end(to_files(spark.readStream.format("kafkagroup").options(**options).load(), tmp_path))
     assert written(tmp_path / "out") == list(range(COUNT))
     wait_until_committed(groups, f"{name}-group", COUNT)

@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from kafkagroup.embedded import run_java
-from tests.support.records import produce, reader, stream
+from tests.support.records import produce, reader, run_to_end, stream, to_files
 
 ADMISSION = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
 COUNT = 1_000_000
@@ -64,21 +64,10 @@ def test_as_a_batch_whose_tasks_commit(spark, kafka, million):
 
 @pytest.mark.timeout(400)
 def test_as_a_stream(spark, kafka, million, tmp_path):
-    frame = stream(
-        spark,
-        kafka,
-        million,
-        kafka_group_id=f"{GROUP}-stream",
-        startingOffsets="earliest",
-        maxOffsetsPerTrigger=COUNT // 3,
-    )
-    writer = (
-        frame.writeStream.format("parquet")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .option("path", str(tmp_path / "out"))
-    )
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": COUNT // 3}
+    writer = to_files(stream(spark, kafka, million, kafka_group_id=f"{GROUP}-stream", **options), tmp_path)
     if ADMISSION:
-        assert writer.trigger(availableNow=True).start().awaitTermination(300)
+        run_to_end(writer, 300)
     else:
         # Spark before 4.2 ends AvailableNow of a Python source after one batch, of a third of the records here.
         query = writer.start()

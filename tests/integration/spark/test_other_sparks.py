@@ -15,7 +15,7 @@ import kafkagroup
 from kafkagroup.progress import lag_of
 from tests.apps.process import streaming_app
 from tests.mistakes.catalog import CONNECT, Row, rows_of_page
-from tests.support.records import produce, stream, written
+from tests.support.records import produce, stream, to_files, written
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -35,8 +35,7 @@ def test_two_queries_of_one_session_with_different_groups(spark, kafka, topic, t
     queries = []
     for group in ("one", "two"):
         frame = stream(spark, kafka, name, kafka_group_id=f"{name}-{group}", startingOffsets="earliest")
-        writer = frame.writeStream.format("parquet").option("path", str(tmp_path / group / "out"))
-        queries.append(writer.option("checkpointLocation", str(tmp_path / group / "checkpoint")).start())
+        queries.append(to_files(frame, tmp_path / group).start())
     try:
         for query in queries:
             query.processAllAvailable()
