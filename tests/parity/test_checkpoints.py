@@ -6,7 +6,7 @@ import contextlib
 import functools
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,8 @@ from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import ONE_DAILY, OURS, SPARK, Formats, kind_of
 from tests.parity.topics import send
+from tests.support.records import Topic
 
-Topic = Callable[..., str]
 Batches = list[list[int]]
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import Formats
 from tests.parity.topics import add_partitions, delete_before, send
-from tests.support.records import create_again
-
-Topic = Callable[..., str]
+from tests.support.records import Topic, create_again
 
 
 def suite(name: str) -> pytest.MarkDecorator:

@@ -14,10 +14,9 @@ from pyspark.sql import DataFrame
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import OURS, SPARK, Formats, kind_of
 from tests.parity.topics import add_partitions, delete_before, send
-from tests.support.records import create_again
+from tests.support.records import Topic, create_again
 from tests.support.waiting import wait_until
 
-Topic = Callable[..., str]
 NOON = 1_700_000_000_000
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,10 +18,9 @@ from kafkagroup.embedded import EmbeddedKafka, resolve
 from tests.apps.process import App
 from tests.parity.formats import ONE_DAILY, SPARK, Formats
 from tests.parity.topics import send
-from tests.support.records import written_rows
+from tests.support.records import Topic, written_rows
 from tests.support.waiting import wait_until
 
-Topic = Callable[..., str]
 NOON = 1_700_000_000_000
 
 

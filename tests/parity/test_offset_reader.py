@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import Formats
 from tests.parity.topics import send
-
-Topic = Callable[..., str]
+from tests.support.records import Topic
 
 
 def suite(name: str) -> pytest.MarkDecorator:

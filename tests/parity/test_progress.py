@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.progress import LagListener, SourceLag, lag_of
 from tests.parity.formats import ALL, OURS, SPARK, Formats
 from tests.parity.topics import send
+from tests.support.records import Topic
 from tests.support.waiting import wait_until
-
-Topic = Callable[..., str]
 
 
 @pytest.mark.spark_test("KafkaMicroBatchSourceSuite", "test custom metrics - with rate limit")

@@ -12,9 +12,9 @@ from confluent_kafka import Producer
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import ALL, OURS, SPARK, Formats, kind_of
 from tests.parity.topics import delete_before, send
+from tests.support.records import Topic
 from tests.support.waiting import wait_until
 
-Topic = Callable[..., str]
 NOON = 1_700_000_000_000
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,7 @@ from pyspark.sql.functions import struct, to_json
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import ALL, OURS, SPARK, Formats
-
-Topic = Callable[..., str]
+from tests.support.records import Topic
 
 
 def suite(name: str) -> pytest.MarkDecorator:

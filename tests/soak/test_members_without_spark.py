@@ -28,6 +28,7 @@ from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.load import Load
 from tests.apps.process import App, copying_app, verifiable
+from tests.support.records import Topic
 from tests.support.restless import committed_positions
 from tests.support.waiting import wait_until
 
@@ -188,7 +189,7 @@ def everybody(
 @pytest.mark.long
 @pytest.mark.timeout(MINUTES * 60 + 1200)
 def test_members_that_are_killed_lose_nothing_and_transactions_write_nothing_twice(
-    kafka: EmbeddedKafka, topic: Callable[..., str], tmp_path: Path
+    kafka: EmbeddedKafka, topic: Topic, tmp_path: Path
 ) -> None:
     seed = int(os.environ.get("KAFKAGROUP_SEED", random.randrange(1 << 30)))
     print(f"\nseed {seed}, {MINUTES:g} minutes", flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,9 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.waiting import wait_until
+
+Topic = Callable[..., str]
+"""The fixture `topic`: `topic(prefix, partitions=4)` makes a fresh topic and returns its name."""
 
 
 def produce(

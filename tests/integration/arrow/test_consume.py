@@ -38,7 +38,7 @@ from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.integration.arrow.test_read import HALVES, halves, write
 from tests.parity.topics import add_partitions
-from tests.support.records import create_again
+from tests.support.records import Topic, create_again
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
@@ -47,13 +47,13 @@ ENGINE = "kafkagroup.arrow.consuming.engine_for"
 
 
 @pytest.fixture
-def out(topic: Callable[..., str]) -> str:
+def out(topic: Topic) -> str:
     """A topic that transactions write to."""
     return topic("arrow-consume-out", partitions=PARTITIONS)
 
 
 @pytest.fixture
-def name(topic: Callable[..., str]) -> str:
+def name(topic: Topic) -> str:
     """A fresh topic; its name is the group's, too."""
     return topic("arrow-consume", partitions=PARTITIONS)
 

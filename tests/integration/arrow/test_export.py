@@ -26,7 +26,7 @@ from kafkagroup.arrow.export_folder import DOCUMENT
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.commands import Command
 from tests.support.native import reason_to_skip, without_warning
-from tests.support.records import create_again
+from tests.support.records import Topic, create_again
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -130,9 +130,7 @@ def test_positions_are_those_of_a_read(command: Command, orders: str, tmp_path: 
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
-def test_a_folder_is_continued(
-    kafka: EmbeddedKafka, command: Command, topic: Callable[..., str], tmp_path: Path, form: str
-) -> None:
+def test_a_folder_is_continued(kafka: EmbeddedKafka, command: Command, topic: Topic, tmp_path: Path, form: str) -> None:
     name, folder = topic("export-on", partitions=2), tmp_path / "parts"
     write(kafka, name, 0, 100)
     to = ("export", name, "--to", f"{folder}/")
@@ -153,7 +151,7 @@ def test_a_folder_is_continued(
 
 
 def test_the_start_of_a_folder_means_what_it_meant_first(
-    kafka: EmbeddedKafka, command: Command, topic: Callable[..., str], tmp_path: Path
+    kafka: EmbeddedKafka, command: Command, topic: Topic, tmp_path: Path
 ) -> None:
     name, to = topic("export-since", partitions=2), ("--to", f"{tmp_path}/", "--from", "-1s")
     write(kafka, name, 0, 10)
@@ -166,7 +164,7 @@ def test_the_start_of_a_folder_means_what_it_meant_first(
 
 
 def test_a_topic_that_was_created_again_is_refused(
-    kafka: EmbeddedKafka, command: Command, topic: Callable[..., str], tmp_path: Path
+    kafka: EmbeddedKafka, command: Command, topic: Topic, tmp_path: Path
 ) -> None:
     name = topic("export-again", partitions=1)
     write(kafka, name, 0, 10, partitions=1)
@@ -179,7 +177,7 @@ def test_a_topic_that_was_created_again_is_refused(
 
 
 def test_partitions_that_were_added_are_read_from_their_start(
-    kafka: EmbeddedKafka, command: Command, topic: Callable[..., str], tmp_path: Path
+    kafka: EmbeddedKafka, command: Command, topic: Topic, tmp_path: Path
 ) -> None:
     name = topic("export-wider", partitions=2)
     write(kafka, name, 0, 10)
@@ -193,7 +191,7 @@ def test_partitions_that_were_added_are_read_from_their_start(
 
 
 def test_records_that_retention_has_deleted_are_a_loss_until_it_is_accepted(
-    kafka: EmbeddedKafka, command: Command, topic: Callable[..., str], tmp_path: Path
+    kafka: EmbeddedKafka, command: Command, topic: Topic, tmp_path: Path
 ) -> None:
     name = topic("export-lost", partitions=1)
     write(kafka, name, 0, 10, partitions=1)
@@ -224,7 +222,7 @@ def test_a_folder_with_other_files_and_an_export_that_does_not_begin_are_left_as
 
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
 def test_an_export_that_is_killed_and_continued_has_each_record_once(
-    kafka: EmbeddedKafka, topic: Callable[..., str], tmp_path: Path, kills: int
+    kafka: EmbeddedKafka, topic: Topic, tmp_path: Path, kills: int
 ) -> None:
     name, folder, records = topic("export-killed", partitions=2), tmp_path / "parts", 20_000 * kills
     write(kafka, name, 0, records, size=100)

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from kafka_source.errors import DataLossError, KafkaGroupError, OptionError, UnknownTopicError
 from kafkagroup import arrow
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.records import Topic
 
 RECORDS = 3000
 PARTITIONS = 3
@@ -99,7 +100,7 @@ def test_rows_have_the_columns_that_were_asked_for(orders: str, settings: dict[s
     assert table["headers"][0].as_py()[0]["key"] == "n"
 
 
-def test_what_came_later_is_not_read(kafka: EmbeddedKafka, settings: dict[str, str], topic: Callable[..., str]) -> None:
+def test_what_came_later_is_not_read(kafka: EmbeddedKafka, settings: dict[str, str], topic: Topic) -> None:
     name = topic("arrow-later", partitions=PARTITIONS)
     write(kafka, name, range(30))
     with arrow.read(name, settings) as stream:
@@ -108,7 +109,7 @@ def test_what_came_later_is_not_read(kafka: EmbeddedKafka, settings: dict[str, s
         assert stream.progress.records == 30 and stream.progress.lag == 0 and stream.progress.bytes > 0
 
 
-def test_starts_and_ends(kafka: EmbeddedKafka, settings: dict[str, str], topic: Callable[..., str]) -> None:
+def test_starts_and_ends(kafka: EmbeddedKafka, settings: dict[str, str], topic: Topic) -> None:
     name = topic("arrow-positions", partitions=PARTITIONS)
     now = round(time.time() * 1000)
     # One record a minute; the last one is a minute old.
@@ -149,9 +150,7 @@ def test_a_topic_that_does_not_exist_is_said_at_once(settings: dict[str, str]) -
         arrow.read("arrow-none", settings)
 
 
-def test_an_error_reaches_the_library_that_reads(
-    kafka: EmbeddedKafka, settings: dict[str, str], topic: Callable[..., str]
-) -> None:
+def test_an_error_reaches_the_library_that_reads(kafka: EmbeddedKafka, settings: dict[str, str], topic: Topic) -> None:
     name = topic("arrow-no-text", partitions=1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     producer.produce(name, b"\xff\xfe")
@@ -183,9 +182,7 @@ def test_a_bar_is_shown_where_it_is_asked_for(
     assert capsys.readouterr().err == ""
 
 
-def test_every_library_has_the_same_cells(
-    kafka: EmbeddedKafka, settings: dict[str, str], topic: Callable[..., str]
-) -> None:
+def test_every_library_has_the_same_cells(kafka: EmbeddedKafka, settings: dict[str, str], topic: Topic) -> None:
     name = topic("arrow-cells", partitions=1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     producer.produce(name, b"\x00\xff", "ключ", timestamp=5, headers=[("n", b"\x01"), ("none", None)])
@@ -221,7 +218,7 @@ def halves(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 HALVES = pa.schema([("half", pa.int64())])
 
 
-def test_a_function_makes_the_rows(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
+def test_a_function_makes_the_rows(kafka: EmbeddedKafka, topic: Topic) -> None:
     name = topic("arrow-mapped", partitions=PARTITIONS)
     write(kafka, name, range(RECORDS))
     settings = {"bootstrap.servers": kafka.bootstrap_servers}

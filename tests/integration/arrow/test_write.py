@@ -17,13 +17,14 @@ from kafka_source.errors import (
 )
 from kafkagroup import arrow
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.records import Topic
 
 PARTITIONS = 3
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 @pytest.fixture
-def name(topic: Callable[..., str]) -> str:
+def name(topic: Topic) -> str:
     return topic("arrow-write", partitions=PARTITIONS)
 
 
@@ -77,7 +78,7 @@ def test_a_table_is_read_back_as_it_was_written(
     ]
 
 
-def test_streams_batches_and_frames_are_written(name: str, settings: dict[str, str], topic: Callable[..., str]) -> None:
+def test_streams_batches_and_frames_are_written(name: str, settings: dict[str, str], topic: Topic) -> None:
     copy = topic("arrow-copy", partitions=PARTITIONS)
     batch = pa.record_batch({"value": [str(n) for n in range(1000)]})
     assert arrow.write(name, batch, settings) == 1000
@@ -108,7 +109,7 @@ def test_columns_that_hold_texts_in_another_way_are_written(name: str, settings:
     ]
 
 
-def test_each_record_may_name_its_topic(name: str, settings: dict[str, str], topic: Callable[..., str]) -> None:
+def test_each_record_may_name_its_topic(name: str, settings: dict[str, str], topic: Topic) -> None:
     other = topic("arrow-other", partitions=1)
     assert arrow.write(None, pl.DataFrame({"topic": [name, other, other], "value": ["1", "2", "3"]}), settings) == 3
     assert (len(read(name, settings)), len(read(other, settings))) == (1, 2)

@@ -15,7 +15,7 @@ from kafkagroup.admin import Groups
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.support.commands import Command, connecting, one_of_each
-from tests.support.records import produce
+from tests.support.records import Topic, produce
 
 PASSWORD = "correct-horse-battery"
 # Brokers hide what a user may not see, and answer with nothing; `brokers` needs no right.
@@ -127,9 +127,7 @@ def test_a_wrong_user_is_one_line(secured: EmbeddedKafka, login: Callable[..., N
     assert "refuses the credentials" in Command(secured.bootstrap_servers).refused("groups")
 
 
-def test_an_unknown_group_is_one_line(
-    kafka: EmbeddedKafka, group: str, topic: Callable[..., str], tmp_path: Path
-) -> None:
+def test_an_unknown_group_is_one_line(kafka: EmbeddedKafka, group: str, topic: Topic, tmp_path: Path) -> None:
     orders, unknown = topic("orders", partitions=2), f"{group}-not"
     produce(kafka.bootstrap_servers, orders, 20)
     Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).create(group, {TopicPartition(orders, 0): 3})

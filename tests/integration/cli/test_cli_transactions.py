@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -18,9 +18,8 @@ from kafka_source.kafka_client import Deadline, cached_client
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.record_messages import ProduceRequest
+from tests.support.records import Topic
 from tests.support.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
-
-Topic = Callable[..., str]
 
 
 def command(kafka: EmbeddedKafka, *arguments: str) -> str:

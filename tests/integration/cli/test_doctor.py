@@ -6,7 +6,7 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -25,7 +25,7 @@ from kafkagroup.doctor import Finding, examine
 from kafkagroup.embedded import EmbeddedKafka, Frame, Security, TcpProxy
 from tests.support.memberships import Memberships
 from tests.support.native import reason_to_skip
-from tests.support.records import produce
+from tests.support.records import Topic, produce
 
 PASSWORD, WRONG = "correct-horse-battery", "incorrect-donkey-socket"
 ALL, NOTHING = "alice", "bob"
@@ -87,7 +87,7 @@ def closed_port() -> int:
 
 
 def test_an_open_broker_is_healthy_from_the_driver_and_the_executors(
-    spark: SparkSession, kafka: EmbeddedKafka, topic: Callable[..., str]
+    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic
 ) -> None:
     name = topic("doctor", partitions=1)
     produce(kafka.bootstrap_servers, name, 1)
@@ -108,9 +108,7 @@ def test_an_open_broker_is_healthy_from_the_driver_and_the_executors(
         assert found[each].state == "ok", found[each]
 
 
-def test_the_brokers_clock_is_compared_after_a_commit(
-    kafka: EmbeddedKafka, topic: Callable[..., str], members: Memberships
-) -> None:
+def test_the_brokers_clock_is_compared_after_a_commit(kafka: EmbeddedKafka, topic: Topic, members: Memberships) -> None:
     name = topic("doctor-clock", partitions=1)
     membership = members.make(name, slots=1)
     (slot,) = membership.join(30).slots
@@ -119,7 +117,7 @@ def test_the_brokers_clock_is_compared_after_a_commit(
     assert found["clocks"].state == "ok", found["clocks"]
 
 
-def test_to_ask_for_rights_changes_nothing(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
+def test_to_ask_for_rights_changes_nothing(kafka: EmbeddedKafka, topic: Topic) -> None:
     prefix = topic("doctor-asks", partitions=1)
     settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
     with closing(KafkaClient(settings)) as client:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -19,7 +18,7 @@ from kafkagroup import arrow
 from kafkagroup.admin import Groups, Redriven, redrive
 from kafkagroup.admin.dead_letters import ATTEMPT
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support.records import produce
+from tests.support.records import Topic, produce
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.requires_native
@@ -54,7 +53,7 @@ def rows(kafka: EmbeddedKafka, topic: str) -> list[dict[str, object]]:
 
 
 def test_each_letter_goes_back_once_with_its_key_its_headers_and_the_count_of_attempts(
-    kafka: EmbeddedKafka, topic: Callable[..., str]
+    kafka: EmbeddedKafka, topic: Topic
 ) -> None:
     dead, origin = topic("dead", partitions=2), topic("orders", partitions=1)
     write_letters(kafka, dead, origin, [4, 5, 6, 5])
@@ -73,7 +72,7 @@ def test_each_letter_goes_back_once_with_its_key_its_headers_and_the_count_of_at
     assert redrive(settings(kafka), dead) == Redriven()
 
 
-def test_letters_go_to_another_topic_and_begin_at_a_time(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
+def test_letters_go_to_another_topic_and_begin_at_a_time(kafka: EmbeddedKafka, topic: Topic) -> None:
     dead, origin, other = topic("dead", partitions=1), topic("orders", partitions=1), topic("again", partitions=1)
     write_letters(kafka, dead, origin, [1, 2])
     assert redrive(settings(kafka), dead, to=other, since="2100-01-01T00:00:00Z") == Redriven()
@@ -82,9 +81,7 @@ def test_letters_go_to_another_topic_and_begin_at_a_time(kafka: EmbeddedKafka, t
 
 
 @pytest.mark.parametrize("letters", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
-def test_each_letter_is_written_once_though_runs_are_killed(
-    kafka: EmbeddedKafka, topic: Callable[..., str], letters: int
-) -> None:
+def test_each_letter_is_written_once_though_runs_are_killed(kafka: EmbeddedKafka, topic: Topic, letters: int) -> None:
     dead, origin, to = topic("dead", partitions=3), topic("orders", partitions=1), topic("again", partitions=3)
     rng = random.Random(letters)
     doubles = rng.sample(range(letters), letters // 10)

@@ -26,7 +26,7 @@ from assignors import TopicPartition
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.commands import Command
-from tests.support.records import produce, run_to_end, stream
+from tests.support.records import Topic, produce, run_to_end, stream
 from tests.support.waiting import wait_until
 
 PARTITIONS, COUNT = 3, 30
@@ -118,7 +118,7 @@ class Place:
 
 
 @pytest.fixture
-def place(kafka: EmbeddedKafka, topic: Callable[..., str], group: str, groups: Groups) -> Iterator[Place]:
+def place(kafka: EmbeddedKafka, topic: Topic, group: str, groups: Groups) -> Iterator[Place]:
     name = topic("scaled", partitions=PARTITIONS)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for number in range(COUNT):
@@ -221,7 +221,7 @@ def test_the_lag_of_a_topic_is_kedas(place: Place, make: Callable[[Place], None]
     assert place.ours("-t", place.topic) == place.keda(topic=place.topic)
 
 
-def test_the_lag_over_topics_is_kedas(place: Place, topic: Callable[..., str]) -> None:
+def test_the_lag_over_topics_is_kedas(place: Place, topic: Topic) -> None:
     other = topic("scaled-too", partitions=2)
     produce(place.kafka.bootstrap_servers, other, 7)
     place.groups.rewind(place.group, {TopicPartition(other, number): 1 for number in range(2)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -14,6 +13,7 @@ from kafka_source.errors import KafkaGroupError
 from kafka_source.sink import writer
 from kafkagroup.embedded import EmbeddedKafka
 from tests.mistakes.catalog import BROKERS, MISTAKES, SINKS, At, How, Mistake, rows_of_page
+from tests.support.records import Topic
 
 VALUE = StructType().add("value", BinaryType())
 # What the driver finds out in its plan, as Spark asks for it; not what takes seconds because no broker answers.
@@ -28,7 +28,7 @@ IN_PLAN = [
 
 @pytest.mark.parametrize("mistake", IN_PLAN, ids=lambda one: one.shown)
 def test_the_answer_is_that_of_the_page(
-    kafka: EmbeddedKafka, topic: Callable[..., str], mistake: Mistake, monkeypatch: pytest.MonkeyPatch
+    kafka: EmbeddedKafka, topic: Topic, mistake: Mistake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Another test of this process may have a session of Spark.
     monkeypatch.setattr(writer, "is_driver_process", lambda: True)

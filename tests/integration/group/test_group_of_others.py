@@ -26,10 +26,9 @@ from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.apps.process import java_consumer, streaming_app
 from tests.support.memberships import Memberships
-from tests.support.records import produce
+from tests.support.records import Topic, produce
 from tests.support.waiting import wait_until
 
-Topic = Callable[..., str]
 Said = Callable[[int], list[str]]
 
 LABEL = "group.membership=false"

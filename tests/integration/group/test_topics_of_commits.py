@@ -26,7 +26,7 @@ from kafkagroup.admin import Groups
 from kafkagroup.admin.offsets_document import OffsetsDocument
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.queries import Pipe
-from tests.support.records import create_again, produce
+from tests.support.records import Topic, create_again, produce
 from tests.support.waiting import wait_until
 
 
@@ -109,7 +109,7 @@ def _by_operator(query: Query, sink: str, *, of_new_group: bool) -> None:
 )
 def test_every_commit_names_its_topic(
     kafka: EmbeddedKafka,
-    topic: Callable[..., str],
+    topic: Topic,
     group: str,
     commit: str,
     run: Callable[[Query, str], None],
@@ -128,7 +128,7 @@ def test_every_commit_names_its_topic(
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 def test_what_a_late_commit_says_of_the_deleted_topic_skips_nothing(
-    kafka: EmbeddedKafka, topic: Callable[..., str], group: str, start: str
+    kafka: EmbeddedKafka, topic: Topic, group: str, start: str
 ) -> None:
     name = topic("commits-late", partitions=1)
     tp = TopicPartition(name, 0)
@@ -158,7 +158,7 @@ def test_what_a_late_commit_says_of_the_deleted_topic_skips_nothing(
 
 @pytest.mark.parametrize("moved", ["mirrored", "imported"])
 def test_mirrored_and_imported_groups_keep_their_places(
-    kafka: EmbeddedKafka, topic: Callable[..., str], group: str, moved: str
+    kafka: EmbeddedKafka, topic: Topic, group: str, moved: str
 ) -> None:
     name = topic("commits-moved", partitions=1)
     tp, settings = TopicPartition(name, 0), Settings({"bootstrap.servers": kafka.bootstrap_servers})
@@ -179,7 +179,7 @@ _OPTIONS = {"failOnDataLoss": "false", "data_loss_patience_ms": "1000", "group_m
 
 
 @pytest.fixture
-def topics(kafka: EmbeddedKafka, topic: Callable[..., str]) -> tuple[str, str]:
+def topics(kafka: EmbeddedKafka, topic: Topic) -> tuple[str, str]:
     source, sink = topic("commits-in", partitions=2), topic("commits-out")
     produce(kafka.bootstrap_servers, source, 200)
     return source, sink

@@ -15,7 +15,7 @@ import pytest
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import App
-from tests.support.records import produce
+from tests.support.records import Topic, produce
 
 # They download Spark 4.1, jars and libraries of some hundred megabytes.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -50,7 +50,7 @@ def spark_41(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 )
 def test_the_recipe_without_spark_appends_each_record_once(
     kafka: EmbeddedKafka,
-    topic: Callable[..., str],
+    topic: Topic,
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     library: str,
@@ -90,9 +90,7 @@ Lake = Callable[..., App]
 
 
 @pytest.fixture
-def lake(
-    kafka: EmbeddedKafka, topic: Callable[..., str], tmp_path: Path, spark_41: Mapping[str, str]
-) -> tuple[str, Lake]:
+def lake(kafka: EmbeddedKafka, topic: Topic, tmp_path: Path, spark_41: Mapping[str, str]) -> tuple[str, Lake]:
     """A topic with records, and what starts the application with it."""
     name = topic("orders", partitions=3)
     produce(kafka.bootstrap_servers, name, COUNT)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from kafka_source.cluster.lookup import Cluster
 from kafkagroup.embedded import BrokerError, EmbeddedKafka, Security, run_java
 from kafkagroup.embedded import cluster as cluster_module
 from kafkagroup.embedded.server_config import free_ports
+from tests.support.records import Topic
 from tests.support.waiting import wait_until
 
 SECRET = 'alice\'s "word" \\ é'
@@ -90,7 +91,7 @@ def answers(config: Mapping[str, str], timeout: float = 1.0) -> bool:
 # ---- fixtures and tools
 
 
-def test_topics_are_made_with_settings_and_deleted(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
+def test_topics_are_made_with_settings_and_deleted(kafka: EmbeddedKafka, topic: Topic) -> None:
     name = topic("compacted", config={"cleanup.policy": "compact"})
     described = run_java(
         "org.apache.kafka.tools.TopicCommand",
@@ -107,9 +108,7 @@ def test_topics_are_made_with_settings_and_deleted(kafka: EmbeddedKafka, topic: 
         kafka.delete_topic(name)
 
 
-def test_kafkas_own_tools_read_the_topic_and_describe_the_group(
-    kafka: EmbeddedKafka, topic: Callable[..., str]
-) -> None:
+def test_kafkas_own_tools_read_the_topic_and_describe_the_group(kafka: EmbeddedKafka, topic: Topic) -> None:
     name = topic()
     server = ("--bootstrap-server", kafka.bootstrap_servers)
     produce(kafka.client_config(), name, b"one", b"two")

@@ -28,7 +28,7 @@ from testbed.spark_cluster import (
 )
 from testbed.yarn_cluster import YarnCluster
 from tests.integration.pages.test_delta_and_iceberg import installed
-from tests.support.records import produce
+from tests.support.records import Topic, produce
 
 pytestmark = pytest.mark.long
 
@@ -102,7 +102,7 @@ def follow(mode: str, changes: Mapping[str, str], folder: Path, environment: Map
 )
 def test_a_cluster_with_an_environment_archive(
     kafka: EmbeddedKafka,
-    topic: Callable[..., str],
+    topic: Topic,
     archive: Path,
     distribution: Path,
     tmp_path: Path,
@@ -140,9 +140,7 @@ def test_a_cluster_with_an_environment_archive(
 
 
 @pytest.mark.timeout(400)
-def test_connect_with_the_package_on_the_server_alone(
-    kafka: EmbeddedKafka, topic: Callable[..., str], tmp_path: Path
-) -> None:
+def test_connect_with_the_package_on_the_server_alone(kafka: EmbeddedKafka, topic: Topic, tmp_path: Path) -> None:
     name, port = topic("recipe-connect", partitions=2), free_port()
     produce(kafka.bootstrap_servers, name, COUNT)
     environment = {**without_our_paths(), "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}

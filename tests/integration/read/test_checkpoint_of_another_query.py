@@ -11,14 +11,13 @@ from kafka_source.datasource import KafkaGroupSource
 from kafka_source.errors import DataLossError, InvalidConfigurationError
 from kafka_source.schema import schema_for
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support.records import produce
+from tests.support.records import Topic, produce
 from tests.support.waiting import wait_until
 
 # Spark 4.0 and 4.1 plan in another way; what is checked is the same.
 ReadAllAvailable = pytest.importorskip("pyspark.sql.streaming.datasource").ReadAllAvailable
 
 Next = Callable[..., dict[str, Any]]
-Topic = Callable[..., str]
 
 
 @pytest.fixture

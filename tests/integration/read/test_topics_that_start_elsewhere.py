@@ -15,9 +15,8 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.topics import delete_before
-from tests.support.records import numbers, produce, reader
+from tests.support.records import Topic, numbers, produce, reader
 
-Topic = Callable[..., str]
 Start = Callable[..., MicroBatches]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ from kafka_source.datasource import KafkaGroupSource
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.sink.two_phase.open_transactions import describe
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support.records import run_to_end, to_topic
+from tests.support.records import Topic, run_to_end, to_topic
 from tests.support.two_phase import visible
 
-Topic = Callable[..., str]
 BATCHES = 3
 
 

@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from kafkagroup import arrow
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from tests.support.memberships import Memberships, everything
-from tests.support.records import produce
+from tests.support.records import Topic, produce
 from tests.support.waiting import wait_until
 
 METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS = 3, 8, 9, 10, 18
@@ -258,7 +258,7 @@ def _reads(
 
 @pytest.mark.parametrize("transactional", ["true", "false"])
 def test_a_deleted_topic_does_not_keep_the_others_from_being_committed(
-    kafka: EmbeddedKafka, topic: Callable[..., str], group: str, transactional: str
+    kafka: EmbeddedKafka, topic: Topic, group: str, transactional: str
 ) -> None:
     kept, gone = topic("kept", partitions=2), topic("gone", partitions=2)
     options = _reads(kafka, group, kept, gone, transactional=transactional)

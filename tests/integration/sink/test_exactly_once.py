@@ -35,11 +35,10 @@ from kafka_source.sink.two_phase.prepare import IDS_OF_TASK, Prepared, SinkTask,
 from kafka_source.transactions.offset_transaction import GroupOffsets, add_offsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support.records import create_again, run_to_end, to_topic
+from tests.support.records import Topic, create_again, run_to_end, to_topic
 from tests.support.two_phase import SIGKILL, Sink, as_records, in_a_process, rows, take_over, visible, whole
 from tests.support.waiting import wait_until
 
-Topic = Callable[..., str]
 Hook = Callable[[Callable[[str], object] | None], None]
 
 

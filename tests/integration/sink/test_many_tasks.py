@@ -18,6 +18,7 @@ from kafka_source.sink.exactly_once import CommitMessage, begin_batch, commit_ba
 from kafka_source.sink.target import ExactlyOnce
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.records import Topic
 from tests.support.two_phase import Sink, as_records, take_over, visible
 
 _R = TypeVar("_R")
@@ -59,7 +60,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 @pytest.mark.parametrize("tasks", [200, pytest.param(10_000, marks=pytest.mark.long)])
 def test_one_lost_transaction_of_many_tasks_is_repaired(
-    kafka: EmbeddedKafka, topic: Callable[..., str], sent: Counter[str], tasks: int
+    kafka: EmbeddedKafka, topic: Topic, sent: Counter[str], tasks: int
 ) -> None:
     """R7, L10: the messages have room in Spark's result, and no coordinator is looked up for each task."""
     sink = Sink(kafka.bootstrap_servers, topic("many-tasks"), replays=True, settings=CLIENT_ID)
@@ -104,9 +105,7 @@ def test_one_lost_transaction_of_many_tasks_is_repaired(
     assert sink.open() == []
 
 
-def test_the_requests_of_a_restart_are_bounded(
-    kafka: EmbeddedKafka, topic: Callable[..., str], sent: Counter[str]
-) -> None:
+def test_the_requests_of_a_restart_are_bounded(kafka: EmbeddedKafka, topic: Topic, sent: Counter[str]) -> None:
     """All 400 tasks of a batch have prepared when their driver dies."""
     sink = Sink(kafka.bootstrap_servers, topic("many-open"), settings=CLIENT_ID)
     epoch, tasks = sink.begin(), 400

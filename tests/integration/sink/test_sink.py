@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,7 @@ from kafka_source.datasource import register
 from kafka_source.runtime.deadline import Deadline
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.topics import add_partitions
-from tests.support.records import run_to_end, to_topic
-
-Topic = Callable[..., str]
+from tests.support.records import Topic, run_to_end, to_topic
 
 HEADERS = "array<struct<key:string,value:binary>>"
 

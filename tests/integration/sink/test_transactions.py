@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -27,6 +27,7 @@ from kafka_source.runtime.deadline import Deadline
 from kafka_source.transactions import Transaction, TransactionalProducers, run_transaction
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.records import Topic
 
 
 @contextmanager
@@ -80,7 +81,7 @@ def test_a_commit_that_no_broker_would_fence_is_never_sent(wrong: dict[str, obje
         committer.commit_as([(credentials, {TopicPartition("t", 0): 1})])
 
 
-def test_every_transaction_has_an_epoch_of_its_own(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
+def test_every_transaction_has_an_epoch_of_its_own(kafka: EmbeddedKafka, topic: Topic) -> None:
     name = topic("epochs", partitions=1)
     admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
     producers = TransactionalProducers({"bootstrap.servers": kafka.bootstrap_servers}, "epochs", keep_warm=False)
@@ -146,7 +147,7 @@ class Demo:
     ids=lambda value: getattr(value, "code_name", None) or type(value).__name__,
 )
 def test_each_category_of_error_in_the_demo_loop(
-    kafka: EmbeddedKafka, topic: Callable[..., str], injected: Exception | None, seen: list[bytes], offset: int
+    kafka: EmbeddedKafka, topic: Topic, injected: Exception | None, seen: list[bytes], offset: int
 ) -> None:
     source, sink = topic("demo-in", partitions=1), topic("demo-out", partitions=1)
     with member(kafka, source, sink) as (consumer, _):
@@ -164,7 +165,7 @@ def test_each_category_of_error_in_the_demo_loop(
 
 
 def test_a_record_that_cannot_be_delivered_fails_the_transaction_with_its_name(
-    kafka: EmbeddedKafka, topic: Callable[..., str]
+    kafka: EmbeddedKafka, topic: Topic
 ) -> None:
     name = topic("small", partitions=1, config={"max.message.bytes": 1000})
     producers = TransactionalProducers({"bootstrap.servers": kafka.bootstrap_servers}, name)

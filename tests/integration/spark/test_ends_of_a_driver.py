@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from kafka_source.errors import UnknownGroupError
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import App
-from tests.support.records import produce
+from tests.support.records import Topic, produce
 from tests.support.waiting import wait_until
 
 DRIVER = """
@@ -63,7 +62,7 @@ _ENDS = {
 
 @pytest.mark.parametrize("how", _ENDS)
 def test_the_group_is_left_and_nothing_of_the_driver_goes_on(
-    kafka: EmbeddedKafka, topic: Callable[..., str], groups: Groups, tmp_path: Path, how: str
+    kafka: EmbeddedKafka, topic: Topic, groups: Groups, tmp_path: Path, how: str
 ) -> None:
     name = topic("driver-ends", partitions=2)
     produce(kafka.bootstrap_servers, name, 40)

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -22,6 +21,7 @@ from kafkagroup import arrow
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.topics import send
+from tests.support.records import Topic
 
 pipelines: ModuleType | None
 try:
@@ -118,9 +118,7 @@ def change_customers(kafka: EmbeddedKafka, topic: str) -> None:
 
 @pytest.mark.skipif(not COMMAND.exists(), reason="pipelines came with Spark 4.1")
 @pytest.mark.timeout(300)
-def test_a_pipeline_reads_a_group_into_a_table_and_a_topic(
-    kafka: EmbeddedKafka, topic: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_pipeline_reads_a_group_into_a_table_and_a_topic(kafka: EmbeddedKafka, topic: Topic, tmp_path: Path) -> None:
     orders, copies, customers = (topic(name, partitions=1) for name in ("orders", "copies", "customers"))
     servers, group = kafka.bootstrap_servers, f"{orders}-group"
     source = {"startingOffsets": "earliest", "kafka.bootstrap.servers": servers}
@@ -146,7 +144,7 @@ def test_a_pipeline_reads_a_group_into_a_table_and_a_topic(
 @pytest.mark.skipif(not hasattr(pipelines, "create_auto_cdc_flow"), reason="Auto CDC came with Spark 4.2")
 @pytest.mark.timeout(300)
 def test_auto_cdc_takes_the_changes_and_needs_a_table_with_merge(
-    kafka: EmbeddedKafka, topic: Callable[..., str], tmp_path: Path
+    kafka: EmbeddedKafka, topic: Topic, tmp_path: Path
 ) -> None:
     customers = topic("customers", partitions=1)
     change_customers(kafka, customers)
