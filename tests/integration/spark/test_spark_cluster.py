@@ -25,7 +25,7 @@ from tests.apps.process import HERE, App, spark_app
 from tests.support.records import CommittedReader, produce
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 PARTITIONS = 3
 COUNT = 1_200
@@ -33,7 +33,6 @@ COUNT = 1_200
 CONF = {"spark.executor.memory": "512m", "spark.task.maxFailures": "8"}
 # A host name that has an address on every machine: Spark looks its own one up.
 OTHER_NAME = "localhost"
-BOTH = pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly once", "at least once"])
 _names = count(1)
 
 
@@ -112,6 +111,11 @@ def prepared(kafka: EmbeddedKafka, *, exactly_once: bool, records: int = COUNT) 
     return copy
 
 
+@pytest.fixture(params=[True, False], ids=["exactly once", "at least once"])
+def copy(cluster: EmbeddedKafka, request: pytest.FixtureRequest) -> Copy:
+    return prepared(cluster, exactly_once=request.param)
+
+
 def progress(app: App, output: CommittedReader, more: int = 1) -> None:
     """Wait until the output has some records more than now."""
     before = len(output.records)
@@ -131,7 +135,6 @@ def kill_executors(workers: SparkCluster, worker: int | None = None) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.timeout(400)
 def test_a_stream_goes_on_when_executors_python_workers_and_a_worker_are_killed(
     workers: SparkCluster, cluster: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -181,12 +184,7 @@ def finish(batch: Batch, copy: Copy, output: CommittedReader) -> None:
     batch.app.wait_for("stopped")
 
 
-@pytest.mark.timeout(400)
-@BOTH
-def test_a_batch_goes_on_when_its_executors_are_killed(
-    workers: SparkCluster, cluster: EmbeddedKafka, tmp_path: Path, exactly_once: bool
-) -> None:
-    copy = prepared(cluster, exactly_once=exactly_once)
+def test_a_batch_goes_on_when_its_executors_are_killed(workers: SparkCluster, copy: Copy, tmp_path: Path) -> None:
     batch = run_batch(copy, tmp_path, workers, hold="*-0-*")
     with copy.reader() as output, batch.app:
         wait_until(lambda: len(batch.tasks()) == 3, "tasks on all executors")
@@ -198,12 +196,7 @@ def test_a_batch_goes_on_when_its_executors_are_killed(
         finish(batch, copy, output)
 
 
-@pytest.mark.timeout(400)
-@BOTH
-def test_a_batch_whose_shuffle_files_are_lost_reads_again(
-    workers: SparkCluster, cluster: EmbeddedKafka, tmp_path: Path, exactly_once: bool
-) -> None:
-    copy = prepared(cluster, exactly_once=exactly_once)
+def test_a_batch_whose_shuffle_files_are_lost_reads_again(workers: SparkCluster, copy: Copy, tmp_path: Path) -> None:
     batch = run_batch(copy, tmp_path, workers, hold="*")
     with copy.reader() as output, batch.app:
         wait_until(lambda: len(batch.tasks()) == 3, "tasks on all executors")
@@ -216,12 +209,7 @@ def test_a_batch_whose_shuffle_files_are_lost_reads_again(
         finish(batch, copy, output)
 
 
-@pytest.mark.timeout(400)
-@BOTH
-def test_a_batch_with_a_task_that_runs_twice_by_speculation(
-    workers: SparkCluster, cluster: EmbeddedKafka, tmp_path: Path, exactly_once: bool
-) -> None:
-    copy = prepared(cluster, exactly_once=exactly_once)
+def test_a_batch_with_a_task_that_runs_twice_by_speculation(workers: SparkCluster, copy: Copy, tmp_path: Path) -> None:
     speculation = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
@@ -236,12 +224,7 @@ def test_a_batch_with_a_task_that_runs_twice_by_speculation(
         finish(batch, copy, output)
 
 
-@pytest.mark.timeout(400)
-@BOTH
-def test_a_stream_with_speculation(
-    workers: SparkCluster, cluster: EmbeddedKafka, tmp_path: Path, exactly_once: bool
-) -> None:
-    copy = prepared(cluster, exactly_once=exactly_once)
+def test_a_stream_with_speculation(workers: SparkCluster, copy: Copy, tmp_path: Path) -> None:
     speculation = {
         "spark.speculation": "true",
         "spark.speculation.interval": "10ms",
@@ -264,12 +247,7 @@ def test_a_stream_with_speculation(
         app.stop()
 
 
-@pytest.mark.timeout(400)
-@BOTH
-def test_a_stream_with_dynamic_allocation(
-    workers: SparkCluster, cluster: EmbeddedKafka, tmp_path: Path, exactly_once: bool
-) -> None:
-    copy = prepared(cluster, exactly_once=exactly_once)
+def test_a_stream_with_dynamic_allocation(workers: SparkCluster, copy: Copy, tmp_path: Path) -> None:
     allocation = {
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.shuffleTracking.enabled": "true",
@@ -280,12 +258,11 @@ def test_a_stream_with_dynamic_allocation(
     with copy.reader() as output, run_stream(copy, tmp_path, workers, **allocation) as app:
         copy.check(output)
         wait_until(lambda: not workers.executors(), "the end of idle executors", 60)
-        produce(cluster.bootstrap_servers, f"{copy.name}-in", COUNT, first=COUNT)
+        produce(copy.kafka.bootstrap_servers, f"{copy.name}-in", COUNT, first=COUNT)
         copy.check(output, 2 * COUNT)
         app.stop()
 
 
-@pytest.mark.timeout(400)
 def test_two_queries_of_one_driver(workers: SparkCluster, cluster: EmbeddedKafka, tmp_path: Path) -> None:
     once, least = (prepared(cluster, exactly_once=exactly) for exactly in (True, False))
     options = [once.stream(), once.sink(), least.stream(), least.sink()]
@@ -313,12 +290,7 @@ def another_host_works() -> bool:
     return subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == 0
 
 
-@pytest.mark.timeout(400)
-@BOTH
-def test_a_driver_that_is_restarted_elsewhere(
-    workers: SparkCluster, cluster: EmbeddedKafka, tmp_path: Path, exactly_once: bool
-) -> None:
-    copy = prepared(cluster, exactly_once=exactly_once)
+def test_a_driver_that_is_restarted_elsewhere(workers: SparkCluster, copy: Copy, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     elsewhere = Place(tmp_path / "elsewhere", "127.0.0.2")
     if another_host_works():
