@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkagroup.embedded import EmbeddedKafka
+    from tests.support.registry_server import RegistryServer
 
 pytest_plugins = ["kafkagroup.embedded.pytest_plugin"]
 
@@ -111,6 +112,15 @@ def topic(kafka: EmbeddedKafka) -> Callable[..., str]:
     from kafkagroup.embedded.pytest_plugin import new_topic
 
     return partial(new_topic, kafka)
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryServer]:
+    """A schema registry that answers as the test says."""
+    from tests.support.registry_server import RegistryServer
+
+    with RegistryServer() as server:
+        yield server
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,6 +11,7 @@ import pytest
 from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.commands import Command
 from tests.support.memberships import Memberships
 from tests.support.rewinding import Streams
 
@@ -33,6 +34,12 @@ def settings(kafka: EmbeddedKafka) -> Settings:
 def groups(settings: Settings) -> Groups:
     """The groups of `kafka`."""
     return Groups(settings)
+
+
+@pytest.fixture
+def command(kafka: EmbeddedKafka) -> Command:
+    """The command line on `kafka`."""
+    return Command(kafka.bootstrap_servers)
 
 
 @pytest.fixture

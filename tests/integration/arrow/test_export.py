@@ -34,11 +34,6 @@ ROOT = Path(__file__).parents[3]
 SLOWLY = ("-c", "fetch.max.bytes=1")
 
 
-@pytest.fixture
-def command(kafka: EmbeddedKafka) -> Command:
-    return Command(kafka.bootstrap_servers)
-
-
 def write(
     kafka: EmbeddedKafka, topic: str, first: int, end: int, *, partitions: int = 2, size: int = 0, batch: int = 10_000
 ) -> None:

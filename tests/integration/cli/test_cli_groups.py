@@ -27,19 +27,12 @@ from docs.json_documents import DOCUMENTS
 from kafka_source.model.rewind_target import parse_position
 from kafkagroup.admin import Groups, OffsetsDocument
 from kafkagroup.cli.app import app
-from kafkagroup.embedded import EmbeddedKafka
-from tests.support.commands import Command
 from tests.support.memberships import everything
 from tests.support.records import produce
 from tests.support.registry_server import RegistryServer
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def command(kafka: EmbeddedKafka) -> Command:
-    return Command(kafka.bootstrap_servers)
 
 
 @pytest.fixture

@@ -88,11 +88,6 @@ def kinds(kafka: EmbeddedKafka, orders: str) -> Iterator[dict[str, str]]:
         yield groups
 
 
-@pytest.fixture
-def command(kafka: EmbeddedKafka) -> Command:
-    return Command(kafka.bootstrap_servers)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_listed(command: Command, kinds: dict[str, str], kind: str) -> None:
     (row,) = command.json("groups", "--regex", f"^{kinds[kind]}$", "--lag")

@@ -10,15 +10,9 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.support.commands import Command
 from tests.support.records import produce, stream, to_files, written
 from tests.support.rewinding import COUNT, PARTITIONS, all_committed, ends
 from tests.support.waiting import wait_until, wait_until_committed
-
-
-@pytest.fixture
-def command(kafka) -> Command:
-    return Command(kafka.bootstrap_servers)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from kafkagroup.progress import lag_of
 from tests.support.avro import datum, framed, record
 from tests.support.native import kernel
 from tests.support.records import reader, stream
-from tests.support.registry_server import Answer, RegistryServer
+from tests.support.registry_server import Answer
 from tests.support.waiting import wait_until
 
 kernel()
@@ -35,12 +35,6 @@ SECRET = "hunter2hunter2"
 
 UNAUTHORIZED: Answer = 401, {}, b'{"error_code":40101,"message":"Unauthorized"}'
 BROKEN: Answer = 503, {}, b"<html>"
-
-
-@pytest.fixture
-def registry():
-    with RegistryServer() as server:
-        yield server
 
 
 def write(kafka, topic, *values, partition=0, key=b"k", headers=None):

@@ -28,6 +28,7 @@ from kafka_source.transactions import Transaction, TransactionalProducers, run_t
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.records import Topic
+from tests.support.two_phase import visible
 
 
 @contextmanager
@@ -54,23 +55,6 @@ def committed(consumer: Consumer, topic: str, partitions: int = 4) -> list[int]:
     """The group's offsets; waits until no transaction over them is open."""
     found = consumer.committed([Position(topic, p) for p in range(partitions)], timeout=20)
     return [p.offset for p in found]
-
-
-def visible(kafka: EmbeddedKafka, topic: str) -> list[bytes]:
-    """What a `read_committed` reader sees of a topic with one partition."""
-    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "isolation.level": "read_committed"}
-    reader = Consumer({**config, "enable.partition.eof": True, "auto.offset.reset": "earliest"})
-    reader.assign([Position(topic, 0, 0)])
-    values: list[bytes] = []
-    deadline = Deadline(30)
-    while not deadline.over:
-        message = reader.poll(1)
-        if message is not None and message.error() is not None:
-            break
-        if message is not None:
-            values.append(message.value() or b"")
-    reader.close()
-    return values
 
 
 @pytest.mark.parametrize("wrong", [{"generation": -1}, {"member_id": ""}])

@@ -14,7 +14,6 @@ from pyspark.sql.functions import struct as struct_of
 from tests.support.avro import record
 from tests.support.native import kernel
 from tests.support.records import reader
-from tests.support.registry_server import RegistryServer
 
 kernel()
 
@@ -27,12 +26,6 @@ LINE = {"type": "object", "properties": {"count": {"type": "integer"}}}
 ORDER_AS_JSON = {"type": "object", "properties": {"lines": {"type": "array", "items": {"$ref": "line.json"}}}}
 VALUE = "named_struct('amount', CAST(id / 4 AS decimal(9,2)), 'id', id)"
 SECRET = "hunter2hunter2"
-
-
-@pytest.fixture
-def registry():
-    with RegistryServer() as server:
-        yield server
 
 
 def rows(spark, kafka, name):

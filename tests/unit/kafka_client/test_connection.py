@@ -73,13 +73,6 @@ def test_an_end_during_the_handshake_is_a_connection_lost(hangs_up: Endpoint, pr
 
 
 @pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    made = FakeBroker()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def client(broker: FakeBroker) -> Iterator[KafkaClient]:
     made = KafkaClient(Settings({"bootstrap.servers": broker.bootstrap_servers}))
     yield made

@@ -71,13 +71,6 @@ def tokens() -> Iterator[TokenServer]:
     server.close()
 
 
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    made = FakeBroker()
-    yield made
-    made.close()
-
-
 def oauth(tokens: TokenServer) -> OAuth:
     return OAuth(tokens.url, "etl", SECRET)
 

@@ -22,12 +22,6 @@ ASK = FindCoordinatorRequest(key="orders", key_type=0)
 
 
 @pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    with closing(FakeBroker()) as made:
-        yield made
-
-
-@pytest.fixture
 def client(broker: FakeBroker) -> Iterator[KafkaClient]:
     with closing(KafkaClient(Settings({"bootstrap.servers": broker.bootstrap_servers}))) as made:
         yield made

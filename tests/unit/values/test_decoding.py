@@ -20,7 +20,6 @@ from kafka_source.source.row_columns import columns_to_fetch
 from kafka_source.values.reader_schema import ReaderSchema
 from tests.support.avro import datum, framed, record
 from tests.support.native import kernel
-from tests.support.registry_server import RegistryServer
 
 kernel()
 
@@ -32,12 +31,6 @@ ID = {"name": "id", "type": "long"}
 AMOUNT = {"name": "amount", "type": "double", "default": 0.0}
 ORDER = record("Order", ID, AMOUNT)
 OLD = record("Order", {"name": "id", "type": "int"})
-
-
-@pytest.fixture
-def registry():
-    with RegistryServer() as server:
-        yield server
 
 
 def of(schema, schema_id=1):

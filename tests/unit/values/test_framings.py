@@ -9,7 +9,6 @@ import zlib
 
 import fastavro.schema
 import pyarrow as pa
-import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.source.row_columns import columns_to_fetch
@@ -19,7 +18,6 @@ from kafka_source.values.header_ids import HeaderIds
 from kafka_source.values.reader_schema import ProtobufMessage, ReaderSchema
 from tests.support.avro import datum, framed, record
 from tests.support.native import kernel
-from tests.support.registry_server import RegistryServer
 
 kernel()
 
@@ -32,12 +30,6 @@ FIVE = {"id": 5}
 BODY = datum(ORDER, FIVE)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 GUID = uuid.UUID("cc0e0e0e-53c1-4a1a-8f1a-000000000001")
-
-
-@pytest.fixture
-def registry():
-    with RegistryServer() as server:
-        yield server
 
 
 def decoding(framing, registry=None, reader=None):
