@@ -163,10 +163,18 @@ def test_a_task_neither_takes_anothers_transaction_for_its_own_nor_aborts_it(
     assert visible(kafka, sink.topic) == []
 
 
-def test_a_driver_that_was_replaced_leaves_alone_what_the_next_one_has_prepared(
-    kafka: EmbeddedKafka, topic: Topic, hook: Hook
+@pytest.mark.parametrize(
+    ("moment", "attempts", "told"),
+    [
+        # Before it fences the earlier attempts of its tasks.
+        ("sink-committed", 1, None),
+        # The next driver completes the decision, and a later attempt initialises the same transactional id again.
+        ("sink-decided", IDS_OF_TASK, "That driver completes it"),
+    ],
+)
+def test_a_driver_that_was_replaced_after_its_decision_leaves_alone_what_the_next_one_has_prepared(
+    kafka: EmbeddedKafka, topic: Topic, hook: Hook, moment: str, attempts: int, told: str | None
 ) -> None:
-    """It has decided, and is suspended before it fences the earlier attempts of its tasks."""
     sink = Sink(kafka.bootstrap_servers, topic("eo-late"))
     first = sink.begin()
     prepared = sink.task(first, 0, 0)
@@ -174,7 +182,7 @@ def test_a_driver_that_was_replaced_leaves_alone_what_the_next_one_has_prepared(
     suspended, resume = threading.Event(), threading.Event()
 
     def suspend(name: str) -> None:
-        if name == "sink-committed" and not suspended.is_set():
+        if name == moment and not suspended.is_set():
             suspended.set()
             resume.wait(60)
 
@@ -182,13 +190,14 @@ def test_a_driver_that_was_replaced_leaves_alone_what_the_next_one_has_prepared(
     batch = PreparedBatch(sink.query, 0, {prepared.transaction: prepared.partitions})
     # With a client of its own, since the event loop of the others must go on.
     with closing(KafkaClient(sink.settings)) as late, ThreadPoolExecutor(1) as pool:
-        work = TwoPhaseCommit(late, sink.prefix).commit(first, batch, Deadline(60))
-        deciding = pool.submit(late.run, work)
+        deciding = pool.submit(late.run, TwoPhaseCommit(late, sink.prefix).commit(first, batch, Deadline(60)))
         assert suspended.wait(60)
         second = sink.begin()
-        newer = sink.task(second, 1, 0)
+        newer = [sink.task(second, 1, 0) for _ in range(attempts)][-1]
+        assert newer.transaction is not None
+        assert attempts == 1 or newer.transaction.transactional_id == prepared.transaction.transactional_id
         resume.set()
-        with pytest.raises(KafkaGroupError):
+        with pytest.raises(FencedError, match=told):
             deciding.result(60)
         late.run(others_done())
     sink.decide(second, 1, [newer])
@@ -202,15 +211,10 @@ async def others_done() -> None:
         await asyncio.wait(left, timeout=30)
 
 
-@pytest.mark.parametrize("moment", ["sink-decided", "sink-committed"])
-@pytest.mark.parametrize("name", [pytest.param("eo-a-deleted", marks=pytest.mark.long), "eo-then-deleted"])
-def test_a_topic_that_is_deleted_after_the_decision_takes_nothing_of_the_others_along(
-    kafka: EmbeddedKafka, topic: Topic, hook: Hook, moment: str, name: str
-) -> None:
-    kept, deleted = topic("eo-kept"), topic(name)
-    sink = Sink(kafka.bootstrap_servers, kept)
+def die_while_deciding(sink: Sink, hook: Hook, moment: str, others: Records) -> None:
+    """Decide about batch 0, of a record of the sink's topic and others, up to a failpoint."""
     epoch = sink.begin()
-    both = [as_records([b"one"], kept), as_records([b"two"], deleted)]
+    both = [as_records([b"one"], sink.topic), others]
     prepared = prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 0), epoch, both)
 
     def die(name: str) -> None:
@@ -221,6 +225,16 @@ def test_a_topic_that_is_deleted_after_the_decision_takes_nothing_of_the_others_
     with pytest.raises(KafkaGroupError, match="dies here"):
         sink.decide(epoch, 0, [prepared])
     hook(None)
+
+
+@pytest.mark.parametrize("moment", ["sink-decided", "sink-committed"])
+@pytest.mark.parametrize("name", [pytest.param("eo-a-deleted", marks=pytest.mark.long), "eo-then-deleted"])
+def test_a_topic_that_is_deleted_after_the_decision_takes_nothing_of_the_others_along(
+    kafka: EmbeddedKafka, topic: Topic, hook: Hook, moment: str, name: str
+) -> None:
+    kept, deleted = topic("eo-kept"), topic(name)
+    sink = Sink(kafka.bootstrap_servers, kept)
+    die_while_deciding(sink, hook, moment, as_records([b"two"], deleted))
     kafka.delete_topic(deleted)
     wait_until(lambda: deleted not in kafka.admin().list_topics(timeout=10).topics, "the topic to be gone")
     sink.run(0, 1)  # batch 0 is replayed
@@ -265,54 +279,11 @@ def test_a_topic_that_is_created_again_with_fewer_partitions_after_the_decision_
     monkeypatch.setattr(visibility, "_DELETED_SECONDS", 1.0)
     kept, again = topic("eo-kept-whole"), topic("eo-smaller", partitions=3)
     sink = Sink(kafka.bootstrap_servers, kept)
-    epoch = sink.begin()
-    both = [as_records([b"one"], kept), as_records([b"two"], again, [2])]
-    prepared = prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 0), epoch, both)
-
-    def die(name: str) -> None:
-        if name == "sink-committed":
-            raise KafkaGroupError("The driver dies here.")
-
-    hook(die)
-    with pytest.raises(KafkaGroupError, match="dies here"):
-        sink.decide(epoch, 0, [prepared])
-    hook(None)
+    die_while_deciding(sink, hook, "sink-committed", as_records([b"two"], again, [2]))
     kafka.delete_topic(again)
     create_again(kafka, again, 1)
     sink.run(0, 1)  # batch 0 is replayed
     assert visible(kafka, kept, 61) == sorted([b"one", *whole(1)])
-
-
-def test_a_driver_that_was_replaced_after_its_decision_does_not_say_that_records_are_lost(
-    kafka: EmbeddedKafka, topic: Topic, hook: Hook
-) -> None:
-    """The next driver completes the decision, and a later attempt initialises the same transactional id again."""
-    sink = Sink(kafka.bootstrap_servers, topic("eo-not-lost"))
-    first = sink.begin()
-    prepared = sink.task(first, 0, 0)
-    assert prepared.transaction is not None
-    suspended, resume = threading.Event(), threading.Event()
-
-    def suspend(name: str) -> None:
-        if name == "sink-decided" and not suspended.is_set():
-            suspended.set()
-            resume.wait(60)
-
-    hook(suspend)
-    batch = PreparedBatch(sink.query, 0, {prepared.transaction: prepared.partitions})
-    with closing(KafkaClient(sink.settings)) as late, ThreadPoolExecutor(1) as pool:
-        deciding = pool.submit(late.run, TwoPhaseCommit(late, sink.prefix).commit(first, batch, Deadline(60)))
-        assert suspended.wait(60)
-        second = sink.begin()
-        newer = [sink.task(second, 1, 0) for _ in range(IDS_OF_TASK)][-1]
-        assert newer.transaction is not None
-        assert newer.transaction.transactional_id == prepared.transaction.transactional_id
-        resume.set()
-        with pytest.raises(FencedError, match="That driver completes it"):
-            deciding.result(60)
-        late.run(others_done())
-    sink.decide(second, 1, [newer])
-    assert visible(kafka, sink.topic, 40) == sorted(rows(0, 0) + rows(1, 0))
 
 
 def test_a_driver_that_was_replaced_records_nothing_as_finished(kafka: EmbeddedKafka, topic: Topic) -> None:
