@@ -21,7 +21,7 @@ from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import ONE_DAILY, OURS, SPARK, Formats, kind_of
 from tests.parity.topics import send
-from tests.support.records import Topic
+from tests.support.records import Topic, run_to_end
 
 Batches = list[list[int]]
 
@@ -39,14 +39,8 @@ def run(formats: Formats, name: str, checkpoint: Path, **options: object) -> Bat
     def keep(frame: DataFrame, _: int) -> None:
         batches.append(sorted(int(row[0]) for row in frame.selectExpr("CAST(value AS STRING)").collect()))
 
-    query = (
-        formats.stream_of(name, options)
-        .writeStream.foreachBatch(keep)
-        .trigger(availableNow=True)
-        .option("checkpointLocation", str(checkpoint))
-        .start()
-    )
-    assert query.awaitTermination(60)
+    writer = formats.stream_of(name, options).writeStream.foreachBatch(keep)
+    run_to_end(writer.option("checkpointLocation", str(checkpoint)))
     return batches
 
 
@@ -56,10 +50,14 @@ def note_start(formats: Formats, checkpoint: Path, **options: object) -> None:
     query = writer.option("checkpointLocation", str(checkpoint)).start()
     query.processAllAvailable()
     query.stop()
-    assert (checkpoint / "sources" / "0" / "0").exists()
-    for folder in ("offsets", "commits"):
-        for file in (checkpoint / folder).iterdir():
-            file.unlink()
+    forget_batches(checkpoint, "0")
+
+
+def forget_batches(checkpoint: Path, source: str) -> None:
+    """Leave of a checkpoint only what Spark's source has noted."""
+    assert (checkpoint / "sources" / source / "0").exists()
+    for file in (*(checkpoint / "offsets").iterdir(), *(checkpoint / "commits").iterdir()):
+        file.unlink()
 
 
 def with_rows(batches: Batches) -> Batches:
@@ -189,10 +187,7 @@ def test_a_named_source_is_imported_and_another_one_added(
         query = start(SPARK, numbers=numbers)
         query.processAllAvailable()
         query.stop()
-        assert (checkpoint / "sources" / "numbers" / "0").exists()
-        for folder in ("offsets", "commits"):
-            for file in (checkpoint / folder).iterdir():
-                file.unlink()
+        forget_batches(checkpoint, "numbers")
         send(kafka, numbers, range(10, 15), 0)
         command("import-checkpoint", checkpoint, "--yes")
         for topics in ({"numbers": numbers}, {"numbers": numbers, "added": others}):
@@ -248,8 +243,8 @@ def test_a_checkpoint_of_another_source_is_refused(formats: Formats, numbers: st
     checkpoint, files = tmp_path / "files-checkpoint", tmp_path / "files"
     files.mkdir()
     (files / "one.txt").write_text("1\n")
-    writer = formats.spark.readStream.text(str(files)).writeStream.format("noop").trigger(availableNow=True)
-    assert writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination(60)
+    writer = formats.spark.readStream.text(str(files)).writeStream.format("noop")
+    run_to_end(writer.option("checkpointLocation", str(checkpoint)))
     assert "no offsets of a Kafka source" in CliRunner().invoke(app, ["checkpoint", "show", str(checkpoint)]).output
     copied = tmp_path / "copied"
     shutil.copytree(checkpoint, copied)

@@ -8,7 +8,7 @@ import pytest
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import Formats
-from tests.parity.topics import add_partitions, delete_before, send
+from tests.parity.topics import delete_before, send
 from tests.support.records import Topic, create_again
 
 
@@ -89,21 +89,6 @@ def test_partitions_that_the_query_selects_no_more(
         assert queries.same_error() == "KAFKA_DATA_LOSS.PARTITIONS_DELETED"
     else:
         assert queries.process().same_numbers() == [*range(8), *range(10, 15)]
-
-
-@pytest.mark.long
-def test_added_partitions_are_read_from_their_first_record(
-    kafka: EmbeddedKafka, formats: Formats, topic: Topic
-) -> None:
-    name = topic("grows", partitions=1)
-    send(kafka, name, range(5))
-    queries = formats.streams(subscribe=name, startingOffsets="latest", kafka_metadata_max_age_ms=100).start().process()
-    add_partitions(kafka, name, 2)
-    send(kafka, name, range(5, 8), 1)
-    send(kafka, name, [8], 0)
-    queries.process()
-    queries.process()
-    assert queries.same_numbers() == [5, 6, 7, 8]
 
 
 @suite("stress test for failOnDataLoss=false")

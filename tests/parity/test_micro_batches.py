@@ -9,12 +9,13 @@ from functools import partial
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import OURS, SPARK, Formats, kind_of
 from tests.parity.topics import add_partitions, delete_before, send
-from tests.support.records import Topic, create_again
+from tests.support.records import Topic, create_again, run_to_end
 from tests.support.waiting import wait_until
 
 NOON = 1_700_000_000_000
@@ -22,6 +23,12 @@ NOON = 1_700_000_000_000
 
 def suite(name: str) -> pytest.MarkDecorator:
     return pytest.mark.spark_test("KafkaMicroBatchSourceSuite", name)
+
+
+def process(formats: Formats, name: str, options: dict[str, object]) -> None:
+    """Start a query of one format into nowhere, and let it read what is there."""
+    writer = formats.stream_of(name, options).writeStream.format("noop")
+    writer.option("checkpointLocation", str(formats.folder / name)).start().processAllAvailable()
 
 
 def sizes(batches: list[list[str]]) -> list[int]:
@@ -129,11 +136,7 @@ def test_a_minimum_above_the_maximum(formats: Formats, topic: Topic) -> None:
     name = topic("contradiction", partitions=1)
     for one in (SPARK, *OURS):
         with pytest.raises(Exception, match="minOffset"):
-            formats.stream_of(
-                one, {"subscribe": name, "minOffsetsPerTrigger": 20, "maxOffsetsPerTrigger": 15}
-            ).writeStream.format("noop").option(
-                "checkpointLocation", str(formats.folder / one)
-            ).start().processAllAvailable()
+            process(formats, one, {"subscribe": name, "minOffsetsPerTrigger": 20, "maxOffsetsPerTrigger": 15})
 
 
 @pytest.mark.long
@@ -314,8 +317,7 @@ def test_min_partitions(kafka: EmbeddedKafka, formats: Formats, topic: Topic) ->
         counts: list[int] = []
         frame = formats.stream_of(one, {"subscribe": name, "startingOffsets": "earliest", "minPartitions": 6})
         writer = frame.writeStream.foreachBatch(partial(_count_tasks, counts))
-        query = writer.trigger(availableNow=True).option("checkpointLocation", str(formats.folder / one)).start()
-        assert query.awaitTermination(60)
+        run_to_end(writer.option("checkpointLocation", str(formats.folder / one)))
         found[one] = counts
     assert found[SPARK][0] >= 6
     assert all(found[one] == found[SPARK] for one in OURS)
@@ -479,10 +481,9 @@ def test_a_topic_created_again_while_available_now_runs_is_an_error(
 
         options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 5}
         frame = formats.stream_of(one, {**options, "kafka.metadata.max.age.ms": 100})
-        writer = frame.writeStream.foreachBatch(create_it_again).trigger(availableNow=True)
-        query = writer.option("checkpointLocation", str(formats.folder / one)).start()
-        with pytest.raises(Exception) as caught:
-            query.awaitTermination(120)
+        writer = frame.writeStream.foreachBatch(create_it_again)
+        with pytest.raises(StreamingQueryException) as caught:
+            run_to_end(writer.option("checkpointLocation", str(formats.folder / one)))
         kinds[one] = kind_of(caught.value)
     # Spark's source compares offsets. kafkagroup compares topic ids, so it also notices a topic of as many records.
     assert {kinds[one].split(".")[0] for one in OURS} == {"KAFKA_DATA_LOSS"}, kinds
@@ -521,9 +522,7 @@ WRONG: dict[str, dict[str, object]] = {
 def test_wrong_options(formats: Formats, case: str) -> None:
     for one in (SPARK, *OURS):
         with pytest.raises(Exception):  # noqa: B017 - Spark's texts differ from case to case
-            frame = formats.stream_of(one, WRONG[case])
-            query = frame.writeStream.format("noop").option("checkpointLocation", str(formats.folder / one)).start()
-            query.processAllAvailable()
+            process(formats, one, WRONG[case])
 
 
 @pytest.mark.parametrize(
@@ -534,9 +533,7 @@ def test_wrong_options(formats: Formats, case: str) -> None:
 def test_unsupported_settings(formats: Formats, option: str) -> None:
     for one in (SPARK, *OURS):
         with pytest.raises(Exception, match="not supported"):
-            frame = formats.stream_of(one, {"subscribe": "t", f"kafka.{option}": "x"})
-            query = frame.writeStream.format("noop").option("checkpointLocation", str(formats.folder / one)).start()
-            query.processAllAvailable()
+            process(formats, one, {"subscribe": "t", f"kafka.{option}": "x"})
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from kafkagroup.embedded import EmbeddedKafka, resolve
 from tests.apps.process import App
 from tests.parity.formats import ONE_DAILY, SPARK, Formats
 from tests.parity.topics import send
-from tests.support.records import Topic, written_rows
+from tests.support.records import Topic, run_to_end, to_files, written_rows
 from tests.support.waiting import wait_until
 
 NOON = 1_700_000_000_000
@@ -40,10 +40,7 @@ def windows(formats: Formats, name: str, folder: Path, topic: str) -> None:
     frame = frame.selectExpr("timestamp", "partition", "CAST(CAST(value AS STRING) AS BIGINT) AS value")
     grouped = frame.withWatermark("timestamp", "5 seconds").groupBy(window("timestamp", "10 seconds"), "partition")
     counts = grouped.agg(count("*").alias("count"), sum("value").alias("sum"))
-    writer = counts.select("window.start", "partition", "count", "sum").writeStream.format("parquet")
-    writer = writer.option("checkpointLocation", f"{folder}/checkpoint").option("path", f"{folder}/out")
-    query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
+    run_to_end(to_files(counts.select("window.start", "partition", "count", "sum"), folder))
 
 
 def output(spark: SparkSession, folder: Path) -> DataFrame:

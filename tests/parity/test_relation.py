@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import ALL, OURS, SPARK, Formats, kind_of
 from tests.parity.topics import delete_before, send
-from tests.support.records import Topic
+from tests.support.records import Topic, create_again
 from tests.support.waiting import wait_until
 
 NOON = 1_700_000_000_000
@@ -199,8 +199,6 @@ def test_a_view_sees_records_that_come_later_also_in_partitions_that_were_empty(
 def test_a_topic_created_again_is_read_by_a_frame_of_before(
     kafka: EmbeddedKafka, formats: Formats, topic: Topic
 ) -> None:
-    from tests.support.records import create_again
-
     name = topic("again", partitions=1)
     send(kafka, name, range(5))
     frames = formats.read(subscribe=name)
