@@ -8,9 +8,8 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import contextmanager
 
 from confluent_kafka import KafkaException
 
@@ -19,8 +18,6 @@ from kafkagroup.embedded.tcp_proxy import TcpProxy
 from testbed.spark_cluster import SparkCluster
 from tests.soak.queries import Output, Query, Shared
 from tests.soak.side_topic import SideTopic
-
-Fault = Callable[[], str]
 
 
 class Faults:
@@ -49,62 +46,48 @@ class Faults:
         self._rng, self._kafka, self._proxies, self._workers = rng, kafka, proxies, workers
         self._copy, self._shared, self._side = copy, shared, side
         self.done: Counter[str] = Counter()
-        self._book: Sequence[Fault] = (
-            self._broker_killed,
-            self._broker_suspended,
-            self._coordinator_killed,
-            self._coordinator_suspended,
-            self._worker_killed,
-            self._executor_killed,
-            self._executor_suspended,
-            self._python_worker_killed,
-            self._copys_driver_killed,
-            self._copys_driver_stopped,
-            self._shared_driver_killed,
-            self._shared_driver_stopped,
-            self._driver_suspended,
-            self._consumer_killed,
-            self._consumer_stopped,
-            self._connections_cut,
-            self._network_slow,
-            self._network_silent,
-            self._answers_lost,
-            self._side_topic_grows,
-            self._side_topic_created_again,
-            self._side_topic_loses_records,
-        )
-        self._left: list[Fault] = []
+        # Each fault takes itself back.
+        self._book: dict[str, Callable[[], None]] = {
+            "broker killed": lambda: self._restart(self._any_node()),
+            "broker suspended": lambda: self._suspend_broker(self._any_node()),
+            "coordinator killed": lambda: self._restart(self._coordinator()),
+            "coordinator suspended": lambda: self._suspend_broker(self._coordinator()),
+            "worker killed": self._kill_worker,
+            "executor killed": lambda: self._kill_one(self._workers.executors()),
+            "executor suspended": lambda: self._suspend(self._workers.executors()[:1], 12),
+            "python worker killed": lambda: self._kill_one(self._workers.python_workers()),
+            "driver killed (exactly once)": self._kill_copys_driver,
+            "driver stopped (exactly once)": self._stop_copys_driver,
+            "driver killed (shared group)": lambda: self._end_shared_driver(self._shared[0].query.kill),
+            "driver stopped (shared group)": lambda: self._end_shared_driver(self._shared[0].query.stop),
+            "driver suspended": lambda: self._suspend(self._any_query().pids(), 15),
+            "Java consumer killed": self._kill_consumer,
+            "Java consumer stopped": self._stop_consumer,
+            "connections cut": self._cut_connections,
+            "network slow": self._slow_network,
+            "network silent": self._silence_network,
+            "answers lost": self._lose_answers,
+            "partition added": self._side.grow,
+            "topic created again": self._side.create_again,
+            "unclean election": self._side.lose_records,
+        }
+        self._left: list[str] = []
 
     def one(self) -> str:
         """Do the next fault of a shuffled book; each comes once before any comes again."""
         if not self._left:
-            self._left = self._rng.sample(self._book, len(self._book))
-        name = self._left.pop()()
+            self._left = self._rng.sample(list(self._book), len(self._book))
+        name = self._left.pop()
+        self._book[name]()
         self.done[name] += 1
         return name
 
     # ---- brokers
 
-    def _broker_killed(self) -> str:
-        self._restart(self._rng.choice(self._kafka.node_ids))
-        return "broker killed"
-
-    def _coordinator_killed(self) -> str:
-        self._restart(self._coordinator())
-        return "coordinator killed"
-
     def _restart(self, node: int) -> None:
         self._kafka.kill(node)
         self._pause(0, 6)
         self._kafka.restart(node)
-
-    def _broker_suspended(self) -> str:
-        self._suspend_broker(self._rng.choice(self._kafka.node_ids))
-        return "broker suspended"
-
-    def _coordinator_suspended(self) -> str:
-        self._suspend_broker(self._coordinator())
-        return "coordinator suspended"
 
     def _suspend_broker(self, node: int) -> None:
         self._kafka.pause(node)
@@ -119,76 +102,45 @@ class Faults:
         with contextlib.suppress(KafkaException, FutureTimeoutError):
             described = self._kafka.admin().describe_consumer_groups([group])[group].result(timeout=30)
             return int(described.coordinator.id)
-        return self._rng.choice(self._kafka.node_ids)
+        return self._any_node()
 
     # ---- Spark
 
-    def _worker_killed(self) -> str:
+    def _kill_worker(self) -> None:
         worker = self._rng.choice(self._workers.numbers)
         self._workers.kill_worker(worker)
         self._pause(0, 6)
         self._workers.start_worker(worker)
-        return "worker killed"
 
-    def _executor_killed(self) -> str:
-        self._signal_one(self._workers.executors(), signal.SIGKILL)
-        return "executor killed"
-
-    def _python_worker_killed(self) -> str:
-        self._signal_one(self._workers.python_workers(), signal.SIGKILL)
-        return "python worker killed"
-
-    def _executor_suspended(self) -> str:
-        with self._suspended(self._workers.executors()[:1]):
-            self._pause(1, 12)
-        return "executor suspended"
-
-    def _signal_one(self, pids: Sequence[int], number: signal.Signals) -> None:
+    def _kill_one(self, pids: Sequence[int]) -> None:
         if pids:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._rng.choice(pids), number)
+                os.kill(self._rng.choice(pids), signal.SIGKILL)
 
     # ---- drivers
 
-    def _copys_driver_killed(self) -> str:
+    def _kill_copys_driver(self) -> None:
         self._copy.query.kill()
         if self._rng.random() < 0.5:
             self._copy.finish_and_compare()
         self._copy.query.start()
-        return "driver killed (exactly once)"
 
-    def _copys_driver_stopped(self) -> str:
+    def _stop_copys_driver(self) -> None:
         self._copy.query.stop()
         self._copy.finish_and_compare()
         self._copy.query.start()
-        return "driver stopped (exactly once)"
 
-    def _shared_driver_killed(self) -> str:
-        shared = self._shared[0]
-        shared.query.kill()
-        shared.check_offsets()
-        shared.query.start()
-        return "driver killed (shared group)"
+    def _end_shared_driver(self, end: Callable[[], None]) -> None:
+        end()
+        self._shared[0].check_offsets()
+        self._shared[0].query.start()
 
-    def _shared_driver_stopped(self) -> str:
-        shared = self._shared[0]
-        shared.query.stop()
-        shared.check_offsets()
-        shared.query.start()
-        return "driver stopped (shared group)"
-
-    def _driver_suspended(self) -> str:
-        with self._suspended(self._any_query().pids()):
-            self._pause(1, 15)
-        return "driver suspended"
-
-    @contextmanager
-    def _suspended(self, pids: Sequence[int]) -> Iterator[None]:
+    def _suspend(self, pids: Sequence[int], most: float) -> None:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
         try:
-            yield
+            self._pause(1, most)
         finally:
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
@@ -196,44 +148,27 @@ class Faults:
 
     # ---- the other members of the groups
 
-    def _consumer_killed(self) -> str:
+    def _kill_consumer(self) -> None:
         java = self._rng.choice(self._shared).java
         java.kill()
         self._pause(0, 5)
         java.start()
-        return "Java consumer killed"
 
-    def _consumer_stopped(self) -> str:
+    def _stop_consumer(self) -> None:
         shared = self._rng.choice(self._shared)
         shared.java.stop()
         shared.check_offsets()
         self._pause(0, 5)
         shared.java.start()
-        return "Java consumer stopped"
-
-    # ---- topics
-
-    def _side_topic_grows(self) -> str:
-        self._side.grow()
-        return "partition added"
-
-    def _side_topic_created_again(self) -> str:
-        self._side.create_again()
-        return "topic created again"
-
-    def _side_topic_loses_records(self) -> str:
-        self._side.lose_records()
-        return "unclean election"
 
     # ---- the network
 
-    def _connections_cut(self) -> str:
+    def _cut_connections(self) -> None:
         for _ in range(self._rng.randint(1, 5)):
             self._any_proxy().cut()
             self._pause(0, 1)
-        return "connections cut"
 
-    def _network_slow(self) -> str:
+    def _slow_network(self) -> None:
         proxies = list(self._proxies.values())
         delay = self._rng.uniform(0.02, 0.2)
         try:
@@ -243,23 +178,23 @@ class Faults:
         finally:
             for proxy in proxies:
                 proxy.delay = 0.0
-        return "network slow"
 
-    def _network_silent(self) -> str:
+    def _silence_network(self) -> None:
         proxy = self._any_proxy()
         proxy.hold()
         self._pause(1, 12)
         proxy.release()
-        return "network silent"
 
-    def _answers_lost(self) -> str:
+    def _lose_answers(self) -> None:
         # The broker does what it is asked, and nobody hears of it.
         proxy = self._any_proxy()
         proxy.hold("response")
         self._pause(1, 4)
         proxy.cut()
         proxy.release()
-        return "answers lost"
+
+    def _any_node(self) -> int:
+        return self._rng.choice(self._kafka.node_ids)
 
     def _any_proxy(self) -> TcpProxy:
         return self._rng.choice(list(self._proxies.values()))
