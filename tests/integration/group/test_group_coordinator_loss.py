@@ -65,17 +65,22 @@ def once(api_key):
     return hook, cut
 
 
+def always(api_key):
+    """A hook that cuts the connection of each frame of an API."""
+
+    def hook(frame):
+        if frame.api_key == api_key:
+            raise CutConnection
+        return [frame.payload]
+
+    return hook
+
+
 def test_a_rejoin_that_failed_is_due_again(proxied):
     members, proxy = proxied
     membership = members.make("orders", slots=1)
     membership.join(30)
-
-    def no_join(frame):
-        if frame.api_key == JOIN_GROUP:
-            raise CutConnection
-        return [frame.payload]
-
-    proxy.on_request = no_join
+    proxy.on_request = always(JOIN_GROUP)
     with pytest.raises(RetriableError):
         membership.rejoin(3)
     proxy.on_request = pass_on
@@ -90,13 +95,7 @@ def test_a_batch_is_read_although_its_slots_cannot_leave(behind, proxied, group,
     kafka, proxy = behind
     given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": "orders", "kafka.group.id": group}
     produce(kafka.bootstrap_servers, "orders", 10)
-
-    def never(frame):
-        if frame.api_key == LEAVE_GROUP:
-            raise CutConnection
-        return [frame.payload]
-
-    proxy.on_request = never
+    proxy.on_request = always(LEAVE_GROUP)
     assert BatchReader({**given, "commit": "none"}, source_schema(headers=False)).partitions()
     assert "stay until their sessions end" in caplog.text
 

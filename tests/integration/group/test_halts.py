@@ -98,6 +98,11 @@ class Stream:
             self.finish()
         return planned
 
+    def read_all(self) -> None:
+        """Trigger until there is nothing new."""
+        while self.trigger():
+            pass
+
     def plan(self) -> bool:
         """Plan a batch; return whether there is one."""
         if not self._is_new:
@@ -134,11 +139,8 @@ class Stream:
     def restart(self) -> None:
         """Start the query again from its checkpoint; what it has read is forgotten."""
         self.close()
-        self._reader, self._is_new, self.read = (
-            StreamReaderSpark40(self._given, source_schema(headers=False)),
-            False,
-            [],
-        )
+        self._reader = StreamReaderSpark40(self._given, source_schema(headers=False))
+        self._is_new, self.read = False, []
 
     def close(self) -> None:
         self._reader.stop()
@@ -198,8 +200,7 @@ def test_a_query_is_stopped_at_offsets_and_resumed(start, settings, groups, name
     query.trigger()
     boundaries = {TopicPartition(name, 0): 17, TopicPartition(name, 1): 9}
     halted = stop(settings, group, boundaries)
-    while query.trigger():
-        pass
+    query.read_all()
     assert query.shown is HaltKind.STOP
     query.trigger()
     stopped = wait_until_halted(settings, group, halted.halt, timeout=30)
@@ -233,8 +234,7 @@ def test_a_paused_query_keeps_its_place_and_reads_nothing_also_after_a_restart(s
     assert not query.trigger()
     assert len(groups.describe(group).members) == 1
     query.restart()
-    while query.trigger():
-        pass
+    query.read_all()
     assert not query.read
     assert groups.describe(group).members
     found = halt_of_group(settings, group)
@@ -248,8 +248,7 @@ def test_a_paused_query_keeps_its_place_and_reads_nothing_also_after_a_restart(s
     assert row["halt"] == str(found)
     resume(settings, group)
     assert halt_of_group(settings, group) is None
-    while query.trigger():
-        pass
+    query.read_all()
     assert len(query.read) == RECORDS - before
 
 
@@ -267,8 +266,7 @@ def test_a_pause_is_done_when_a_batch_that_was_planned_before_is_committed(start
     says = Command(settings["bootstrap.servers"]).says("pause", group, "--yes", "--timeout", "1", code=3)
     assert "Partitions whose owners may still read on" in says
     query.finish()
-    while query.trigger():
-        pass
+    query.read_all()
     newest = halt_of_group(settings, group)
     assert newest is not None
     found = wait_until_halted(settings, group, newest, timeout=30)
@@ -280,8 +278,7 @@ def test_a_pause_is_done_when_a_batch_that_was_planned_before_is_committed(start
     assert sum(committed.values()) == len(query.read) > sum(before.values())
     # The same halt holds for a later member.
     query.restart()
-    while query.trigger():
-        pass
+    query.read_all()
     assert wait_until_halted(settings, group, newest, timeout=30).is_done
     assert groups.committed(group) == committed
 
@@ -294,8 +291,7 @@ def test_a_query_that_joins_while_its_group_is_paused_reads_nothing(start, setti
         wait_until(lambda: groups.describe(group).state == "PreparingRebalance", "the second query to join")
         halt = pause(settings, group).halt
         assert not wait_until_halted(settings, group, halt, timeout=0).is_done
-        while first.trigger():
-            pass
+        first.read_all()
         joined.result(60)
     assert not second.read
     wait_until(lambda: not (first.trigger() or second.trigger()), "both to rest")
@@ -326,8 +322,7 @@ def test_a_trigger_that_cannot_ask_for_halts_may_pass_a_boundary_and_the_command
             with pytest.raises(RetriableError):
                 later.trigger()
             proxy.on_request = pass_on
-            while query.trigger():
-                pass
+            query.read_all()
             query.trigger()
             found = wait_until_halted(settings, group, halt, timeout=30)
             assert [(one.committed, one.boundary, one.is_there) for one in found.partitions] == [(12, 9, False)]
@@ -341,8 +336,7 @@ def test_a_stopped_group_that_brokers_have_forgotten_is_resumed(start, settings,
     query = start()
     query.trigger()
     halted = stop(settings, group)
-    while query.trigger():
-        pass
+    query.read_all()
     assert wait_until_halted(settings, group, halted.halt, timeout=30).is_done
     # As when offsets.retention.minutes are over.
     groups.delete(group)
@@ -481,8 +475,7 @@ def test_a_partition_that_another_query_takes_over_ends_at_its_boundary(kafka, t
 
 def test_a_boundary_that_is_passed_or_has_no_offset_yet_is_refused(start, settings, name, group):
     query = start()
-    while query.trigger():
-        pass
+    query.read_all()
     with pytest.raises(InvalidConfigurationError, match=f"{name}-0 is at 20, beyond 5"):
         stop(settings, group, {TopicPartition(name, 0): 5})
     command = Command(settings["bootstrap.servers"])
@@ -560,8 +553,7 @@ def test_a_halt_outlives_the_time_for_which_brokers_keep_offsets():
                 query.trigger()
             halts = [pause(settings, "paused").halt, stop(settings, "stopped").halt]
             for halt, (group, query) in zip(halts, queries.items(), strict=True):
-                while query.trigger():
-                    pass
+                query.read_all()
                 assert wait_until_halted(settings, group, halt, timeout=30).is_done
             produce_evenly(kafka.bootstrap_servers, name, RECORDS)
             wait_until(lambda: not groups.committed("stopped"), "the offsets of a group to expire", 180)

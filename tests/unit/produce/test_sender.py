@@ -88,7 +88,8 @@ def test_what_passes_is_sent_again(broker, error):
     assert written(broker) == expected(300)
 
 
-def test_a_request_that_is_lost_is_sent_again(broker):
+@pytest.mark.parametrize("lost", ["on_produce", "on_written"])
+def test_a_request_whose_answer_or_itself_is_lost_is_sent_again_without_duplicates(broker, lost):
     numbers = itertools.count()
 
     def lose(_) -> int:
@@ -96,19 +97,7 @@ def test_a_request_that_is_lost_is_sent_again(broker):
             raise Silence
         return 0
 
-    broker.on_produce = lose
-    send(broker)
-    assert written(broker) == expected(300)
-
-
-def test_an_answer_that_is_lost_makes_no_duplicates(broker):
-    numbers = itertools.count()
-
-    def lose(_) -> None:
-        if next(numbers) % 3 == 1:
-            raise Silence
-
-    broker.on_written = lose
+    setattr(broker, lost, lose)
     send(broker)
     assert written(broker) == expected(300)
     assert len({connection for _, connection, _ in broker.produces}) > 3

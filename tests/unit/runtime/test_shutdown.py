@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,18 +25,27 @@ with lock:
 """
 
 
+def run(tmp_path: Path, *arguments: str, until: bytes, end: Callable[[subprocess.Popen[bytes]], object]) -> str:
+    """End a program of Python once it has said a line; return what it has written to the file of its last argument."""
+    told = tmp_path / "told"
+    command = [sys.executable, "-c", *arguments, str(told)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == until
+        end(process)
+        # The other end of the pipe is its children's too, so this waits for their end.
+        assert process.stdout.read() == b""
+    return told.read_text()
+
+
 @pytest.mark.parametrize("then", ["time.sleep(60)", "pass", "raise ValueError"])
 @pytest.mark.parametrize("signals", [1, 2])
 def test_the_group_is_left_once_although_the_signal_finds_a_lock_held(tmp_path: Path, then: str, signals: int) -> None:
-    told = tmp_path / "told"
-    command = [sys.executable, "-c", HOLDS_A_LOCK.format(then=then), str(told)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+    def end(process: subprocess.Popen[bytes]) -> None:
         for _ in range(signals):
-            os.kill(process.pid, signal.SIGTERM)
-        process.wait(30)
-    assert told.read_text() == "left"
+            process.terminate()
+
+    assert run(tmp_path, HOLDS_A_LOCK.format(then=then), until=b"ready\n", end=end) == "left"
 
 
 STOPS_BY_ITSELF = """
@@ -53,14 +61,7 @@ leave_on_exit(stop)()
 
 
 def test_a_signal_that_comes_while_the_group_is_being_left_waits_for_that(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    command = [sys.executable, "-c", STOPS_BY_ITSELF, str(told)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"stopping\n"
-        os.kill(process.pid, signal.SIGTERM)
-        process.wait(30)
-    assert told.read_text() == "left"
+    assert run(tmp_path, STOPS_BY_ITSELF, until=b"stopping\n", end=subprocess.Popen.terminate) == "left"
 
 
 WAITS_IN_A_CALL = """
@@ -78,12 +79,4 @@ STARTS_IT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', *sy
 
 
 def test_the_group_is_left_when_the_parent_process_is_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    command = [sys.executable, "-c", STARTS_IT, WAITS_IN_A_CALL, str(told)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
-        assert parent.stdout is not None
-        assert parent.stdout.readline() == b"ready\n"
-        parent.kill()
-        # The other end of the pipe is the child's too, so this waits for the end of the child.
-        assert parent.stdout.read() == b""
-    assert told.read_text() == "left"
+    assert run(tmp_path, STARTS_IT, WAITS_IN_A_CALL, until=b"ready\n", end=subprocess.Popen.kill) == "left"
