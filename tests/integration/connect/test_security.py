@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -21,6 +18,7 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka, Security, run_java
+from tests.support.programs import run_python
 from tests.support.records import numbers, produce, run_to_end, to_files, written
 from tests.support.waiting import wait_until
 
@@ -233,15 +231,9 @@ def test_no_secret_is_seen_anywhere(guarded, group, tmp_path):
     """Not in the output of a talkative application (which has the output of Spark's workers), nor in its files."""
     good = options(guarded, ALL, "PLAIN", kafka_group_id=group)
     bad = options(guarded, ALL, "PLAIN", kafka_group_id=group, password=WRONG)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.apps.telling_app", str(tmp_path), json.dumps(good), json.dumps(bad)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "KAFKAGROUP_LOG_LEVEL": "DEBUG"},
-        capture_output=True,
-        timeout=200,
-        check=False,
-    )
-    said = (done.stdout + done.stderr).decode(errors="replace")
+    arguments = ("-m", "tests.apps.telling_app", tmp_path, json.dumps(good), json.dumps(bad))
+    done = run_python(*arguments, seconds=200, environment={"KAFKAGROUP_LOG_LEVEL": "DEBUG"})
+    said = done.stdout + done.stderr
     assert f"good batch {COUNT}" in said, said[-3000:]
     assert f"good stream {COUNT}" in said
     assert "DEBUG kafka_source" in said
@@ -250,7 +242,7 @@ def test_no_secret_is_seen_anywhere(guarded, group, tmp_path):
     assert "sasl.jaas.config" in said
     files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert any(TOPIC.encode() in content for content in files)
-    everything = b"\n".join([done.stdout, done.stderr, *files])
+    everything = b"\n".join([said.encode(), *files])
     for secret in (PASSWORD, WRONG):
         login = f"\0{ALL}\0{secret}".encode()
         forms = (secret.encode(), secret.encode().hex().encode(), *map(base64.b64encode, (secret.encode(), login)))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
@@ -14,9 +10,8 @@ from confluent_kafka import KafkaException
 from examples.lag_plot import WIDTH, lag_plot
 from examples.setting import ORDERS, PARTITIONS
 from tests.support.native import without_warning
+from tests.support.programs import run_python
 from tests.support.records import produce
-
-ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -33,15 +28,7 @@ def servers(kafka):
 
 def run(name, *arguments):
     """What `python -m examples.NAME` prints. On standard error is nothing: no warning of Spark, no traceback."""
-    done = subprocess.run(
-        [sys.executable, "-m", f"examples.{name}", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_python("-m", f"examples.{name}", *arguments, seconds=300)
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]
     assert without_warning(done.stderr) == ""
     return done.stdout

@@ -28,6 +28,7 @@ from testbed.spark_cluster import (
 )
 from testbed.yarn_cluster import YarnCluster
 from tests.integration.pages.test_delta_and_iceberg import installed
+from tests.support.programs import run_python
 from tests.support.records import Topic, produce
 
 pytestmark = pytest.mark.long
@@ -152,11 +153,8 @@ def test_connect_with_the_package_on_the_server_alone(kafka: EmbeddedKafka, topi
     ]  # fmt: skip
     with server_process(command, tmp_path / "server.log", environment):
         until_log(tmp_path / "server.log", "Spark Connect server started at")
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.apps.connect_client", f"sc://127.0.0.1:{port}",
-             kafka.bootstrap_servers, name],
-            cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
-        )  # fmt: skip
+        arguments = (f"sc://127.0.0.1:{port}", kafka.bootstrap_servers, name)
+        done = run_python("-m", "tests.apps.connect_client", *arguments, seconds=200)
     log = (tmp_path / "server.log").read_text(errors="replace")
     assert f"count {COUNT}" in done.stdout, done.stderr[-3000:] + log[-3000:]
 

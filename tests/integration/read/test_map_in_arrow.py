@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 import zipfile
@@ -21,11 +20,11 @@ from pyspark.sql.utils import StreamingQueryException
 
 import kafkagroup
 from kafka_source.engine_selection import why_not_native
+from tests.support.programs import run_python
 from tests.support.random_functions import compare, functions
 from tests.support.records import produce, reader, run_to_end, to_files
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).parents[3]
 SIZES = "size int, offset bigint"
 COUNT = 200
 SECRET = "hunter2-in-a-closure"
@@ -260,16 +259,8 @@ def test_random_functions_make_the_same_rows_inside_and_outside(spark, kafka, or
 @pytest.mark.requires_native
 @pytest.mark.parametrize("examples", [2, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 def test_through_spark_connect(kafka, orders, tmp_path, examples):
-    program = ["-m", "tests.apps.connect_map_app", str(tmp_path), kafka.bootstrap_servers, orders, str(examples)]
-    done = subprocess.run(
-        [sys.executable, *program],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=280 + 10 * examples,
-        check=False,
-    )
+    program = ("-m", "tests.apps.connect_map_app", tmp_path, kafka.bootstrap_servers, orders, examples)
+    done = run_python(*program, seconds=280 + 10 * examples)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert int(told["compared"]) >= examples, done.stderr[-5000:]

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
+from tests.support.programs import run_python
 from tests.support.records import produce
-
-ROOT = Path(__file__).parents[3]
 
 # Writes a topic's records to another, as a batch and then as a stream.
 PROGRAM = """
@@ -35,15 +29,8 @@ spark.stop()
 def test_the_sink_logs_at_the_level_of_the_environment(kafka, topic, tmp_path):
     source, target = topic("from"), topic("to")
     produce(kafka.bootstrap_servers, source, 7)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, kafka.bootstrap_servers, source, target, str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "KAFKAGROUP_LOG_LEVEL": "INFO"},
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+    arguments = ("-c", PROGRAM, kafka.bootstrap_servers, source, target, tmp_path)
+    done = run_python(*arguments, seconds=400, environment={"KAFKAGROUP_LOG_LEVEL": "INFO"})
     assert done.returncode == 0, done.stderr[-3000:]
     assert "WARN kafka_source.options.validation: option batch.rows has no effect here and is ignored" in done.stderr
     assert "INFO kafka_source.sink.writer: write records=7" in done.stderr

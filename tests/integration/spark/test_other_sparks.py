@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import kafkagroup
 from kafkagroup.progress import lag_of
 from tests.apps.process import streaming_app
 from tests.mistakes.catalog import CONNECT, Row, rows_of_page
+from tests.support.programs import run_python
 from tests.support.records import produce, stream, to_files, written
 from tests.support.waiting import wait_until
 
@@ -105,15 +104,7 @@ def test_executors_without_the_native_engine_of_the_driver(kafka, topic, tmp_pat
 def test_through_spark_connect(kafka, topic, tmp_path):
     name = topic("connect", partitions=2)
     produce(kafka.bootstrap_servers, name, 100)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.apps.connect_app", str(tmp_path), kafka.bootstrap_servers, name],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    done = run_python("-m", "tests.apps.connect_app", tmp_path, kafka.bootstrap_servers, name, seconds=280)
     assert "batch 100 stream 100" in done.stdout, done.stderr[-3000:]
     assert f"scraped 100 rebalances 1 kept 100 of ['{name}-group']" in done.stdout, done.stdout[-2000:]
     # Its group was stopped from outside.

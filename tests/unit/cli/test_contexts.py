@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,8 +15,8 @@ from typer.testing import CliRunner
 from docs.json_documents import DOCUMENTS
 from kafkagroup.cli.app import app
 from kafkagroup.cli.settings import Connection, contexts_path
+from tests.support.programs import run_python
 
-ROOT = Path(__file__).parents[3]
 PASSWORD = "correct-horse-battery"
 CONTEXTS = f"""
 # A context for each cluster.
@@ -223,18 +220,6 @@ def test_a_syntax_error_is_told_by_its_line_and_not_by_its_text(file: Path, text
 
 
 def test_a_shell_completes_the_names() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "kafkagroup.cli"],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "_KAFKAGROUP_COMPLETE": "complete_bash",
-            "COMP_WORDS": "kafkagroup groups --context p",
-            "COMP_CWORD": "3",
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    words = {"COMP_WORDS": "kafkagroup groups --context p", "COMP_CWORD": "3"}
+    done = run_python("-m", "kafkagroup.cli", environment={"_KAFKAGROUP_COMPLETE": "complete_bash", **words})
     assert done.stdout.split() == ["production"]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +12,8 @@ import typer
 from typer.testing import CliRunner
 
 from kafkagroup.cli.app import app
+from tests.support.programs import run_python
 
-ROOT = Path(__file__).parents[3]
 COLUMNS = 80
 HEAVY = {"rich", "kafka", "confluent_kafka", "pyarrow", "pandas", "pyspark", "kafka_source.errors", "assignors"}
 
@@ -81,10 +78,8 @@ def test_help_loads_nothing_that_it_does_not_need() -> None:
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         f"print('loaded', sorted({HEAVY!r} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
-    )
-    assert "--to-group" in done.stdout
+    done = run_python("-c", code)
+    assert "--to-group" in done.stdout, done.stderr
     assert done.stdout.endswith("loaded []\n"), done.stdout[-300:]
 
 
@@ -97,27 +92,19 @@ def test_help_is_there_in_half_a_second_of_processor_time() -> None:
 def processor_seconds(code: str) -> float:
     """What a Python with this code takes; a busy machine makes it slower, and takes no more processor time."""
     before = os.times()
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60, check=True)
+    assert run_python("-c", code).returncode == 0
     after = os.times()
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_can_complete(shell: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "kafkagroup.cli", "re"],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "_KAFKAGROUP_COMPLETE": f"complete_{shell}",
-            "COMP_WORDS": "kafkagroup re",
-            "COMP_CWORD": "1",
-            "_TYPER_COMPLETE_ARGS": "kafkagroup re",
-            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    environment = {
+        "_KAFKAGROUP_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": "kafkagroup re",
+        "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": "kafkagroup re",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    done = run_python("-m", "kafkagroup.cli", "re", environment=environment)
     assert "rewind" in done.stdout, done

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import textwrap
 
 import pytest
 
 from kafka_source.runtime.event_loop import EventLoop
+from tests.support.programs import run_python
 
 _WORK = """
 import asyncio, atexit, sys, threading, time
@@ -42,9 +41,7 @@ atexit.register(lambda: print(*loop.run(both(loop), 10)))
 
 @pytest.mark.parametrize("when", (_AFTER_MAIN, _AT_EXIT), ids=("after the main thread", "at exit"))
 def test_work_and_names_are_not_refused_in_a_program_that_ends(when):
-    done = subprocess.run(
-        [sys.executable, "-c", _WORK + textwrap.dedent(when)], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_python("-c", _WORK + textwrap.dedent(when))
     assert (done.stdout, done.stderr, done.returncode) == ("42 9092\n", "", 0)
 
 
@@ -60,9 +57,7 @@ def test_a_forked_child_is_refused_its_parents_loop_and_does_not_hang():
             os._exit(0)
         os.waitpid(child, 0)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", _WORK + textwrap.dedent(forks)], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_python("-c", _WORK + textwrap.dedent(forks))
     assert "from which this process was forked" in done.stdout
 
 
