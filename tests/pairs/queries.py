@@ -444,7 +444,7 @@ class Batches(BatchQuery):
 
 def open_query(draw: Draw, names: Names, query: str = "a", note: Note | None = None) -> Running:
     """The query of a draw."""
-    return (Stream if draw.is_stream else Batches)(draw, names, query, note=note)
+    return Stream(draw, names, query, note) if draw.is_stream else Batches(draw, names, query, note)
 
 
 def check_options(draw: Draw, names: Names) -> None:
