@@ -6,6 +6,7 @@ What Spark does between source and sink is done here step by step, so that a tes
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -25,6 +26,12 @@ from kafkagroup.embedded import EmbeddedKafka
 from tests.support.two_phase import as_records
 
 _runs = itertools.count(1)
+
+
+def query_of(given: Mapping[str, object]) -> Query:
+    """The query of a stream; its options may have _ for . in their names."""
+    named = {key.replace("_", "."): str(value) for key, value in given.items()}
+    return Query.of(named, source_schema(headers=False), Where.STREAM)
 
 
 class Pipe:
@@ -50,14 +57,14 @@ class Pipe:
         checkpoint: list[StreamOffset] | None = None,
         **options: object,
     ) -> None:
-        given = {
+        given: dict[str, object] = {
             "kafka.bootstrap.servers": servers,
             "subscribe": source,
             "kafka.group.id": group,
             "group.members": "2",
             "startingOffsets": "earliest",
             "commit": "sink",
-            **{key.replace("_", "."): str(value) for key, value in options.items()},
+            **{key.replace("_", "."): value for key, value in options.items()},
         }
         if given.get("kafka.group.protocol") != "consumer":
             given["kafka.heartbeat.interval.ms"] = "200"
@@ -65,7 +72,7 @@ class Pipe:
         self.group, self.name, self.topic = group, name, sink
         self.run = f"run-{next(_runs)}"
         self.offsets = list(checkpoint or [StreamOffset()])
-        self.reading = Query.of(given, source_schema(headers=False), Where.STREAM)
+        self.reading = query_of(given)
         self.stream = MicroBatches(self.reading)
         self.read: list[int] = []
         self._phases = TwoPhaseCommit(cached_client(self.settings), name)
@@ -160,14 +167,12 @@ class Job:
     """
 
     def __init__(self, kafka: EmbeddedKafka, group: str, **options: object) -> None:
-        named = {key.replace("_", "."): str(value) for key, value in options.items()}
-        servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
-        self.given = {
-            **servers,
+        self.given: dict[str, object] = {
+            "kafka.bootstrap.servers": kafka.bootstrap_servers,
             "kafka.group.id": group,
             "startingOffsets": "earliest",
             "kafka.heartbeat.interval.ms": "200",
-            **named,
+            **{key.replace("_", "."): value for key, value in options.items()},
         }
         self.offsets = [StreamOffset()]
 
@@ -195,5 +200,4 @@ class Job:
 
     def query(self, options: dict[str, object]) -> Query:
         """The query of one start."""
-        named = {key.replace("_", "."): str(value) for key, value in options.items()}
-        return Query.of({**self.given, **named}, source_schema(headers=False), Where.STREAM)
+        return query_of({**self.given, **options})

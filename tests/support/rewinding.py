@@ -5,14 +5,12 @@ from __future__ import annotations
 from assignors import TopicPartition
 from kafka_source.errors import KafkaGroupError
 from kafka_source.model.stream_offset import Range, StreamOffset
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
-from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.memberships import everything
 from tests.support.mixed_group import Worker
+from tests.support.queries import query_of
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
@@ -67,10 +65,8 @@ class Streams:
                 quick["kafka.heartbeat.interval.ms"] = 200
         named = {key.replace("_", "."): value for key, value in options.items()}
         subscribed = {} if named.keys() & {"assign", "subscribePattern"} else {"subscribe": self._topic}
-        given = {**subscribed, "kafka.group.id": self._group, "startingOffsets": "earliest", **quick, **named}
-        text = {key: str(value) for key, value in given.items()}
-        text["kafka.bootstrap.servers"] = self._kafka.bootstrap_servers
-        return MicroBatches(Query.of(text, source_schema(headers=False), Where.STREAM))
+        servers = {"kafka.bootstrap.servers": self._kafka.bootstrap_servers, "kafka.group.id": self._group}
+        return MicroBatches(query_of({**subscribed, **servers, "startingOffsets": "earliest", **quick, **named}))
 
     def run(self, start: StreamOffset | None = None, **options: object) -> Runner:
         """A query that runs; `start` is the checkpoint."""

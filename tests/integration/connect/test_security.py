@@ -12,13 +12,11 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
-from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka, Security, run_java
 from tests.support.programs import run_python
+from tests.support.queries import query_of
 from tests.support.records import numbers, produce, run_to_end, to_files, written
 from tests.support.waiting import wait_until
 
@@ -213,7 +211,7 @@ def test_a_stream_says_once_that_it_commits_without_transactions(guarded, group,
     given = {**options(guarded, NO_TRANSACTIONS, kafka_group_id=group), "strict": "false"}
     given["startingOffsets"] = "earliest"
     given["maxOffsetsPerTrigger"] = str(COUNT // 3)
-    planner, offset = MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM)), StreamOffset()
+    planner, offset = MicroBatches(query_of(given)), StreamOffset()
     with caplog.at_level("WARNING", "kafka_source"):
         try:
             while (end := planner.next(offset, limited=True)) is not offset:

@@ -14,15 +14,12 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.plan import Admission
-from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
 from tests.support.memberships import leave, members_of
-from tests.support.queries import Pipe
+from tests.support.queries import Pipe, query_of
 from tests.support.records import produce
 from tests.support.rewinding import Streams
 from tests.support.two_phase import visible
@@ -60,9 +57,9 @@ def reads(servers, source, _, group, on_lost, commit, parent):
         "startingOffsets": "earliest",
         "commit": commit,
         "group.on.lost": on_lost,
-        **{name.replace("_", "."): str(value) for name, value in OPTIONS.items()},
+        **OPTIONS,
     }
-    query = Query.of(given, source_schema(headers=False), Where.STREAM)
+    query = query_of(given)
     stream = MicroBatches(query)
     start = StreamOffset()
     end = stream.next(start, limited=True)

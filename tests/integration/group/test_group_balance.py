@@ -14,12 +14,11 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
-from kafka_source.source.read_task import Query, read_bundle
+from kafka_source.source.read_task import read_bundle
 from tests.support.memberships import together
 from tests.support.mixed_group import Worker
+from tests.support.queries import query_of
 from tests.support.waiting import wait_until
 
 PARTITIONS = 16
@@ -65,7 +64,7 @@ class Stream(Worker):
         }
         self.values: list[int] = []
         self.owned: dict[int, set[int]] = {}
-        self._query = Query.of(given, source_schema(headers=False), Where.STREAM)
+        self._query = query_of(given)
         self._batches = MicroBatches(self._query)
         super().__init__()
 

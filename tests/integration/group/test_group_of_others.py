@@ -16,16 +16,15 @@ from kafka_source.client_config import Settings
 from kafka_source.group.rebalance_log import OtherMembers
 from kafka_source.kafka_client import KafkaClient
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from kafka_source.source.micro_batches import MicroBatches
-from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.apps.process import java_consumer, streaming_app
 from tests.support.memberships import Memberships
+from tests.support.queries import query_of
 from tests.support.records import Topic, produce
 from tests.support.waiting import wait_until
 
@@ -65,7 +64,7 @@ def stream(given: dict[str, str]) -> Iterator[Callable[..., MicroBatches]]:
 
     def make(topic: str, **options: str) -> MicroBatches:
         changed = {name.replace("_", "."): value for name, value in options.items()}
-        query = Query.of({**given, "subscribe": topic, **changed}, source_schema(headers=False), Where.STREAM)
+        query = query_of({**given, "subscribe": topic, **changed})
         made.append(MicroBatches(query))
         return made[-1]
 

@@ -23,10 +23,8 @@ from kafka_source.commits.side_groups import HALT
 from kafka_source.errors import InvalidConfigurationError, RetriableError
 from kafka_source.model.driver_figures import KEY, DriverFigures
 from kafka_source.model.halt import HaltKind
-from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source import read_task
-from kafka_source.source.read_task import Query
 from kafka_source.source.stream import StreamReaderSpark40
 from kafkagroup import arrow
 from kafkagroup.admin import AtTime, Groups, halt_of_group, pause, resume, stop, wait_until_halted
@@ -35,7 +33,7 @@ from kafkagroup.embedded import EmbeddedKafka, Security
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from tests.apps.process import streaming_app
 from tests.support.commands import Command
-from tests.support.queries import Pipe
+from tests.support.queries import Pipe, query_of
 from tests.support.records import written
 from tests.support.waiting import wait_until, wait_until_committed
 
@@ -117,7 +115,7 @@ class Stream:
 
     def finish(self) -> None:
         """Read and commit the batch that is planned."""
-        query = Query.of(self._given, source_schema(headers=False), Where.STREAM)
+        query = query_of(self._given)
         for bundle in self._reader.partitions(self.log[-2], self.log[-1]):
             assert isinstance(bundle, read_task.TaskBundle)
             for batch in read_task.read_bundle(bundle, query):

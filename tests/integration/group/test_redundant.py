@@ -9,13 +9,10 @@ from functools import partial
 import pytest
 
 from kafka_source.errors import RetriableError, UnknownGroupError
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
 from kafka_source.source import read_task
-from kafka_source.source.read_task import Query
 from tests.apps.process import streaming_app
 from tests.support.mixed_group import Trickle
-from tests.support.queries import Job
+from tests.support.queries import Job, query_of
 from tests.support.records import produce, stream, to_files, written, written_records, written_rows
 from tests.support.waiting import wait_until
 
@@ -129,8 +126,8 @@ def test_all_copies_emit_rows_with_their_number(spark, kafka, name, groups, tmp_
 def test_tasks_that_commit_at_the_same_time_do_not_fence_each_other(kafka, name, groups, emit):
     produce(kafka.bootstrap_servers, name, 100)
     more = {"group.members": 2, "commit": "task", "redundant.emit": emit, "min.records.per.task": 1}
-    given = {key: str(value) for key, value in options(kafka, name, **more).items()}
-    job, query = Job(kafka, f"{name}-group", **given), Query.of(given, source_schema(headers=False), Where.STREAM)
+    given = options(kafka, name, **more)
+    job, query = Job(kafka, f"{name}-group", **given), query_of(given)
     planner = job.planner()
     try:
         end = planner.next(job.offsets[-1], limited=True)

@@ -15,9 +15,7 @@ from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.options import Where
 from kafka_source.pinned_read import pinned_ranges
-from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
@@ -25,7 +23,7 @@ from kafkagroup import arrow
 from kafkagroup.admin import Groups
 from kafkagroup.admin.offsets_document import OffsetsDocument
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support.queries import Pipe
+from tests.support.queries import Pipe, query_of
 from tests.support.records import Topic, create_again, produce
 from tests.support.waiting import wait_until
 
@@ -37,9 +35,9 @@ def _query(kafka: EmbeddedKafka, name: str, group: str, **options: str) -> Query
         "kafka.group.id": group,
         "group.members": "1",
         "startingOffsets": "earliest",
-        **{key.replace("_", "."): value for key, value in options.items()},
+        **options,
     }
-    return Query.of(given, source_schema(headers=False), Where.STREAM)
+    return query_of(given)
 
 
 def _values(query: Query, stream: MicroBatches, start: StreamOffset, end: StreamOffset) -> list[int]:

@@ -12,12 +12,10 @@ import pytest
 
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
-from kafka_source.source.read_task import Query
 from tests.apps.confluent_consumer import ConfluentConsumer
+from tests.support.queries import query_of
 from tests.support.records import produce, stream, to_files, written
 from tests.support.waiting import wait_until
 
@@ -144,10 +142,11 @@ def read(kafka, group):
             "kafka.bootstrap.servers": f"{host}:{kafka.port(1)}",
             **({} if topic is None else {"subscribe": topic}),
             "kafka.group.id": group,
-            **{name.replace("_", "."): str(value) for name, value in {**SETTINGS, **options}.items()},
+            **SETTINGS,
+            **options,
         }
         siblings = Siblings.find(group, os.getppid())
-        made.append(MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM), siblings))
+        made.append(MicroBatches(query_of(given), siblings))
         return made[-1]
 
     yield make
@@ -178,16 +177,8 @@ def test_another_query_of_the_driver_joins_while_tasks_read(kafka, topic, group,
         if commit == "batch":
             # The tasks begin in a generation that has ended.
             joining.result(SECONDS)
-        query = Query.of(
-            {
-                "kafka.bootstrap.servers": kafka.bootstrap_servers,
-                "subscribe": name,
-                "kafka.group.id": group,
-                "commit": commit,
-            },
-            source_schema(headers=False),
-            Where.STREAM,
-        )
+        given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "kafka.group.id": group}
+        query = query_of({**given, "commit": commit})
         assert sum(b.num_rows for bundle in bundles for b in read_task.read_bundle(bundle, query)) == 400
         other = joining.result(SECONDS)
     assert all(span.start == span.end for span in other.partitions.values())

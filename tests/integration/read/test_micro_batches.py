@@ -15,15 +15,14 @@ from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.stream_offset import Range, StreamOffset
-from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source import group_member_owner, read_task
 from kafka_source.source.micro_batches import MicroBatches
-from kafka_source.source.read_task import Query, TaskBundle
+from kafka_source.source.read_task import TaskBundle
 from kafka_source.source.stream import StreamReaderSpark40
 from kafkagroup.admin import Groups
 from tests.support.memberships import held, rejoin_until_joined
-from tests.support.queries import Job
+from tests.support.queries import Job, query_of
 from tests.support.records import produce
 from tests.support.waiting import wait_until
 
@@ -40,9 +39,8 @@ def start(kafka) -> Iterator[Start]:
 
     def one(**options: object) -> MicroBatches:
         quick = {**QUICK, **(QUICK_MEMBER if "kafka_group_id" in options else {})}
-        named = {name.replace("_", "."): str(value) for name, value in {**quick, **options}.items()}
-        given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **named}
-        started.append(MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM)))
+        given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **quick, **options}
+        started.append(MicroBatches(query_of(given)))
         return started[-1]
 
     yield one

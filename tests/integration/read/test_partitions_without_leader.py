@@ -28,12 +28,11 @@ from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.batch import BatchReader
 from kafka_source.source.micro_batches import MicroBatches
-from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
 from kafkagroup.admin.watch_rates import GroupSample, History
 from kafkagroup.cli.rows import overview
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support.queries import Job
+from tests.support.queries import Job, query_of
 from tests.support.records import produce
 from tests.support.unclean_election import LOSES_RECORDS, lose_records, replicas_of
 from tests.support.waiting import wait_until
@@ -102,9 +101,8 @@ class Reading:
     def __init__(self, kafka: EmbeddedKafka, topic: str, group: str | None, **options: object) -> None:
         member = {} if group is None else {"kafka.group.id": group}
         given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, **member}
-        settled = {"startingOffsets": "earliest", "coordinator.timeout.ms": "60000", **options}
-        named = {name.replace("_", "."): str(value) for name, value in settled.items()}
-        self._query = Query.of({**given, **named}, source_schema(headers=False), Where.STREAM)
+        settled = {"startingOffsets": "earliest", "coordinator.timeout.ms": "60000"}
+        self._query = query_of({**given, **settled, **options})
         self._planner = MicroBatches(self._query)
         self._offset = StreamOffset()
 

@@ -9,10 +9,8 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.model.stream_offset import Range, StreamOffset
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
-from kafka_source.source.read_task import Query
+from tests.support.queries import query_of
 from tests.support.records import numbers, produce, reader
 
 PARTITIONS = 3
@@ -32,15 +30,14 @@ def start(kafka, name, group) -> Iterator[Callable[..., MicroBatches]]:
     started: list[MicroBatches] = []
 
     def one(**options: object) -> MicroBatches:
-        named = {key.replace("_", "."): str(value) for key, value in options.items()}
         given = {
             "kafka.bootstrap.servers": kafka.bootstrap_servers,
             "assign": f'{{"{name}": [0, 1]}}',
             "kafka.group.id": group,
             "startingOffsets": "earliest",
-            **named,
+            **options,
         }
-        started.append(MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM)))
+        started.append(MicroBatches(query_of(given)))
         return started[-1]
 
     yield one

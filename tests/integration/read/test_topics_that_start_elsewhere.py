@@ -9,12 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
-from kafka_source.source.read_task import Query
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.topics import delete_before
+from tests.support.queries import query_of
 from tests.support.records import Topic, numbers, produce, reader
 
 Start = Callable[..., MicroBatches]
@@ -45,7 +43,7 @@ def start(kafka: EmbeddedKafka) -> Iterator[Start]:
         given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, by: topics, **options}
         if starting is not None:
             given["startingOffsets"] = starting if isinstance(starting, str) else json.dumps(starting)
-        made.append(MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM)))
+        made.append(MicroBatches(query_of(given)))
         return made[-1]
 
     yield make

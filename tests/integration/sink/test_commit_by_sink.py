@@ -26,16 +26,13 @@ from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import RENEW_SECONDS, CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.source.micro_batches import MicroBatches
-from kafka_source.source.read_task import Query
 from kafka_source.transactions.offset_transaction import add_offsets, commit_in
 from kafka_source.transactions.open_transaction import end, initialise
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka, Security, run_java
-from tests.support.queries import Pipe
+from tests.support.queries import Pipe, query_of
 from tests.support.records import CommittedReader, create_again, produce, run_to_end, stream, to_topic
 from tests.support.two_phase import visible
 from tests.support.waiting import wait_until
@@ -329,7 +326,7 @@ def test_a_query_without_the_right_to_its_record_ends_at_its_start():
         login = own.java_client_config("alice", "PLAIN")
         given = {f"kafka.{name}": value for name, value in login.items()}
         given |= {"subscribe": "orders", "kafka.group.id": "billing", "startingOffsets": "earliest", "commit": "sink"}
-        query = MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM))
+        query = MicroBatches(query_of(given))
         with closing(query), pytest.raises(AuthenticationError, match=r"billing-read-by-\w+ .*Nothing was read.*READ"):
             query.next(StreamOffset(), limited=True)
 

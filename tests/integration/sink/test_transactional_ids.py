@@ -10,12 +10,11 @@ from kafka_source.client_config import Settings
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.kafka_client.messages.transaction import ListTransactionsRequest
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
+from tests.support.queries import query_of
 from tests.support.records import produce
 from tests.support.waiting import wait_until, wait_until_committed
 
@@ -33,7 +32,7 @@ def query(kafka, name, group, commit):
         "startingOffsets": "earliest",
         "commit": commit,
     }
-    return Query.of(given, source_schema(headers=False), Where.STREAM)
+    return query_of(given)
 
 
 def batch(reading: Query, stream: MicroBatches, start: StreamOffset) -> StreamOffset:

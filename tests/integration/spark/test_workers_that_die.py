@@ -8,13 +8,12 @@ from multiprocessing.connection import Connection
 import pytest
 
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query, TaskBundle
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.queries import query_of
 from tests.support.records import produce
 from tests.support.waiting import wait_until
 
@@ -55,7 +54,7 @@ def test_f1_a_worker_that_is_killed_while_it_reads_costs_an_attempt_and_no_rebal
         "commit": commit,
         "batch.rows": "10",
     }
-    query = Query.of(given, source_schema(headers=False), Where.STREAM)
+    query = query_of(given)
     planner = MicroBatches(query)
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()

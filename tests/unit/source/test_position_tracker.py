@@ -18,13 +18,11 @@ from kafka_source.errors import DataLossError, InvalidConfigurationError
 from kafka_source.group.model import OwnedPartitions
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
 from kafka_source.source.decision import Facts, GroupFacts, LogFacts, Rules, decide
 from kafka_source.source.owners import PartitionOwner
 from kafka_source.source.position_tracker import PositionTracker, Scope, ShortLogs
 from kafka_source.source.positions import Positions
-from kafka_source.source.read_task import Query
+from tests.support.queries import query_of
 
 TP = TopicPartition("t", 0)
 MINE = "my-stream"
@@ -106,7 +104,7 @@ class Start:
         self.log, self.positions = Log(end, epoch, ends), Positions()
         self.group, owner = GroupsOffsets(entries, self.positions), PartitionOwner()
         owner.offsets = self.group
-        query = Query.of(given, source_schema(headers=False), Where.STREAM)
+        query = query_of(given)
         cluster: Any = self.log
         policy = policy_of(query.options, Caller.PROGRAM if program else Caller.STREAM)
         self.tracker = PositionTracker(query.options, policy, cluster, owner, [TP], self.positions)

@@ -17,17 +17,16 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, FencedError, KafkaGroupError, RetriableError
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
-from kafka_source.options import Where
-from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.read_task import Query, ReadTask, TaskBundle, read_bundle
+from tests.support.queries import query_of
 
 BATCH = pa.record_batch({"value": [b"x"]})
 
 
 def query(**options: str) -> Query:
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.group.id": "g", **options}
-    return Query.of(given, source_schema(headers=False), Where.STREAM)
+    return query_of(given)
 
 
 @pytest.mark.parametrize("batches", [[BATCH], []])
