@@ -246,59 +246,30 @@ def test_user_and_password(protocol: str, mechanism: str, jaas: str) -> None:
     ("settings", "named"),
     [
         ({"security.protocol": "TLS"}, "security.protocol"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS"}, "sasl.mechanism"),
+        ({"sasl.mechanism": "AWS"}, "sasl.mechanism"),
         *(
-            (
-                {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI", "sasl.jaas.config": wrong},
-                "sasl.jaas.config",
-            )
+            ({"sasl.mechanism": "GSSAPI", "sasl.jaas.config": wrong}, "sasl.jaas.config")
             for wrong in (
                 KEYTAB.replace(' principal="me@X"', ""),
                 KEYTAB.replace(' keyTab="/etc/k"', ""),
                 KEYTAB.replace("useKeyTab=true", 'ticketCache="/tmp/cache"'),
             )
         ),
-        (
-            {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": DELEGATED},
-            "sasl.jaas.config",
+        ({"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": DELEGATED}, "sasl.jaas.config"),
+        *(
+            ({"sasl.mechanism": mechanism, name: "my.Handler"}, name)
+            for mechanism, name in (
+                ("PLAIN", "sasl.login.callback.handler.class"),
+                ("OAUTHBEARER", "sasl.login.callback.handler.class"),
+                ("PLAIN", "sasl.client.callback.handler.class"),
+            )
         ),
+        ({"sasl.mechanism": "PLAIN"}, "sasl.jaas.config"),
+        ({"sasl.mechanism": "PLAIN", "sasl.username": "a"}, "sasl.jaas.config"),
+        ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": SCRAM}, "sasl.jaas.config"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "sasl.oauthbearer.token.endpoint.url"),
         (
-            {
-                "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "PLAIN",
-                "sasl.login.callback.handler.class": "my.Login",
-            },
-            "sasl.login.callback.handler.class",
-        ),
-        (
-            {
-                "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "OAUTHBEARER",
-                "sasl.login.callback.handler.class": "my.Login",
-            },
-            "sasl.login.callback.handler.class",
-        ),
-        (
-            {
-                "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "PLAIN",
-                "sasl.client.callback.handler.class": "my.Client",
-            },
-            "sasl.client.callback.handler.class",
-        ),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.jaas.config"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "a"}, "sasl.jaas.config"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": SCRAM}, "sasl.jaas.config"),
-        (
-            {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"},
-            "sasl.oauthbearer.token.endpoint.url",
-        ),
-        (
-            {
-                "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "OAUTHBEARER",
-                "sasl.oauthbearer.token.endpoint.url": "https://id.example.com/token",
-            },
+            {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "https://id.example.com/token"},
             "sasl.jaas.config",
         ),
     ],
@@ -306,7 +277,7 @@ def test_user_and_password(protocol: str, mechanism: str, jaas: str) -> None:
 def test_security_that_cannot_work_is_named(settings: dict[str, str], named: str) -> None:
     for make in (librdkafka_config, Login.of):
         with pytest.raises(OptionError) as caught:
-            make(Settings(settings))
+            make(Settings({"security.protocol": "SASL_SSL", **settings}))
         assert caught.value.option == f"kafka.{named}"
         assert "pw" not in str(caught.value)
 

@@ -139,16 +139,7 @@ def test_a_misspelt_option_is_told_what_was_meant():
 # What Spark hands to a sink besides the user's options, and options of Spark's other sources in a shared dict.
 SPARKS_OWN = ("queryName", "checkpointLocation", "path", "asyncProgressTrackingEnabled", "owner")
 OTHERS = (
-    *(
-        "header",
-        "inferSchema",
-        "timestampFormat",
-        "sep",
-        "encoding",
-        "samplingRatio",
-        "multiLine",
-        "compression",
-    ),
+    *("header", "inferSchema", "timestampFormat", "sep", "encoding", "samplingRatio", "multiLine", "compression"),
     *("maxFilesPerTrigger", "maxRecordsPerFile", "maxFileAge", "latestFirst", "cleanSource"),
     *("recursiveFileLookup", "pathGlobFilter", "mergeSchema", "rowsPerSecond", "rampUpTime", "host", "port", "user"),
     *("numPartitions", "partitionColumn", "isolationLevel", "batchsize", "fetchsize", "url", "dbtable", "password"),
@@ -171,17 +162,10 @@ def test_options_that_file_sources_have_too_are_ignored_without_avro():
     }
 
 
-MISTAKES = (
-    "sasl.jaas.config",
-    "ssl.keystore.key",
-    "group.id",
-    "auto.offset.reset",
-    "bootstrap.servers",
-    "isolation.level",
+@pytest.mark.parametrize(
+    "name",
+    ["sasl.jaas.config", "ssl.keystore.key", "group.id", "auto.offset.reset", "bootstrap.servers", "isolation.level"],
 )
-
-
-@pytest.mark.parametrize("name", MISTAKES)
 def test_a_setting_that_decides_something_without_its_prefix_is_refused_unless_it_is_meant(name):
     with pytest.raises(
         OptionError, match=rf"write kafka\.{re.escape(name)}\..* set the option strict to false"

@@ -20,7 +20,6 @@ from kafka_source.values.json_schema import json_schema_type
 from tests.support.native import kernel
 
 native = kernel()
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 Schema = dict[str, Any]
 
 
