@@ -216,13 +216,13 @@ class TransactionalCommitter:
         # Checked for each attempt: the feature of the cluster may have changed since the last one.
         second = await commits_by_id(self._client, self._transactional_id, groups[0].member.group, deadline)
         transaction = replace(transaction, second_protocol=second)
-        if self._attempt is not None:
-            kept = [await self._without_passed(group, self._attempt, deadline) for group in groups]
-            groups = [group for group in kept if group.offsets]
         if not has_looked and not (second and all(topic_ids_to_commit(group.offsets) for group in groups)):
             # The transaction is still empty: the next call commits in it.
             self._set_ready(transaction)
             raise UnknownTopicError.of_names_only()
+        if self._attempt is not None:
+            kept = [await self._without_passed(group, self._attempt, deadline) for group in groups]
+            groups = [group for group in kept if group.offsets]
         if not groups:
             return
         within = Deadline(min(_TRY_SECONDS, deadline.left))
