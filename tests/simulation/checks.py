@@ -51,7 +51,6 @@ from tests.simulation.allowances import (
 from tests.simulation.brokers.cluster import Range
 from tests.simulation.brokers.group_coordinator import Committed, Group, Key, Watch
 from tests.simulation.brokers.transaction_coordinator import COMPLETE_ABORT, ONGOING, PREPARE_ABORT
-from tests.simulation.clients.batches import BatchApplication
 from tests.simulation.clients.jobs import OUTPUT
 from tests.simulation.halts import HaltChecks
 from tests.simulation.parts import GROUP_ID, TOPIC, Parts
@@ -371,18 +370,7 @@ class Checks(Watch):
         found = self._parts.transactions.open()
         if opened := [one for one in found if not self._allows(BEGUN_LATE, if_=self._is_begun_late(one))]:
             problems.append(f"open transactions: {', '.join(opened)}")
-        # Members with instance ids of the user's do not leave when their query stops.
-        explains = LOSES_MEMBERS | ({"stop query", "halt"} if self._scenario.static else set())
-        batches = [query for query in self._parts.queries if isinstance(query, BatchApplication)]
-        failed_at = [at for query in batches for at, _ in query.errors]
-        if lost := [
-            at
-            for at in self._lost_at
-            if not self._allows(
-                REMOVED,
-                if_=self._follows_fault(at, explains) or any(one <= at <= one + _FAULTS_LAST for one in failed_at),
-            )
-        ]:
+        if lost := [at for at in self._lost_at if not self._allows(REMOVED, if_=self._explains_removal(at))]:
             problems.append(f"members were removed at {lost} without a fault that explains it")
         if twice := [one for one in self._output.twice(of_one_batch=exactly_once) if not self._may_repeat(one)]:
             problems.append(f"written twice, though no member was lost: {twice[:3]}")
@@ -434,6 +422,13 @@ class Checks(Watch):
         """Return whether a topic was deleted while a batch read these records, with the offsets that fence its sink."""
         at = self._cluster.deleted_at.get(part[0])
         return at is not None and any(at - _STANDS_STILL <= plan <= at for plan in self._output.planned_at(part))
+
+    def _explains_removal(self, at: float) -> bool:
+        """Return whether a fault, or a batch that has failed, explains that a member was removed."""
+        # Members with instance ids of the user's do not leave when their query stops.
+        explains = LOSES_MEMBERS | ({"stop query", "halt"} if self._scenario.static else set())
+        failed_at = (failed_at for batch in self._parts.batches for failed_at, _ in batch.errors)
+        return self._follows_fault(at, explains) or any(one <= at <= one + _FAULTS_LAST for one in failed_at)
 
     def _follows_fault(self, at: float, kinds: Container[str] | None) -> bool:
         """Return whether a fault of these kinds may explain what has happened at a point of time; None: any fault."""
