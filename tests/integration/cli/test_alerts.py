@@ -9,7 +9,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from benchmarks.lag import RULES, Prometheus
 from kafkagroup import Settings, metrics
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.load import Load
-from tests.support.records import stream
+from tests.support.records import Topic, stream
 from tests.support.two_phase import SIGKILL, in_a_process
 from tests.support.waiting import wait_until
 
@@ -73,7 +73,7 @@ def members_that_poll_rarely(kafka: EmbeddedKafka, topic: str) -> Iterator[None]
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus is not installed")
-def test_each_alert_fires(spark: SparkSession, kafka: EmbeddedKafka, topic: Callable[..., str], tmp_path: Path) -> None:
+def test_each_alert_fires(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, tmp_path: Path) -> None:
     name, servers = topic("alerts", partitions=4), kafka.bootstrap_servers
     rules = tmp_path / "rules.yml"
     rules.write_text(faster_rules())

@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Collection, Coroutine
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeVar
@@ -53,6 +53,7 @@ from tests.simulation.brokers.group_coordinator import GroupCoordinators  # noqa
 from tests.simulation.brokers.transaction_coordinator import TransactionCoordinators  # noqa: E402
 from tests.simulation.world import World  # noqa: E402
 from tests.support.record_messages import ProduceRequest  # noqa: E402
+from tests.support.records import Topic  # noqa: E402
 
 _R = TypeVar("_R")
 
@@ -453,7 +454,7 @@ def real(kafka: EmbeddedKafka, topic: str, seeds: Collection[int], settle: float
 
 @pytest.mark.parametrize("first", [0, *(pytest.param(SEQUENCES * n, marks=pytest.mark.long) for n in range(1, 15))])
 def test_real_coordinators_answer_as_the_simulated_ones(
-    kafka: EmbeddedKafka, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch, first: int
+    kafka: EmbeddedKafka, topic: Topic, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     monkeypatch.setattr(group_coordinator, "INITIAL_DELAY", 0.0)
     name = topic(partitions=PARTITIONS)
