@@ -1,4 +1,4 @@
-"""Programs of Python in a process of their own."""
+"""Programs of Python in a process of their own, and packages for them."""
 
 from __future__ import annotations
 
@@ -25,3 +25,10 @@ def run_python(
         timeout=seconds,
         check=False,
     )
+
+
+def installed(folder: Path, *packages: str) -> Path:
+    """A folder with these packages, for the Python path."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
+    subprocess.run([*command, *packages], check=True, timeout=600)
+    return folder

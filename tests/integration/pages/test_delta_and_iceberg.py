@@ -15,6 +15,7 @@ import pytest
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import App
+from tests.support.programs import installed
 from tests.support.records import Topic, produce
 
 # They download Spark 4.1, jars and libraries of some hundred megabytes.
@@ -22,13 +23,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 COUNT = 3_000
 KINDS = ("delta", "delta-foreach", "iceberg")
-
-
-def installed(folder: Path, *packages: str) -> Path:
-    """A folder with these packages, for the Python path."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
-    subprocess.run([*command, *packages], check=True, timeout=600)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,7 @@ from testbed.spark_cluster import (
     without_our_paths,
 )
 from testbed.yarn_cluster import YarnCluster
-from tests.integration.pages.test_delta_and_iceberg import installed
-from tests.support.programs import run_python
+from tests.support.programs import installed, run_python
 from tests.support.records import Topic, produce
 
 pytestmark = pytest.mark.long
