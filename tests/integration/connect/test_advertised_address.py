@@ -20,7 +20,7 @@ from kafka_source.kafka_client import ConnectionLost, Deadline, Endpoint, KafkaC
 from kafkagroup import arrow
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka, TcpProxy
-from kafkagroup.embedded.server_config import LOOPBACK, free_ports
+from kafkagroup.embedded.server_config import LOOPBACK
 
 Use = Callable[[SparkSession, dict[str, str]], object]
 
@@ -30,7 +30,10 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[tuple[EmbeddedKafka, str]]
     """A broker, and the address that it advertises and that does not answer."""
     with ExitStack() as stack:
         if request.param == "refused":
-            (port,) = free_ports(1)
+            # Bound without a listener: connections are refused, and no broker of another test can take the port.
+            bound = stack.enter_context(socket.socket())
+            bound.bind((LOOPBACK, 0))
+            port = bound.getsockname()[1]
         elif request.param == "closed":
             port = stack.enter_context(TcpProxy()).port
         else:
