@@ -255,14 +255,20 @@ def remaining(
 
 
 def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOffset | None) -> Range:
-    group_offset = r.start if committed is None else committed.offset
-    if committed is not None and OffsetNote.parse(committed.metadata).rewound is not None and group_offset < r.start:
-        # The group was rewound after the batch was planned. The next batch begins at the group's offset.
-        return r._replace(start=r.end)
     if r.topic_partition not in owned:
         # The new owner starts at the group's offset and reads the range.
         return r._replace(start=r.end)
-    return r._replace(start=max(r.start, group_offset))
+    if committed is None:
+        return r
+    # Then the log may have been truncated after the plan, and the group's offset is of the later leader's log.
+    is_of_later_leader = 0 <= r.epoch < committed.leader_epoch
+    is_rewound = OffsetNote.parse(committed.metadata).rewound is not None
+    if committed.offset < r.start and (is_of_later_leader or is_rewound):
+        # The group was set back after the batch was planned. The next batch begins at the group's offset.
+        return r._replace(start=r.end)
+    if committed.offset <= r.start:
+        return r
+    return r._replace(start=committed.offset, epoch=committed.leader_epoch if is_of_later_leader else r.epoch)
 
 
 def handoff_of(

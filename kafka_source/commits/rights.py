@@ -125,8 +125,8 @@ class Renewal:
             deadline: The time limit.
 
         Raises:
-            FencedError: Another member has partitions of the batch, or has committed offsets inside of it; or the
-                driver has not joined again in time.
+            FencedError: Another member has partitions of the batch or has committed their offsets, or the group was
+                rewound; or the driver has not joined again in time.
         """
         if error.code not in _REMOVED:
             raise error
@@ -141,8 +141,8 @@ class Renewal:
                 raise _lost(
                     error, f"another member may have been assigned {format_partitions(lost)}, or has its instance id"
                 )
-            if read := await self._read_by_others(client, deadline):
-                raise _lost(error, f"another member has read records of {format_partitions(read)}")
+            if moved := await self._moved_by_others(client, deadline):
+                raise _lost(error, f"another member or a rewind has changed the offsets of {format_partitions(moved)}")
             # In the consumer protocol one slot may get a new epoch while another keeps its epoch.
             if owners.keys() == self.ranges.keys() and not refused >= {(o[0], o[1]) for o in owners.values()}:
                 return {tp: SlotCredentials(self.group, *owner) for tp, owner in owners.items()}
@@ -177,12 +177,12 @@ class Renewal:
                 "commit=none."
             )
 
-    async def _read_by_others(self, client: KafkaClient, deadline: Deadline) -> list[TopicPartition]:
+    async def _moved_by_others(self, client: KafkaClient, deadline: Deadline) -> list[TopicPartition]:
         committed = await fetch_entries(client, self.group, self.ranges, deadline)
         return sorted(
             tp
             for tp, entry in committed.items()
-            if entry.offset > self.ranges[tp][0]
+            if entry.offset != self.ranges[tp][0]
             and (self.stream is None or OffsetNote.parse(entry.metadata).stream != self.stream)
         )
 

@@ -130,8 +130,8 @@ TAKEN_LATE = Allowance(
 )
 UNRELEASED = Allowance(
     "UNRELEASED_INSTANCE_ID",
-    "the session of a killed member begins anew with each coordinator",
-    "a minute of sessions",
+    "the session of a killed member begins anew with each coordinator, or another driver of the query lives",
+    "a minute of sessions, or 130 s after two drivers lived",
     "F21",
 )
 REWIND_IN_GROUP = Allowance(

@@ -449,7 +449,8 @@ class Checks(Watch):
         if failure.code == ErrorCode.UNRELEASED_INSTANCE_ID:
             # The query waits for a minute.
             sessions = 1 + sum(what.startswith(f"coordinator of {GROUP_ID} moves") for *_, what in self._world.story)
-            return self._allows(UNRELEASED, if_=sessions * scenario.session_ms >= 60_000)
+            waits = sessions * scenario.session_ms >= 60_000 or self._follows_fault(at, ("replace",))
+            return self._allows(UNRELEASED, if_=waits)
         if of_batch and failure.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             # Batches do not offer the protocol of a rewind.
             return self._allows(REWIND_IN_GROUP, if_=self._follows_fault(at, ("rewind",)))

@@ -209,6 +209,20 @@ def test_slots_of_a_batch_that_is_not_run_leave_until_a_task_commits(members, to
     assert groups.committed(group) == dict.fromkeys(everything(name, 2), 1)
 
 
+def test_a_batch_does_not_undo_a_rewind_of_its_group(kafka, members, topic, group, groups):
+    name = topic("orders", partitions=1)
+    produce(kafka.bootstrap_servers, name, 10)
+    (tp,) = everything(name, 1)
+    with kept(members, name, slots=1, rebalance_timeout_ms=1_000) as ((slot,), _):
+        wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
+        groups.rewind(group, {tp: 3})
+        renewal = Renewal(group, slot.right, {tp: (7, 9)}, None)
+        (session,) = SlotSession.attach_all(members.config, [slot], 20, renewal).result(21)
+        with pytest.raises(FencedError, match=f"a rewind has changed the offsets of {name}"):
+            raise session
+    assert groups.committed(group) == {tp: 3}
+
+
 def test_slots_that_have_left_a_group_of_others_join_again_for_a_task(kafka, members, topic, group, groups):
     name = topic("orders", partitions=2)
     ours, theirs = (Siblings.find(group, os.getpid()) for _ in range(2))

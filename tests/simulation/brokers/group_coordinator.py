@@ -486,7 +486,9 @@ class Group:
         """Commit an offset as some member of this generation, which may be one that does not own the partition."""
         topic = text_of_id(self._cluster.topics[tp[0]].id)
         note = OffsetNote(topic=topic, cluster=self._cluster.cluster_id)
-        self._apply({tp: Committed(offset, -1, note.metadata, next(self._places))})
+        began = self._cluster.log(tp).began
+        epoch = max((epoch for epoch, start in began.items() if start < offset), default=-1)
+        self._apply({tp: Committed(offset, epoch, note.metadata, next(self._places))})
 
     def _written(self, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> dict[Key, Committed]:
         keep_ms = getattr(request, "retention_time_ms", -1)

@@ -166,11 +166,15 @@ class ReadLog:
 
     def truncate(self, end: int) -> None:
         """Forget what is at `end` and after it."""
-        self.batches = [one.until(end) for one in self.batches if one.first < end]
-        last = self.batches[-1] if self.batches else None
-        if last is not None and last.last < end - 1:
+        # The log of a broker without these records may end before what retention has removed elsewhere.
+        self.start = min(self.start, end)
+        kept = [one.until(end) for one in self.batches if one.first < end]
+        left = kept[-1].last + 1 if kept else self.start
+        if left < end:
             # No log ends with a gap: compaction leaves its newest segment alone.
-            self.batches.append(Batch(last.last + 1, end - 1, last.epoch, (), last.at))
+            cut = self.batches[len(kept)]
+            kept.append(Batch(left, end - 1, cut.epoch, (), cut.at))
+        self.batches = kept
         self.gaps = {one for one in self.gaps if one < end}
 
     def skip(self, offset: int) -> int:

@@ -61,6 +61,15 @@ def test_what_others_have_read_is_left_out() -> None:
     assert remaining(PLANNED, {A: 0, B: 1}, committed) == [(0, (Range("t", 0, 13, 20),))]
 
 
+def test_a_replay_follows_the_log_from_which_others_have_read() -> None:
+    planned = [PlannedInput(0, (Range("t", 0, 10, 20, epoch=1),))]
+    for epoch, follows in ((2, 2), (0, 1), (-1, 1)):
+        left = remaining(planned, {A: 0}, {A: CommitOffset(13, epoch, OTHERS)})
+        assert left == [(0, (Range("t", 0, 13, 20, epoch=follows),))]
+        left = remaining(planned, {A: 0}, {A: CommitOffset(7, epoch, OTHERS)})
+        assert left == ([] if follows == 2 else planned)
+
+
 def test_what_others_own_is_theirs_to_read() -> None:
     assert remaining(PLANNED, {B: 1}, {A: CommitOffset(10, metadata="mine")}) == PLANNED[1:]
 
