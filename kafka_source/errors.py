@@ -66,7 +66,7 @@ __all__ = [
 
 NEW_OUTPUT = (
     "With a new checkpoint Spark's file sink needs a new folder, and Delta in foreachBatch a new txnAppId, because "
-    "both skip numbers of micro-batches that they have"
+    "both skip micro-batches whose numbers they have"
 )
 """The advice for a new checkpoint: some sinks need a new output, too."""
 
@@ -111,8 +111,8 @@ class UnknownTopicError(RefreshRetriableError):
 
     @staticmethod
     def of_names_only() -> UnknownTopicError:
-        """Return the error of a commit by topic names, whose topics were not described before."""
-        return UnknownTopicError("This commit has names and no ids of topics, which may have been created again.")
+        """Return the error of a commit that names topics without ids, because the topics were not described before."""
+        return UnknownTopicError("This commit has topic names without ids; the topics may have been created again.")
 
 
 class AbortableError(KafkaGroupError):
@@ -196,8 +196,8 @@ class NotVisibleError(ApplicationRecoverableError):
     Args:
         batch: The number of the batch.
         partitions: The partitions without commit markers, or whose leader did not answer.
-        missing: The transactional id without a marker, by partition, without partitions of silent leaders.
-        seconds: The time of the wait for the markers, since the commit.
+        missing: The transactional id whose marker is missing, by partition; without partitions of silent leaders.
+        seconds: The time since the commit, in which the markers were awaited.
     """
 
     def __init__(
@@ -238,12 +238,11 @@ class DataLossError(ApplicationRecoverableError):
         available: The partition's offsets as [first, end); None if the partition does not exist.
         reason: The known cause, as a sentence, for example that the topic was deleted and created again; empty: the
             message names possible causes, unless `advice` is given.
-        truncated_to: The end offset to which a new leader's log was truncated, if it lacks records before `planned`
-            that were read already; None if the log was not truncated.
+        truncated_to: The end of the new leader's log, if that log lacks records before `planned` that were read
+            already; None: the log was not truncated.
         problem: The problem, if the arguments above do not describe it; without a full stop.
         condition: The subclass of Spark's error condition KAFKA_DATA_LOSS.
-        sentence: The first sentence, if the arguments above do not make it. Without a single partition,
-            `partition` and `planned` are -1.
+        sentence: The first sentence, if not made of the arguments above; without one partition, the last two are -1.
         advice: The remedy, if it differs from the remedy for deleted records.
     """
 
@@ -397,7 +396,7 @@ class CorruptRecordsError(ApplicationRecoverableError):
     Args:
         topic: The topic.
         partition: The partition number.
-        offset: The batch's first offset, or the next offset to read if the batch's is unknown.
+        offset: The first offset of the record batch; if unknown, the next offset to read.
         reason: The defect, without a full stop.
     """
 
@@ -422,8 +421,8 @@ class OptionError(InvalidConfigurationError, ValueError):
     Args:
         option: The option's name as users write it.
         got: The value, None if the option is missing. Never a secret: callers pass a redacted value.
-        takes: The valid values, for example "a number greater than 0"; empty if `problem` says it.
-        problem: The problem and its remedy, if no other value would be right; None: the message has `got` and `takes`.
+        takes: The valid values, for example "a number greater than 0"; empty if `problem` names them.
+        problem: The problem and its remedy, if no other value is right; None: the message has `got` and `takes`.
         spark: The text of Spark's own Kafka source in this case, for which users search; without a full stop.
         condition: See `KafkaGroupError`.
     """
@@ -538,8 +537,8 @@ def category(code: int, *, in_transaction: bool = False, produce: bool = False) 
 
     Args:
         code: Kafka's or librdkafka's error code; application-recoverable if unlisted (KIP-1050, "general strategy").
-        in_transaction: Whether a transaction is open. Retriable errors are then abortable, because to send again after
-            the client has given up could write twice (KIP-1050, "Compatibility").
+        in_transaction: Whether a transaction is open. Retriable errors are then abortable: once the client has given
+            up, sending again could write records twice (KIP-1050, "Compatibility").
         produce: Whether the code is from a response to Produce, which matters for INVALID_TXN_STATE only (KIP-890).
 
     Raises:

@@ -1,13 +1,13 @@
 """Keep the partitions of a query in step by their records' timestamps (`maxTimestampSkew`). No I/O of its own.
 
-T is the least timestamp among the next records of partitions that are behind. A window ends in each partition before
-the first record later than T + skew. Plans use the window and its T until a plan reaches all of its ends. Where records
-are in order, this T is not later than the current T.
+A partition with records to read is behind; T is the lowest timestamp of the next records of all these partitions. A
+window ends, in each partition, before the first record later than T + skew. Plans use a window until one of them
+reaches all of its ends. If records are in order, T has not fallen by then.
 
-The next record of a partition is fetched at its position, because ListOffsets may return a control record, with the
-time at which its transaction ended. ListOffsets, one request for each leader, returns the first record of the log that
-is later than T + skew. If this record is before the position, fetches of a few records search the end. Each fetch is at
-most four times as far as the previous one, as if records in between were in order.
+The next record of a partition is fetched at its position, because ListOffsets may return a control record, whose
+timestamp is the end of its transaction. ListOffsets, one request for each leader, returns the first record of the log
+that is later than T + skew. If this record is before the position, fetches of a few records search for the end. Each
+fetch is at most four times as far from the position as the last. Records in between are assumed to be in order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from kafka_source.model.partition_runs import format_partitions
 log = logging.getLogger(__name__)
 
 FUTURE_MS = 3_600_000
-"""A timestamp that is further ahead of the driver's clock does not count; its record is read at its offset."""
+"""A timestamp further ahead of the driver's clock than this does not count; its record is read in the order of offsets.
+"""
 
 # The number of offsets of a request for unknown records.
 _FEW = 16
@@ -52,7 +53,7 @@ class LogTimes(Protocol):
     def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> Mapping[TopicPartition, Record]:
         """Return the first record from the log's start that is later than a timestamp.
 
-        It may be a control record or an aborted one. A partition without such a record is left out.
+        The record may be a control record, or aborted. A partition without such a record is left out.
         """
         ...
 
@@ -107,7 +108,7 @@ class _Window:
         time: T; None: no partition holds the others back.
         holder: The partition whose next record has the timestamp T.
         known: The known records at the positions.
-        later: The first record at the end of a partition, if known.
+        later: The record at which a partition's window ends, if known.
     """
 
     ends: Mapping[TopicPartition, tuple[int, int]]
@@ -175,12 +176,12 @@ class Alignment:
             starts: The first offset to read of each partition.
             available: The end up to which each may be read in this run.
             without_leader: The partitions without a leader, which cannot be read.
-            admit: Returns the ends by the limits, with upper bounds for some partitions.
+            admit: Returns the ends that the limits allow, given upper bounds for some partitions.
         """
         behind = {tp: start for tp, start in starts.items() if available[tp] > start}
         ends, now = admit({}), self._clock()
         self._figures = None
-        # Records that are written after a plan are hardly older than its time.
+        # Records that are written after a plan are hardly older than the plan.
         self._bounds |= {tp: self._planned_at for tp in without_leader if tp in self._read_to_end}
         if behind and ends == dict(starts):
             # The query waits for more records, or a limit is 0.
@@ -294,7 +295,7 @@ class Alignment:
         until: int,
         latest_ms: int,
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Record]]:
-        """Return ends before which no later record is known, as if records were in order."""
+        """Return ends before which no record later than `until` is known; records are assumed to be in order."""
         found, later = dict(lows), {}
         highs = {tp: available[tp] for tp in lows}
         steps = {tp: self._steps.get(tp, _FIRST_STEP) for tp in lows}

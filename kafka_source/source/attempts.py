@@ -45,7 +45,7 @@ class Again:
 
     @classmethod
     def after(cls, error: RefreshRetriableError) -> Again:
-        """Return the consequence of a lookup's error."""
+        """Return how a trigger continues after this error of a lookup."""
         if isinstance(error, NoLeaderError):
             return cls(error, Patience.LEADERS)
         return cls(error, Patience.MEMBERS if isinstance(error, SlotsRemovedError) else Patience.TOPICS)
@@ -80,7 +80,7 @@ def removed(message: str) -> Again:
 def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeader, topics: TopicTracker) -> _T:
     """Make attempts until one succeeds, or the patience with the failure is over.
 
-    The next attempt leaves out partitions without a leader, or looks their leaders up again where it needs them.
+    The next attempt leaves out partitions without a leader, or looks up their leaders again if it needs them.
 
     Args:
         attempt: One attempt.
@@ -99,7 +99,7 @@ def repeat(attempt: Callable[[], _T | Again], leaderless: PartitionsWithoutLeade
         try:
             found = attempt()
         except BootstrapError:
-            # The lookup has waited for the brokers.
+            # The lookup has already waited for the brokers.
             raise
         except RefreshRetriableError as error:
             found = Again.after(error)

@@ -116,7 +116,7 @@ class BatchReader(DataSourceReader):
     ) -> list[ReadTask]:
         """Join and plan; then pass the slots to their keeper, or leave the group if the read commits nothing.
 
-        Slots without commits would only delay every other read of the group until their sessions end.
+        Slots that stay without a commit would only delay every other read of the group until their sessions end.
 
         An action may scan its DataFrame several times, for example in a self-join. Each scan is planned by a process of
         its own, with the same instance ids, so that all scans read the same records. Planners that join together would

@@ -3,8 +3,8 @@
 Spark writes the end offset of a batch to its offset log, runs the batch's tasks, lets the sink commit, and records the
 batch in its commit log. Only then it requests the next end offset, and the driver commits the previous one. A task or
 the sink commits at most the end of its batch. So the query's own commits are never ahead of the newest batch in the
-offset log; other members' commits may be. After a `kill -9` the group's offset may be behind the end of that batch:
-with `commit=batch` by the batch whose commit was in flight, with `task` and `sink` by the batch that Spark replays.
+offset log; commits of other members may be. After a `kill -9` the group's offset may be behind the end of this batch:
+with `commit=batch` by the batch whose commit was in flight, with `task` and `sink` by the replayed batch.
 
 | known of a partition, at a start or after a rebalance | it continues at |
 | --- | --- |
@@ -16,11 +16,11 @@ only the user knows whether the output was too |
 | the group's has the mark of a rewind that the query does not follow yet | the group's, wherever it is |
 | a position beyond the end of the log | the rest of the log, else its end (`failOnDataLoss=false`). The group \
 follows by a rewind, so that the previous offset does not count |
-| a position in a log that has lost records before it, by the leader epochs | where the logs diverge, as above |
+| a position whose log has lost earlier records, as leader epochs show | where the logs diverge, as in the row above |
 | its topic was created again | the group's offset, if its note names the new topic, or has no id and the \
 request had the new id (from Kafka 4.1 on); else the new topic's first offset |
-| the group's note names another topic of this name and cluster | as without a group's offset; without any other \
-position at the topic's first offset, not at the options' start |
+| the group's note names another topic of this name in this cluster | as without a group's offset; without any other \
+position, the topic's first offset, not the options' start |
 | no offset | the options' start; if the partition was added while the query ran, its first offset |
 
 Between two rebalances a partition continues at the end of the last micro-batch.
@@ -43,7 +43,7 @@ class Known:
 
     Attributes:
         next: The offset that the query reads next; None: not resolved.
-        other: The lower of the query's and the group's offset; None: not both are known.
+        other: The lower of the query's and the group's offset; None unless both are known.
         is_replaced: Whether a restart would find another offset than `next`.
         rewind: The id of the last rewind that the query follows; None: there was none.
         epoch: The epoch of the leader whose log had everything before `next` (KIP-320); -1: unknown.
@@ -82,8 +82,8 @@ class LogFacts:
     Attributes:
         latest: Its latest offset, with `read_committed` the last stable offset.
         leader_epoch: The leader's epoch; -1: unknown.
-        epoch_end: The end of the query's epoch in the leader's log; -1: unknown; None: not asked.
-        bounds: The log's first offset and its end, open transactions included; None: not asked.
+        epoch_end: The end of the query's epoch in the leader's log; -1: unknown; None: not looked up.
+        bounds: The log's first offset and its end, open transactions included; None: not looked up.
         short_seconds: The time for which the log has been known to end before the position.
     """
 
@@ -232,7 +232,7 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
         if log.epoch_end is None:
             return replace(continued, need=Need.EPOCH_END)
         if 0 <= log.epoch_end < position:
-            # Up to this end the log is the same that some member has read.
+            # Before this end the log still has the records that were read.
             loss = DataLossError.of_diverged(
                 tp, planned=position, end=log.epoch_end, epoch=known.epoch, leader_epoch=log.leader_epoch
             )
@@ -240,7 +240,7 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
     if position <= log.latest and not rules.moves_to_first:
         epoch = log.leader_epoch if known.epoch < 0 else known.epoch
         checked = max(known.checked, log.leader_epoch)
-        # In most triggers no partition changes, and a copy of each one takes longer than the rest of the decision.
+        # In most triggers no partition changes, and to copy each position takes longer than the rest of the decision.
         if (known.other, known.epoch, known.checked) == (None, epoch, checked):
             return continued
         return replace(continued, known=replace(known, other=None, epoch=epoch, checked=checked))
@@ -249,7 +249,7 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
     first, end = log.bounds
     settled = replace(continued, known=replace(known, other=None))
     if first <= position <= end:
-        # The position is beyond the last stable offset only.
+        # The position is beyond the last stable offset, but not beyond the log's end.
         return settled
     # If no leader is known to have had the records, the offset may be wrong, and new records would hide the error.
     if position > end and known.epoch >= 0 and log.short_seconds < rules.patience_seconds:
@@ -261,8 +261,8 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
         available=log.bounds,
         condition="COULD_NOT_READ_OFFSET_RANGE" if position < first else "PARTITION_OFFSET_CHANGED",
     )
-    # Continue at the lower offset, so that no record is left out, even if the query or the group has read it. But where
-    # the group's offset matches the output, write no record twice.
+    # Continue at the lower offset: records may be read twice, but none is left out. Only where the group's offset
+    # matches the output, no record may be written twice.
     others = () if rules.is_output or known.other is None else (known.other,)
     # The tasks detect a position before the first offset without another request.
     to = position if position < first else min((end, *others))

@@ -123,7 +123,8 @@ def requested(
 def relabelled(kind: pa.DataType, wanted: DataType) -> pa.DataType | None:
     """Return a type with the fields and the nullability of a Spark type; None if values do not fit that type.
 
-    A struct may have some of the fields, in any order. A nullable part must be nullable in Spark; the rest is equal.
+    A struct may have some of the fields, in any order. A nullable field must be nullable in Spark; the rest must be
+    equal.
     """
     if pa.types.is_struct(kind) and isinstance(wanted, StructType):
         if not wanted.fields or any(kind.get_field_index(name) < 0 for name in wanted.fieldNames()):
@@ -148,7 +149,7 @@ def _child(field: pa.Field, name: str, wanted: DataType, nullable: bool) -> pa.F
 
 
 def readers_of_batch(decodings: Collection[ColumnDecoding], end: StreamOffset, options: ReadOptions) -> Readers:
-    """Return the schemas to which a batch's columns are resolved, in a replay those of the batch's first run.
+    """Return the schemas to which a batch's columns are resolved; a replay uses the schemas of the batch's first run.
 
     Args:
         decodings: The current decoding of the columns.
@@ -159,9 +160,9 @@ def readers_of_batch(decodings: Collection[ColumnDecoding], end: StreamOffset, o
 
 
 def _reader_of_batch(decoding: ColumnDecoding, then: int | None, options: ReadOptions) -> ReaderSchema:
-    # A replay uses the current schema in three cases. A schema that the user gives as text has no id. A field of
-    # Protobuf or JSON has the same number or name in both schemas, and the record's value. A query that stops at a
-    # newer schema had no rows with it in the first run.
+    # A replay uses the current schema if the user gives the schema as text, without an id; for Protobuf and JSON, whose
+    # fields keep their numbers or names and so their values; and if the query stops at a newer schema, because the
+    # first run had no rows with a newer schema.
     now = decoding.reader
     if now.id is None or then is None or then == now.id or now.format != "avro" or decoding.ends_at_newer:
         return now

@@ -101,7 +101,7 @@ class GroupMemberOwner(PartitionOwner):
         self._membership.set_batch_in_flight(BatchInFlight())
 
     def commit(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit `finished`; if a rebalance is due, retry for half of its timeout.
+        """Commit `finished`; if a rebalance is due, retry for half of the rebalance timeout.
 
         Raises:
             FencedError: As `rejoin_if_due`.
@@ -118,8 +118,8 @@ class GroupMemberOwner(PartitionOwner):
     def rejoin_if_due(self) -> OwnedPartitions:
         """Rejoin the group if a rebalance is due, and return the slots' current partitions.
 
-        Members rejoin in the calls of the readers between two micro-batches. If another read of this driver waited for
-        them, they have rejoined already, and have claimed the partitions of the micro-batch that is committed next.
+        Members rejoin when a reader calls this between two micro-batches. If another read of this driver waited for
+        them, they have rejoined earlier, and have claimed the partitions of the micro-batch that is committed next.
 
         Raises:
             FencedError: Another process uses a slot's instance id, or the group has removed the slots and
@@ -144,7 +144,7 @@ class GroupMemberOwner(PartitionOwner):
             self._rejoin_after(lost)
 
     def still_owned(self) -> bool:
-        """Return whether this process knows of no loss of its members."""
+        """Return False if this process knows that the group has removed its members."""
         return self._membership.lost() is None
 
     def ask(self) -> None:
@@ -164,7 +164,7 @@ class GroupMemberOwner(PartitionOwner):
     def _wait_in(self, enter: Callable[[float], object]) -> None:
         """Join or rejoin, however long the other members take.
 
-        For each member the group waits up to the longest rebalance timeout of all members, unknown here.
+        The group waits for a member up to the longest rebalance timeout of all members, unknown to this process.
         """
         while True:
             try:

@@ -74,7 +74,7 @@ class _Opener:
 
         Raises:
             PySparkRuntimeError: Another minor version of Python has pickled it, as for a UDF.
-            InvalidConfigurationError: A module is missing, or a name is not that of an `arrow_function`.
+            InvalidConfigurationError: A module is missing, or the name in it is no `arrow_function`.
         """
         _find_added_files()
         before, _, after = self.text.partition(":")
@@ -115,7 +115,7 @@ def _columns_given(options: ReadOptions, readers: Readers | None) -> StructType:
         OptionError: `map.function` has not the form of a function, or `map.columns` names columns that the read lacks.
     """
     if not _FORMS.fullmatch(options.map_function or ""):
-        # Hidden, because the text may be part of a pickle with values of the function's closure.
+        # The value is hidden, because the text may be part of a pickle with values of the function's closure.
         takes = "module:function; kafkagroup.map_in_arrow sets it to a function itself"
         raise OptionError("map.function", HIDDEN, takes)
     everything = schema_of(options)

@@ -17,7 +17,7 @@ from kafka_source.options.kinds import PartitionValues, StartingValues, TopicWor
 
 
 class AtTime(NamedTuple):
-    """The first record with a timestamp or later.
+    """The first record with this timestamp or a later one.
 
     Attributes:
         ms: The timestamp in ms since 1970.
@@ -119,7 +119,7 @@ def _exactly(
     """Return the value of each partition; the option must name exactly the partitions of the subscription.
 
     Raises:
-        OptionError: It names other partitions.
+        OptionError: The option names other partitions.
     """
     expected = set(subscribed)
     flat = {TopicPartition(topic, p): value for topic, parts in values.items() for p, value in parts.items()}
@@ -150,8 +150,8 @@ def _starts_of_json(
 ) -> dict[TopicPartition, int]:
     """Return the offset at which each partition starts; -2 is earliest and -1 is latest.
 
-    JSON of offsets only must name exactly the partitions of the subscription, as in Spark. JSON with a topic's word may
-    leave out topics, which start at the default. A topic without a word must name all of its partitions.
+    JSON that has only offsets must name exactly the partitions of the subscription, as in Spark. JSON with a topic's
+    word may leave out topics, which start at the default. A topic without a word must name all of its partitions.
 
     Args:
         wanted: The value of `startingOffsets`.

@@ -63,7 +63,7 @@ class PartitionOwner:
         raise NotImplementedError
 
     def still_owned(self) -> bool:
-        """Return whether this process knows of no loss of the partitions that `rejoin_if_due` returned."""
+        """Return False if this process knows that it has lost partitions that `rejoin_if_due` returned."""
         return True
 
     def batch_planned(

@@ -2,9 +2,9 @@
 
 `Admission` has a clock and the time of the last plan; everything else is pure.
 
-A plan depends on the batch's end offset, and on the start offset where a partition's span begins before it (see
-`plan`). Both are in Spark's checkpoint, so a batch that is replayed after a restart gets the same plan, with the
-exceptions of `MicroBatches.tasks`.
+A plan depends on the batch's end offset, and on its start offset where a partition's span begins earlier (see `plan`).
+Both are in Spark's checkpoint, so a batch that is replayed after a restart gets the same plan, with the exceptions of
+`MicroBatches.tasks`.
 
 Spark plans a batch's DataFrame once. As in Spark's own source (`KafkaSourceRDD`), the plan of a batch without a group
 keeps the words `earliest` and `latest`, and each task looks their offsets up (`mark_late_bounds`). So a DataFrame or a
@@ -27,7 +27,7 @@ from kafka_source.quota.server import StreamQuota
 from kafka_source.quota.trigger_size import Measured, TriggerSize
 from kafka_source.source.start_and_end import BatchBounds
 
-# The start of a task takes Spark much longer than a task takes to read this many records.
+# Spark takes much longer to start a task than the task takes to read this many records.
 _DEFAULT_MIN_RECORDS_PER_TASK = 1000
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class Admission:
     Args:
         options: `maxOffsetsPerTrigger`, `maxBytesPerTrigger`, `targetTriggerDuration`, `minOffsetsPerTrigger` and
             `maxTriggerDelay` are the limits.
-        quota: The stream's quota, with the size of records and the ends of tasks; None: none of these is known.
+        quota: The stream's quota, with the size of records and the ends of tasks; None: unknown.
         clock: The time in seconds; only differences count.
         wall_clock: The time in seconds since 1970.
     """
@@ -138,7 +138,7 @@ class Admission:
         Args:
             starts: The first offset to read of each partition.
             latest: The latest offset of each partition with a leader; other partitions end at their start.
-            bounds: The largest ends of partitions, see `Alignment`; `minOffsetsPerTrigger` does not wait at them.
+            bounds: The largest ends of partitions, see `Alignment`. At these ends `minOffsetsPerTrigger` does not wait.
             limited: Apply the options' limits and the quota.
             may_wait: Whether more records may be written, for which `minOffsetsPerTrigger` waits.
         """
@@ -228,8 +228,8 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
         end: The batch's end offset. It has each partition's start, end and slot, and the options that cut ranges.
         start: The batch's start offset; None: the starts in `end` count. Spark before 4.2 requests the end offset
             without the start, so after a restart `end` may begin too early. The plan leaves out records before `start`,
-            unless the topic was created again, or the group was rewound. With `commit=sink` the group was also rewound
-            if the stream's id shows that `end` was planned from `start`.
+            unless the topic was created again or the group was rewound. With `commit=sink` the starts in `end` count if
+            its stream's id shows that it was planned from `start`.
     """
     if start is not None and start.by_sink and start.stream == end.stream:
         start = None
@@ -289,7 +289,7 @@ def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int 
 def _split_in_proportion(ranges: Sequence[Range], min_partitions: int) -> list[Range]:
     """Cut the ranges that are large enough, in proportion to their sizes (SPARK-36576).
 
-    Ranges that stay whole do not count, because a small range would leave fewer pieces for a large one.
+    Ranges that stay whole do not count; otherwise small ranges would leave fewer pieces for large ranges.
     """
 
     def count(size: int, total: int, pieces: int) -> int:
@@ -316,7 +316,7 @@ def _cut(whole: Range, count: int) -> list[Range]:
 def bundles(inputs: Sequence[PlannedInput], min_offsets: int) -> list[list[PlannedInput]]:
     """Group small inputs, so that one Spark task reads several of them.
 
-    Inputs without a slot need no credentials, so they become one input in their bundle, for one read.
+    Inputs without a slot need no credentials, so a bundle merges them into one input, for one read.
 
     Args:
         inputs: The inputs, as `plan` returns them. A bundle keeps their order.

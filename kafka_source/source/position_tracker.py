@@ -57,7 +57,7 @@ class ShortLogs:
         self._since = {tp: since for tp, since in self._since.items() if tp in partitions}
 
     def seconds(self, tp: TopicPartition) -> float:
-        """Return the time for which the log of this partition has been known to be short; 0: it is not."""
+        """Return the time for which the log of this partition has been known to be short; 0: the log is not short."""
         now = self._clock()
         return now - self._since.get(tp, now)
 
@@ -100,7 +100,7 @@ class Settled:
     """The positions of a trigger's partitions.
 
     Attributes:
-        starts: The positions, without those that only a partition's next leader can return.
+        starts: The positions, without positions that only a partition's next leader can return.
         stepped: The partitions that step back, because records were lost.
         latest: The latest offset of each partition that has a leader; with `read_committed` the last stable one.
         leaders: The epochs of the partitions' leaders; -1: unknown.
@@ -242,10 +242,10 @@ class PositionTracker:
     def settle(self, scope: Scope) -> Settled:
         """Return the positions of a trigger's partitions: look up, decide, act.
 
-        Without a rebalance or a new partition these are the ends of the last batch. After a rebalance the group's
-        committed offsets count too. A partition that is new to this query starts at its first offset or, when the query
-        starts, at the options' start. A position outside the log moves to an offset within it. Tasks detect positions
-        before the first offset, without another request.
+        Without a rebalance or a new partition the positions are the ends of the last batch. After a rebalance the
+        group's committed offsets count too. A partition that is new to this query starts at its first offset or, when
+        the query starts, at the options' start. A position outside the log moves to an offset within it. Tasks detect
+        positions before the first offset, without another request.
 
         Raises:
             DataLossError: A position is beyond the end of its partition, or its log has diverged, and `failOnDataLoss`
@@ -263,7 +263,6 @@ class PositionTracker:
             self._look_up(Need.LATEST, self._positions.next_of(scope.partitions), case)
         self._decide(case, scope.partitions)
         for need in Need:
-            # A decision names one need at a time, in the order of `Need`.
             lacking = [tp for tp, one in case.decisions.items() if one.need is need]
             if need is Need.BOUNDS:
                 self._check_topics({tp.topic for tp, one in case.decisions.items() if one.doubts_topic})

@@ -30,7 +30,7 @@ class _Partition:
 
     Attributes:
         known: The query's position.
-        in_flight: The end of a planned micro-batch, until this driver knows that it is committed.
+        in_flight: The end of a planned micro-batch, until this driver knows that the end is committed.
         committed: The group's offset, if this driver has committed or compared it; None: unknown.
         committed_at: The time of that commit or comparison.
         is_ignored: Whether the group's offset, as last looked up, is of another topic of this name.
@@ -66,7 +66,7 @@ class Positions:
     # ---- where the query continues
 
     def next_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the next offset of each of the partitions that is resolved."""
+        """Return the next offset of each of these partitions whose position is resolved."""
         return {tp: at for tp in partitions if (at := self.known(tp).next) is not None}
 
     def known(self, tp: TopicPartition) -> Known:
@@ -86,7 +86,7 @@ class Positions:
 
         Args:
             offset: The offset.
-            newest: Whether it is the newest offset of the checkpoint. Otherwise this process has newer positions.
+            newest: Whether `offset` is the newest offset of the checkpoint. If not, this process has newer positions.
         """
         self.stream = offset.stream or self.stream
         self._newest = offset
@@ -100,7 +100,7 @@ class Positions:
         self._cluster = cluster
 
     def begin(self, start: StreamOffset) -> None:
-        """Continue at the end of a micro-batch, where the next one starts, and keep its known facts."""
+        """Continue at the end of a micro-batch, where the next one starts; keep the other known facts."""
         if start == self._start:
             for tp, end in self.current_ends(start).items():
                 if self.known(tp).next is None:
@@ -114,7 +114,7 @@ class Positions:
         self._start = start
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Continue in these partitions only; a partition that another query returns later is resolved again."""
+        """Continue in these partitions only; a partition that comes back from another query later is resolved again."""
         for tp in self._partitions.keys() - set(partitions):
             self._partitions[tp].known = replace(self.known(tp), next=None)
 
@@ -181,7 +181,7 @@ class Positions:
         return {tp: rewind_id for tp in partitions if (rewind_id := self.known(tp).rewind) is not None}
 
     def current_ends(self, offset: StreamOffset) -> dict[TopicPartition, int]:
-        """Return the ends of an offset, without ends from before a rewind, whose commit would undo the rewind."""
+        """Return the ends of an offset, except ends from before a rewind: to commit them would undo the rewind."""
         return {tp: end for tp, end in offset.ends.items() if offset.rewinds.get(tp) == self.known(tp).rewind}
 
     def is_own(self, entry: CommitOffset) -> bool:
@@ -191,7 +191,7 @@ class Positions:
     # ---- the topics of the group's offsets
 
     def of_these_topics(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
-        """Return the offsets of the group that count, and record those of another topic of the same name."""
+        """Return the offsets of the group that count, and record the offsets of other topics of the same name."""
         ids = self._ids()
         for tp, entry in committed.items():
             self._partitions[tp].is_ignored = is_of_other_topic(entry, ids.get(tp.topic), self._cluster)
@@ -202,9 +202,9 @@ class Positions:
         return frozenset(tp for tp in partitions if self._get(tp).is_ignored)
 
     def is_of_new_topic(self, tp: TopicPartition, entry: CommitOffset) -> bool:
-        """Return whether an offset is of the current topic, for a topic that was created again.
+        """Return whether an offset belongs to the current topic, where the topic was created again.
 
-        An offset without an id may belong to the deleted topic, unless the request had the new id.
+        An offset without an id may belong to the deleted topic, unless the request for the offset had the new id.
         """
         note = OffsetNote.parse(entry.metadata)
         topic_id = note.topic if note.topic is not None and note.cluster == self._cluster else entry.topic_id
@@ -269,7 +269,7 @@ class Positions:
 
     @property
     def in_flight(self) -> dict[TopicPartition, int]:
-        """The ends of the planned micro-batches that this driver does not know as committed."""
+        """The ends of the planned micro-batches that this driver does not know to be committed."""
         return {tp: known.in_flight for tp, known in self._partitions.items() if known.in_flight is not None}
 
     def add_in_flight(self, ends: Mapping[TopicPartition, int]) -> None:

@@ -74,8 +74,8 @@ class TaskBundle(InputPartition):
 
     Attributes:
         tasks: The read tasks, one for each slot.
-        handoffs: With `commit=sink`, in one bundle of a micro-batch: the ranges of the whole micro-batch, for the sink.
-        readers: The schemas to which decoded columns are resolved; None: the query's, or no column is decoded.
+        handoffs: With `commit=sink` one bundle of a micro-batch has the ranges of all its bundles, for the sink.
+        readers: The schemas to which decoded columns are resolved; None: the query's schemas, or no column is decoded.
     """
 
     tasks: tuple[ReadTask, ...]
@@ -89,7 +89,7 @@ class Query:
 
     Attributes:
         options: The options, which include the Kafka client settings.
-        engine: The engine of its tasks, see `engine_of_tasks`.
+        engine: The engine of the query's tasks, see `engine_of_tasks`.
         columns: The columns of the rows.
         decoding: How columns are decoded; None: no column is decoded.
         mapping: The function that makes rows of these columns; None: the columns are the rows.
@@ -137,7 +137,7 @@ class Query:
         return records if self.mapping is None else self.mapping.rows(records)
 
     def new_policy(self) -> CommitPolicy:
-        """Return a commit policy of the query. A driver and a task make one each, and keep it."""
+        """Return a commit policy of the query. A driver makes one and keeps it, and so does a task."""
         return policy_of(self.options, self.caller)
 
     @property
@@ -198,8 +198,8 @@ def bundle_tasks(
         planned: The ranges of the batch.
         tasks: Makes the tasks.
         min_offsets: Tasks with fewer offsets share input partitions, see `plan.bundles`.
-        ticket: Returns a task's part of the quota from its number and its share of the batch; None: no quota. The
-            number is the slot's, or without a group the task's own.
+        ticket: Returns a task's part of the quota, given a number and the task's share of the batch; None: no quota.
+            The number is the slot's; without a group it is the task's.
     """
     total = sum(one.size for one in planned)
     numbers = itertools.count()
@@ -239,7 +239,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
 def _read(tasks: Sequence[ReadTask], query: Query, readers: Readers | None) -> Iterator[pa.RecordBatch]:
     """Yield the records of tasks whose slots attach at the same time.
 
-    Their ranges are read together, so a bundle takes as long as one task; with a quota they are read in turn.
+    The tasks' ranges are read together, so a bundle takes as long as one task; with a quota the tasks take turns.
     """
     with query.new_policy().in_task(tasks) as attached:
         yield from query.rows(_records(tasks, query, readers, attached))
@@ -262,12 +262,12 @@ def _commit_existing(query: Query, read: StreamOffset, commit: CommitRead) -> No
 
 
 def reports_of(bundle: TaskBundle, *, joins_slots: bool) -> int:
-    """Return how often an input partition reports an end: once for tasks that are read together."""
+    """Return how many ends an input partition reports: tasks that are read together have one end."""
     return sum(len(part) if _is_limited(part[0]) else 1 for part in _parts(bundle, joins_slots=joins_slots))
 
 
 def _parts(bundle: TaskBundle, *, joins_slots: bool) -> list[tuple[ReadTask, ...]]:
-    """Return the tasks whose slots attach together; none where an input partition only publishes hand-offs."""
+    """Return the tasks whose slots attach together; empty if an input partition only publishes hand-offs."""
     return [bundle.tasks] if joins_slots and bundle.tasks else [(task,) for task in bundle.tasks]
 
 
@@ -314,7 +314,7 @@ def _on_bad(query: Query, pacer: Pacer, replica: int, records: pa.RecordBatch, r
 
 
 def _with_current_bounds(task: ReadTask, query: Query) -> tuple[Range, ...]:
-    """Return the ranges of the task, late bounds replaced by the current offsets, without empty ranges."""
+    """Return the task's ranges with the current offsets instead of late bounds; empty ranges are left out."""
     if not has_late_bounds(task.ranges):
         return task.ranges
     client = cached_client(query.settings)

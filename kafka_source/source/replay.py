@@ -2,8 +2,8 @@
 
 The commit policy decides which ranges a replay of kafkagroup's batches reads (`commits`).
 
-A batch of Spark's own Kafka source is planned again. Spark's offset has the end of a batch, and the previous offset its
-start. The start of a query's first batch is in the file `sources/0/0` of the checkpoint, whose location Spark does not
+A batch of Spark's own Kafka source is planned again. Spark's offset has the end of a batch, and the previous offset has
+the batch's start. The first batch's start is in the file `sources/0/0` of the checkpoint, whose location Spark does not
 give to a Python source. So the options resolve this start, or a command imports it.
 """
 
@@ -42,7 +42,7 @@ class UnreadBatches:
         self._options = options
         # The last planned batch with records, while Spark has not requested its tasks.
         self._unread: StreamOffset | None = None
-        # Whether this process knows of no batch of this checkpoint whose records Spark has read.
+        # Whether Spark may have read no batch of this checkpoint.
         self._is_unproven = False
         self._is_told = False
 
@@ -57,9 +57,9 @@ class UnreadBatches:
             self._unread, self._is_unproven = None, False
 
     def check(self, start: StreamOffset) -> InvalidConfigurationError | None:
-        """Refuse a batch that ends at `start` and that Spark skipped, because the sink has a batch of this number.
+        """Check whether Spark skipped the batch that ends at `start`, because the sink has a batch of this number.
 
-        Return the refusal of a checkpoint's first batch; None: no refusal, or a later batch's, which is logged.
+        Return an error if the checkpoint's first batch was skipped; log a warning, and return None, for a later batch.
         """
         if start != self._unread:
             return None
@@ -75,12 +75,12 @@ class UnreadBatches:
 
 
 def records_of(batch: StreamOffset) -> dict[TopicPartition, Span]:
-    """Return the spans of the partitions of which a batch has records."""
+    """Return the spans of a batch that have records, by partition."""
     return {tp: span for tp, span in batch.partitions.items() if span.end > span.start}
 
 
 def _begins_unwritten(start: StreamOffset, end: StreamOffset) -> bool:
-    """Return whether no batch was written before, as the checkpoint is new or all its batches were skipped."""
+    """Return whether no batch was written before, because the checkpoint is new or all its batches were skipped."""
     followed = (tp for tp, mark in end.rewinds.items() if mark.startswith(_UNWRITTEN))
     return not start.partitions or any(start.rewinds.get(tp) != end.rewinds[tp] for tp in followed)
 
@@ -111,7 +111,7 @@ def planned_batch(
     subscribed: Collection[TopicPartition],
     existing: Collection[TopicPartition],
 ) -> StreamOffset:
-    """Return the end offset of a batch of Spark's source with the starts that Spark's source would read from.
+    """Return the end offset of a batch that Spark's source has planned, with the starts that it would read from.
 
     Args:
         start: The batch's start offset; without partitions for a query's first batch.
@@ -122,9 +122,9 @@ def planned_batch(
         existing: The partitions of `end` that exist.
 
     Raises:
-        DataLossError: `failOnDataLoss` is set, and a partition of the batch is gone, is new and does not begin at
-            offset 0, or ends before its start.
-        InvalidConfigurationError: Only the checkpoint's directory `sources` knows where the first batch starts.
+        DataLossError: `failOnDataLoss` is set, and a partition of the batch no longer exists, or is new and does not
+            begin at offset 0, or ends before its start.
+        InvalidConfigurationError: The start of the first batch is only in the checkpoint's directory `sources`.
     """
     starts = start.ends if start.partitions else _first_starts(cluster, options, existing, subscribed)
     for tp in sorted(set(starts) - set(end.partitions)):

@@ -1,7 +1,7 @@
 """The columns that a task fetches for its rows, and the columns that it makes.
 
-It makes decoded columns (`value.format`, `key.format`), and with `redundant.emit=all` the column `replica`: the number
-of the partition's copy for which a row was read.
+A task makes decoded columns (`value.format`, `key.format`), and with `redundant.emit=all` the column `replica`: the
+number of the partition's copy for which a row was read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafka_source.source.decoded_columns import Readers
     from kafka_source.values.decoding import Decoding
 
-# Fetched where `replica` is the only column: a record batch without columns has no rows.
+# Fetched if `replica` is the only column, because a record batch without columns has no rows.
 _CARRIER = Column("partition")
 
 # Columns that decoding needs for its errors.
@@ -59,7 +59,7 @@ def rows_of(
     readers: Readers | None = None,
     on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of fetched records, with exactly the requested columns: in one batch, or as `decode` cuts it.
+    """Yield the rows of fetched records, with exactly the requested columns; `decode` may cut them into batches.
 
     Args:
         batch: The columns of `columns_to_fetch`.

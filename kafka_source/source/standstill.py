@@ -1,9 +1,9 @@
-"""How a query follows the halts of its group (`pause`, `stop`, `resume`): its ends, and its leaving.
+"""How a query follows the halts of its group (`pause`, `stop`, `resume`): where it ends, and when it leaves.
 
 `limit` and `is_at_rest` decide; `Standstill` looks the halt up at every trigger, and keeps the shown state.
 
 A halt has a boundary for each partition. The query that owns the partition stops there and stays a member. It leaves
-when the group has committed every boundary, so that no partition moves while another still has to be read.
+when the group has committed every boundary, so that no partition moves while another one still has to be read.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def resolve_batch(
     last = ending_bounds(options, partitions, subscribed=subscribed)
     late_starts = frozenset(tp for tp in partitions if first[tp] == EARLIEST)
     late_ends = frozenset(tp for tp in partitions if last[tp] == LATEST)
-    # Without a leader the offsets of some partitions are left to their tasks.
+    # If a partition without a leader has two late bounds, its task looks both up.
     leaderless = frozenset() if options.in_group else cluster.without_leader(partitions) & late_starts & late_ends
     partitions = [tp for tp in partitions if tp not in leaderless]
     entries = owner.offsets.committed(sorted(partitions))
@@ -99,7 +99,7 @@ def resolve_batch(
     ends = {tp: one.offset for tp, one in listed.items()}
     for tp in partitions:
         # A committed offset may be beyond the end, because the group has read on. Without a group the task checks late
-        # ends, as in Spark: an error of a plan would stay with the DataFrame, which could never be used again.
+        # ends, as in Spark, because an error in the plan would make the DataFrame unusable.
         is_checked = tp not in committed and (options.in_group or tp not in late_ends)
         if is_checked and starts[tp] > ends[tp]:
             raise start_after_end(tp, starts[tp], ends[tp])
@@ -113,13 +113,13 @@ def resolve_batch(
 def look_up(
     cluster: Cluster, options: ReadOptions, bounds: Mapping[TopicPartition, Bound], *, matches: bool = False
 ) -> dict[TopicPartition, ListedOffset]:
-    """Return the offsets of bounds; the latest ones have the epoch of their leader.
+    """Return the offsets of bounds; a latest offset has its leader's epoch.
 
     Args:
         cluster: Looks the offsets up.
         options: The query's options.
         bounds: The bounds. A time after the last record resolves to the latest offset.
-        matches: Whether each time must have a record instead, by `startingOffsetsByTimestampStrategy`.
+        matches: Whether a time after the last record is an error instead (`startingOffsetsByTimestampStrategy`).
 
     Raises:
         InvalidConfigurationError: A time has no record.
@@ -153,7 +153,7 @@ def _check_given_ends(
 
     Otherwise each attempt of a task would wait `data.loss.patience.ms` for records that are never written. A leader may
     be behind for a moment, so the check is repeated for a short time, with the current leaders. Without
-    `failOnDataLoss` a task has one attempt: it waits, and reads the records that exist by then.
+    `failOnDataLoss` nothing is checked, because a task waits only once and then reads the existing records.
 
     Raises:
         DataLossError: `failOnDataLoss` is set, and a log ends before its ending offset.
@@ -231,7 +231,7 @@ def _settle(
 
 
 def report(options: ReadOptions, decisions: Mapping[TopicPartition, Decision]) -> None:
-    """Raise DataLossError for a loss that was decided; see `raise_or_warn`."""
+    """Report the losses of decisions; see `raise_or_warn`."""
     for _, one in sorted(decisions.items()):
         if one.loss is not None:
             raise_or_warn(options, one.loss)
@@ -295,9 +295,9 @@ def commit_existing(options: ReadOptions, cluster: Cluster, read: StreamOffset, 
 def without_lost_topics(options: ReadOptions, cluster: Cluster, read: StreamOffset) -> StreamOffset:
     """Return the ranges that may be committed: without topics that were deleted or created again since the plan.
 
-    The new topic would get the offset of the deleted one, and the next reader would leave records out. Coordinators
-    with topic ids refuse such a commit too, but together with the other topics of the transaction, and with the error
-    of a topic that they do not know yet. So this requests metadata; see docs/design/transactions.md.
+    Otherwise the new topic would get the deleted topic's offset, and the next reader would leave records out. A
+    coordinator that compares topic ids refuses such a commit too, but with all topics of the transaction, and with the
+    same error as for a topic that it does not know yet. So metadata are requested; see docs/design/transactions.md.
 
     Raises:
         DataLossError: There are such topics, and `failOnDataLoss` is set.

@@ -81,7 +81,7 @@ class TopicTracker:
         return any(topic is None or is_recreated(before.get(name), topic.id) for name, topic in now.items())
 
     def existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return the existing ones of these partitions, sorted."""
+        """Return the partitions that exist, sorted."""
         return self._cache.existing(partitions)
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
@@ -115,7 +115,7 @@ class TopicTracker:
         return CheckedStart(start.without(lost) if lost else start, frozenset(newly_lost))
 
     def lost_from(self, end: StreamOffset) -> set[str]:
-        """Return the lost topics that `end` has under their old ids, whose offsets must not be committed."""
+        """Return the topics that `end` has under ids that are lost. Their offsets must not be committed."""
         return {name for name, topic in self._lost.items() if _is_lost(end, name, topic)}
 
     def _lost_since(self, start: StreamOffset) -> Mapping[str, Topic | None]:
@@ -125,7 +125,7 @@ class TopicTracker:
 
 
 class PartitionsWithoutLeader:
-    """The partitions that have no leader; a micro-batch leaves them out, so that the others are read.
+    """The partitions that have no leader; a micro-batch leaves them out and reads the other partitions.
 
     Args:
         seconds: The time for which a partition may have no leader (`coordinator.timeout.ms`).

@@ -1,6 +1,6 @@
 """Plan one trigger of a stream: look facts up, decide (`decision`, `plan`), act. It needs no Spark.
 
-Spark's streams plan micro-batches with it (`micro_batches`), and `kafkagroup.arrow.consume` the batches of a program.
+Spark's streams plan micro-batches with `Trigger` (`micro_batches`); `kafkagroup.arrow.consume` plans its batches.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Trigger:
             positions,
             self._topics.are_replaced,
         )
-        # A limit in bytes needs the sizes that tasks measure, a limit in time the ends of tasks. Tasks report both, and
-        # the number of bad values, as with a quota.
+        # A limit in bytes needs the sizes that tasks measure; a limit in time needs the ends of tasks. Tasks report
+        # both, and the number of bad values, as with a quota.
         limits = (options.max_bytes_per_trigger, options.target_trigger_duration)
         measures = options.goes_on_after_bad_values or any(limit is not None for limit in limits)
         quota = QuotaSettings.measuring(options) if measures else QuotaSettings.of(options)
@@ -133,7 +133,7 @@ class Trigger:
             FencedError: Another process has this query's place in the group.
             InvalidConfigurationError: `start` is of another cluster.
         """
-        # First, because the time of a rebalance in this call does not depend on the size of micro-batches.
+        # First, so that the measured time has no rebalance, which takes as long for micro-batches of any size.
         self._admission.trigger_started()
         self._check_cluster(start)
         self._learn(start)
@@ -147,7 +147,7 @@ class Trigger:
             return repeat(lambda: self._attempt(start, limited=limited), self._leaderless, self._topics)
 
     def _attempt(self, start: StreamOffset, *, limited: bool) -> StreamOffset | Again:
-        # Members may wait for a rebalance, in which metadata may change.
+        # Members may wait for a rebalance, during which metadata may change.
         with nullcontext() if self._options.is_member else self._cluster.metadata_snapshot():
             self._leaderless.update(self._cluster.without_leader)
             return self._plan(start, limited=limited)
@@ -156,7 +156,7 @@ class Trigger:
         """Plan one trigger: the query's partitions, their positions, and their ends."""
         is_first = not self._resolver.is_resolved
         scope, unassigned = self._scope(start)
-        # After the rebalance: the previous owner of a new partition may have reported that it obeys.
+        # After the rebalance, because the previous owner of a new partition may have reported that it obeys the halt.
         self._standstill.look()
         known, owned, leaderless = scope.start, scope.owned, scope.leaderless
         self._policy.keep_record(self._positions.stream, scope.partitions)
@@ -167,7 +167,7 @@ class Trigger:
         self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
         if not self._resolver.marks_steps_back:
-            # The checkpoint must have the rewind before more is read: a plan leaves out records before its start.
+            # The checkpoint must have the rewind before more is read: plans leave out records before their start.
             latest = latest | {tp: starts[tp] for tp in settled.stepped}
         if is_first and not self._commits_before_first(scope):
             # The commit was refused and the slots have rejoined: other members may have read on.
@@ -199,8 +199,8 @@ class Trigger:
             # would end a run with Trigger.AvailableNow.
             return removed("The group has removed the slots since the positions were looked up.")
         if self._policy.is_output and not start.by_sink:
-            # From the sink's first batch on the group's offsets match the output, and the batch may run again without
-            # partitions of other members. Before, with other settings, the query may not have committed its last batch.
+            # Before the sink's first batch, the group may lack the query's positions, because other settings may not
+            # have committed the last batch. From then on the group's offsets match the output.
             self._owner.offsets.remember(self._positions.missing(starts))
         if has_new:
             self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
@@ -252,7 +252,7 @@ class Trigger:
         return scope, [tp for tp in existing if tp not in assigned]
 
     def _commits_before_first(self, scope: Scope) -> bool:
-        """Commit offsets that the last commit before a restart may have missed; return whether the slots are the same.
+        """Commit offsets that the last commit before a restart may have missed; return whether the slots are unchanged.
 
         Nothing is committed before the checkpoint was compared with the group.
         """
@@ -305,7 +305,7 @@ class Trigger:
         Raises:
             FencedError: The group has removed this member, or another member has a partition. Nothing is committed.
             UnknownTopicError: A topic was deleted, or the caller has not compared the topics; nothing is committed.
-            KafkaGroupError: The commit has failed. `UnknownOutcomeError`: it may be done.
+            KafkaGroupError: The commit has failed. `UnknownOutcomeError`: it may have succeeded.
         """
         self._check_cluster(end)
         self._learn(end)

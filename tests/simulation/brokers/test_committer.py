@@ -351,7 +351,7 @@ def test_a_member_looks_at_topics_only_where_its_commit_names_them_by_names(vers
     def commits() -> None:
         committer = brokers.committer()
         if version == 1:
-            with pytest.raises(UnknownTopicError, match="has names and no ids"):
+            with pytest.raises(UnknownTopicError, match="has topic names without ids"):
                 committer.commit_as([(MEMBER, {TP: CommitOffset(1, topic_id=known)})], has_looked=False)
             assert (TP.topic, TP.partition) not in brokers.group.offsets
         committer.commit_as([(MEMBER, {TP: CommitOffset(1, topic_id=known)})], has_looked=version == 1)
