@@ -77,7 +77,7 @@ class AsMembers(KeptOffsets):
         self._stops = options.group_on_lost == "stop"
         self._settings = options.settings
         self._patience = options.coordinator_timeout_ms / 1000
-        # Even where tasks or the sink commit, because a late commit of starting offsets would set the group back.
+        # Also if tasks or the sink commit, because a late commit of starting offsets would set the group back.
         self._transactional = policy.driver_id is not None and options.commit_transactional is not False
         self._commit_transactional = options.commit_transactional
         self._coordinator_seconds = coordinator_seconds(options)
@@ -89,7 +89,7 @@ class AsMembers(KeptOffsets):
 
     def begin_generation(self) -> None:
         """Commit in a new generation from now on."""
-        # In each generation, because another member may have taken the id since. The id is taken in the background.
+        # Take the transactional id in each generation, because another member may have taken it since.
         commits = [tp for tp in (*self._owned().slots, *self._members.assignment.held) if self._commits_of(tp)]
         self.close()
         self._committer = (
@@ -168,7 +168,7 @@ class AsMembers(KeptOffsets):
         self._finished = finished
 
     def repair_set_back(self, *, now: bool) -> None:
-        """Commit again where a late commit without a transaction has set the group back; commits of others stay.
+        """Commit again where a late commit without a transaction has set the group back; other clients' commits stay.
 
         Args:
             now: Check even if the last check was a moment ago.

@@ -69,7 +69,7 @@ def attached(
     commits: bool = False,
     renewal: Renewal | None = None,
 ) -> Iterator[Sessions]:
-    """Begin to attach slots, and yield the wait for the sessions that the task needs.
+    """Begin to attach slots, and yield a function that waits for their sessions.
 
     Args:
         options: The query's options.
@@ -79,8 +79,8 @@ def attached(
         renewal: The way to new credentials after a loss.
 
     Raises:
-        FencedError: The wait has found that the task has lost a slot.
-        RetriableError: The coordinator has not answered in the wait, and the task commits.
+        FencedError: The task has lost a slot.
+        RetriableError: The coordinator has not answered in time, and the task commits.
     """
     if not slots or options.group_protocol == "consumer":
         # Only the driver sends heartbeats of members of the consumer protocol, because a response has the partitions to
@@ -105,12 +105,12 @@ def attached(
     try:
         yield sessions
     finally:
-        # A task that ends earlier needs no answer.
+        # A task that ends before the coordinator answers needs no session.
         attaching.cancel()
 
 
 def check_dispensable(problem: KafkaGroupError, options: ReadOptions, *, is_output: bool, commits: bool) -> None:
-    """Raise the error with which a slot was not attached, unless the task can read without it."""
+    """Raise the error of a slot that was not attached, unless the task can read without the slot."""
     if commits or not isinstance(problem, RetriableError | FencedError):
         raise problem
     if isinstance(problem, RetriableError):
@@ -121,7 +121,7 @@ def check_dispensable(problem: KafkaGroupError, options: ReadOptions, *, is_outp
         # them. The driver knows which offsets of the batch it may commit.
         log.info("the group has a new generation since the batch was planned; the batch is read to its end")
     elif options.group_on_lost == "stop" or (problem.code == ErrorCode.FENCED_INSTANCE_ID and not is_output):
-        # Where the sink commits, the slot may have been lost and have rejoined; the decision detects another process.
+        # The slot may have been lost and have rejoined; the sink's decision detects another process.
         raise problem
     else:
         # The micro-batch is in Spark's offset log, so Spark would run it again after a restart. The task reads it to

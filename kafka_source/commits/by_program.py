@@ -6,6 +6,6 @@ from kafka_source.commits.policy import CommitPolicy
 
 
 class ByProgram(CommitPolicy):
-    """The caller commits the records that it was handed, in one request."""
+    """The caller commits the records that it has received, in one request."""
 
     keeps = True

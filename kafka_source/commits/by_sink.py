@@ -72,10 +72,10 @@ class BySink(CommitPolicy):
         self._record.renew()
 
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
-        """Warn that the sink has committed nothing, and refuse to plan a second micro-batch for it.
+        """If the sink has committed nothing, warn, and refuse to plan a second micro-batch.
 
-        The source cannot see its sink. Only a micro-batch that this process has planned is a proof, because no tool can
-        set the group of a running process back to the batch's start.
+        The source cannot see its sink. Only a micro-batch that this process has planned is a proof: while the process
+        runs, no tool can set its group back to the batch's start.
         """
         if self._has_committed:
             return
@@ -95,7 +95,7 @@ class BySink(CommitPolicy):
         return self._has_committed
 
     def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
-        """Return the ranges of the decision; without one, the part of the batch that the group leaves to this query."""
+        """Return the ranges of the decision; without one, the part of the batch that this query still has to read."""
         owned = group.rejoined()
         partitions, stream = sorted(ends_of(planned)), batch.stream
         # A stream without an id has committed nothing.
@@ -129,7 +129,7 @@ def group_or_own(own: int | None, committed: int | None) -> int | None:
     """Return the group's committed offset, or the query's position where the group has none; None: neither exists.
 
     A stream has an id from its first batch with `commit=sink` on. From then on the batch before the checkpoint's offset
-    is decided, so the group's offsets describe the output, even after a rewind. Before, the larger offset counts,
+    is decided, so the group's offsets describe the output, even after a rewind. Until then the larger offset counts,
     because other settings may not have committed the last batch.
     """
     return own if committed is None else committed
@@ -235,8 +235,8 @@ def remaining(
 ) -> list[PlannedInput]:
     """Return the ranges of an undecided batch's replay.
 
-    Each slot reads its current partitions, because it commits their offsets with its credentials. The group would not
-    detect that another slot has lost them.
+    Each slot reads its current partitions, because it commits their offsets with its credentials. The coordinator would
+    not refuse a commit in a partition that the slot has lost.
 
     Args:
         planned: The batch as its end offset plans it.

@@ -157,8 +157,8 @@ def split_by_slots(
 ) -> list[PlannedInput]:
     """Return the inputs of a batch whose tasks commit: one for each current slot, with each partition in one range.
 
-    Tasks that commit as one slot take turns with its transactional id. The batch may have been planned with other
-    slots, with pieces of partitions, or without a group.
+    Several tasks that commit as one slot would have to take turns with its transactional id. The batch may have been
+    planned with other slots, with pieces of partitions, or without a group.
 
     Args:
         planned: The batch as its end offset plans it.
@@ -178,7 +178,7 @@ def split_by_slots(
 def before_rewinds(planned: Iterable[PlannedInput], targets: Mapping[TopicPartition, int]) -> list[PlannedInput]:
     """Return the ranges of a batch whose tasks commit, up to the targets of rewinds since its plan.
 
-    The next batch begins at the target. Records before it are in no output, even if the tasks have committed.
+    The next batch begins at the target. Records before the target are in no output, even if the tasks have committed.
 
     Args:
         planned: The batch.

@@ -4,9 +4,9 @@ Spark connects a source and a sink of a query by rows alone. Their drivers are d
 has the source's offset when the sink writes it. But the tasks of both know the query, its run and the batch. So the
 first task of the source publishes the ranges of the whole batch, and the member that reads them, as committed offsets
 of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the batch. The sink's
-driver collects the offsets of exactly its run and batch. The transaction of its decision replaces all ranges that it
-has found by a mark. So if a later batch finds unmarked ranges of another batch, a replaced task or a slow request has
-published them late, perhaps over the later batch's own ranges.
+driver collects the offsets of exactly its run and batch. The transaction of the sink's decision replaces all ranges
+that the driver has found by a mark. So if a later batch finds unmarked ranges of another batch, a replaced task or a
+slow request has published them late, perhaps over the later batch's own ranges.
 
 A decision records its ranges, in the same transaction, as offsets of `{group}-read-by-{stream}`, because a source knows
 its stream, but not its query. A replay reads exactly these ranges, whatever the group's offsets are. The source writes
@@ -75,7 +75,7 @@ class BatchOfRun:
 
     @staticmethod
     def of_task(task: SparkTask | None) -> BatchOfRun:
-        """Return the batch of a task. Callers pass the task, because `kafkagroup.arrow` decides without Spark.
+        """Return the batch of a task. The caller passes the task, because `kafkagroup.arrow` decides without Spark.
 
         Raises:
             KafkaGroupError: This is no task of a streaming query.
@@ -148,7 +148,7 @@ def _parse(kind: type[_T], metadata: str) -> _T:
 
 
 class Record(NamedTuple):
-    """The metadata of one partition's entry in a record; the entry's offset is `beyond` the end of a range.
+    """The metadata of one partition's entry in a record; its offset is the end of a range plus `BEYOND_ALL_LOGS`.
 
     Attributes:
         plan: See `Handoff`; empty before the first decision.
@@ -162,7 +162,7 @@ class Record(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """The metadata of one published offset, which is `beyond` the end of a range.
+    """The metadata of one published offset, which is the end of a range plus `BEYOND_ALL_LOGS`.
 
     Attributes:
         start: The start of the range.
@@ -341,12 +341,12 @@ class DecisionRecord:
         no_member = SlotCredentials.without_membership(self.name(stream))
         entries = await fetch_all_committed(self._client, no_member.group, deadline)
         first = CommitOffset(beyond(0), metadata=json.dumps(Record("", 0, 0)))
-        # A deleted topic takes its entry along.
+        # Brokers delete the entry of a deleted topic.
         entries = entries or {
             min(tp for tp in partitions if tp.topic == name): first for name in {*map(_topic, partitions)}
         }
         if entries:
-            # Topics that exist are committed.
+            # The entries of existing topics are committed.
             with contextlib.suppress(UnknownTopicError):
                 await commit_offsets(self._client, no_member, entries, deadline, fail_on_unknown_topic=True)
         return bool(entries)
@@ -381,7 +381,7 @@ class DecisionRecord:
     async def _entries(
         self, stream: str, partitions: Collection[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, CommitOffset]:
-        # By names first: brokers let no fetch wait for a partition that had no offset before an open transaction.
+        # First by name: a fetch of all offsets waits for no partition whose first offset is in an open transaction.
         named = await fetch_entries(self._client, self.name(stream), partitions, deadline)
         return {**await fetch_all_committed(self._client, self.name(stream), deadline), **named}
 
@@ -437,7 +437,7 @@ async def _committed(
 ) -> tuple[dict[TopicPartition, CommitOffset], list[str]]:
     """Return a group's committed offsets of these topics, and the topics that were deleted or created again.
 
-    A coordinator that compares topic ids refuses both cases. Otherwise metadata are requested, too.
+    A coordinator that compares topic ids finds these topics. For other coordinators metadata are requested.
     """
     found, lost = await _committed_by_name(client, group, entries, deadline)
     cluster = client.cluster_id
@@ -466,7 +466,7 @@ async def _lost_topics(client: KafkaClient, ids: Mapping[str, str | None], deadl
     while names:
         snapshot = await client.retrying(lambda: client.metadata(names, deadline), deadline)
         absent = [name for name in names if name not in snapshot.topics and name not in snapshot.refused]
-        # Another id is a proof immediately. A broker may lack a topic for a moment after its creation.
+        # Another id is an immediate proof. An absent topic is none yet, because brokers may learn of a new topic late.
         if not absent or patience.over:
             others = (t.name for t in snapshot.topics.values() if is_recreated(ids.get(t.name), t.id_text))
             return sorted([*absent, *others])

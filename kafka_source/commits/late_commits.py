@@ -39,7 +39,7 @@ class LateCommits:
         return {tp for _, entries in self._commits for tp in entries} if at >= self._next_look else set()
 
     def looked(self, at: float) -> None:
-        """Note that the partitions have the expected offsets. The last check is made when no request is on its way."""
+        """Note that the partitions have the expected offsets. They are checked until no request can be on its way."""
         self._next_look = at + _PAUSE_SECONDS
         self._commits = [(until, entries) for until, entries in self._commits if until > at]
 

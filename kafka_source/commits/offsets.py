@@ -27,7 +27,7 @@ class ReadPositions(Protocol):
         """Record the ids of the topics that are read now, and of their cluster; None: unknown."""
 
     def of_these_topics(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
-        """Return the offsets of the group that count, and record those of another topic of the same name."""
+        """Return the offsets of the group that count, and record the offsets of other topics of the same name."""
 
     def ignored(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions where the group's offset, as last looked up, is of another topic of this name."""
@@ -54,18 +54,18 @@ class ReadPositions(Protocol):
 
 
 class Offsets:
-    """The offsets of a group; this class has the behaviour without one."""
+    """The offsets of a group; this class has the behaviour without a group."""
 
     keeps = False
     """Whether the group's offsets are kept; see `CommitPolicy`."""
 
     def commit(self, offsets: Mapping[TopicPartition, int], *, has_looked: bool = True) -> None:
-        """Commit these offsets now, or raise the error; only members of a group do.
+        """Commit these offsets now, or raise the error; only for members of a group.
 
         Args:
             offsets: The next offset to read, by partition.
-            has_looked: Whether the caller has compared the topics with those that were read. Otherwise, where no
-                coordinator compares them, UnknownTopicError is raised before a commit, and the caller compares.
+            has_looked: Whether the caller has compared the topics with the topics that were read. If neither the caller
+                nor the coordinator compares them, UnknownTopicError is raised before the commit.
         """
         raise NotImplementedError("this query is no member of a group")
 
@@ -158,5 +158,5 @@ class KeptOffsets(Offsets, ABC):
 def not_below(
     starts: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
 ) -> dict[TopicPartition, int]:
-    """Return the starts to which the group can be set back: those where its offset is unknown, or not lower."""
+    """Return the starts to which the group can be set back, because its offset is unknown or not lower."""
     return {tp: start for tp, start in starts.items() if tp not in committed or committed[tp].offset >= start}

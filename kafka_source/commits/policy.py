@@ -31,7 +31,7 @@ from kafka_source.model.stream_offset import PlannedInput, Range, StreamOffset
 from kafka_source.options import ReadOptions
 
 Rule = Callable[[int | None, int | None], int | None]
-"""Returns the offset that counts, of a query's own and its group's; None: unknown."""
+"""Returns which offset counts, the query's own or its group's; None: unknown."""
 
 
 Committed = Callable[[list[TopicPartition]], Mapping[TopicPartition, CommitOffset]]
@@ -145,7 +145,7 @@ class CommitPolicy:
             has_new: Whether another batch is to be planned.
 
         Raises:
-            InvalidConfigurationError: It was not committed, and another batch is to be planned.
+            InvalidConfigurationError: The batch was not committed, and another one is to be planned.
         """
 
     @property
@@ -174,7 +174,7 @@ class CommitPolicy:
 
         Args:
             planned: The ranges of the tasks.
-            members: The credentials that they have, by slot.
+            members: The slots' credentials, by slot number.
             batch: The batch's end offset.
             topic_ids: The ids of the topics that the batch was planned with.
         """

@@ -9,7 +9,7 @@ With `commit.transactional` all attempts of a task take the transactional id of 
 removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the holder of
 the slots publishes the current owner of each partition (`Right`), as committed offsets of a separate
 group; a partition that another member may have is published as lost. A committer whose commit is refused fetches the
-owners (`Renewal`). A task asks a keeper that has left, because no task committed for long, to rejoin in this way.
+owners (`Renewal`). A task's `Renewal` also asks a keeper to rejoin that has left because no task committed for long.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Renewal:
         await commit_offsets(client, without_membership, entries, deadline)
 
     async def check_not_committed(self, client: KafkaClient, deadline: Deadline) -> None:
-        """Raise FencedError if a task of a batch has been committed already; a stream may read a batch again.
+        """Raise FencedError if the ranges of a batch's task are already committed; a stream may read a batch again.
 
         Only this check stops a second action that runs while the slots of the first action are still in their group.
         """
@@ -288,7 +288,7 @@ class SlotSession:
 
         Raises:
             FencedError: This task has lost the slot; nothing is committed.
-            UnknownTopicError: The caller has not compared the topics, and neither does the coordinator.
+            UnknownTopicError: Neither the caller nor the coordinator has compared the topics.
             UnknownOutcomeError: The coordinator has not answered in time.
         """
         deadline = Deadline(timeout_s)

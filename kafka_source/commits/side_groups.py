@@ -13,7 +13,7 @@ from dataclasses import dataclass
 BEYOND_ALL_LOGS = 10**15
 """Added to the offsets of side groups.
 
-A partition with a million records a second reaches it after 31 years. The doubles of JSON readers hold it exactly.
+A partition with a million records a second reaches this offset after 31 years. JSON's doubles hold it exactly.
 """
 
 # A query's id has dashes; the ids of a stream and of a run's driver have none.

@@ -245,7 +245,7 @@ class Membership(ABC):
     def _credentials_of(self, slot: int) -> SlotCredentials: ...
 
     def _note_refused_commit(self, used: SlotCredentials, slot: int, problem: BaseException) -> None:
-        """Handle the error of a commit; do nothing where heartbeats report the same."""
+        """Handle the error of a commit; do nothing where heartbeats report the same error."""
         return
 
     # ---- leaving and closing

@@ -38,7 +38,7 @@ class TopicFilter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """A `TopicFilter` of plain values; set exactly one of the two."""
+    """A `TopicFilter` of plain values; set either the topics or the pattern."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -182,7 +182,7 @@ class OwnedPartitions:
 
 
 class Right(Protocol):
-    """The right to commit a batch, which the members call when they rejoin; see `commits.rights`."""
+    """The right to commit a batch; members that rejoin publish it. See `commits.rights`."""
 
     @property
     def is_renewed(self) -> bool:
@@ -202,7 +202,7 @@ class Right(Protocol):
         owners: Mapping[TopicPartition, SlotCredentials],
         deadline: Deadline,
     ) -> None:
-        """Publish the slots that own the partitions of the batch now; a partition without one is lost."""
+        """Publish the slots that own the partitions of the batch now; a partition without a slot is lost."""
         ...
 
     async def is_renewal_asked(
@@ -284,8 +284,8 @@ def _instances_of(driver: int) -> str:
 
 
 def _of_batch(options: ReadOptions) -> str:
-    # An action that reads only a part of its slots (show, limit) leaves the others in the group until their sessions
-    # end. The next action of the same DataFrame uses these members, because new members would share partitions.
+    # An action that does not read all slots (show, limit) leaves the others in the group until their sessions end. The
+    # next action of the same DataFrame uses these members; new members would have to share the partitions with them.
     return _checksum([repr((field.name, getattr(options, field.name))) for field in fields(options)])
 
 

@@ -89,7 +89,7 @@ class OtherMembers:
             )
 
     def _log_second_read(self, others: Iterable[DescribedMember], ours: Collection[str]) -> bool:
-        """Log the topics that this read shares with other reads of the driver; return whether they are known."""
+        """Log the topics that this read shares with other reads of the driver; return whether the topics are known."""
         theirs: set[str] = set()
         for member in others:
             if member.topics is None or not ours:
@@ -198,7 +198,7 @@ class _Ended:
 class RebalanceLog:
     """Logs and keeps the rebalances of one query's slots. All but `take` runs on the membership's event loop.
 
-    Members that came and went follow from the names of all members, which the leader knows. Another member asks the
+    The names of all members show which members came and went. A leader knows the names. Another member asks the
     coordinator in the background, and logs the line when the response arrives.
     """
 
@@ -239,7 +239,7 @@ class RebalanceLog:
             reason: Why they rejoined.
             seconds: How long it took.
         """
-        # A response that arrives now has the members after this rebalance.
+        # A response that arrives from now on has the members after this rebalance.
         self.finish()
         ended = _Ended(before, now, reason, seconds, round(time.time() * 1000))
         if members is not None:
@@ -364,7 +364,7 @@ def rebalance_of(
         seconds: How long it took.
         at_ms: When it ended, in milliseconds since 1970.
         members: The names of all members; None: unknown.
-        known: The same after the previous rebalance; None: unknown.
+        known: The names after the previous rebalance; None: unknown.
     """
     had = set() if before is None else {tp for slot in before.slots for tp in slot.partitions}
     has = {tp for slot in now.slots for tp in slot.partitions}

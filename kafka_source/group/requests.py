@@ -467,7 +467,7 @@ async def commit_offsets(
 ) -> None:
     """Commit the next offsets to read, as the member with these credentials.
 
-    The offsets of thousands of partitions take several requests in turn. After a failure those before are committed.
+    The offsets of thousands of partitions take several requests in turn. A failure leaves earlier ones committed.
 
     Args:
         client: The cluster's client.

@@ -118,7 +118,7 @@ class Siblings:
                     _, connections[path] = await asyncio.open_unix_connection(path)
 
     def _others(self) -> list[Path]:
-        """Return the sockets of the siblings that run; remove those of processes that have died."""
+        """Return the sockets of the siblings that run; remove the sockets of dead processes."""
         found = []
         for path in self._directory.glob(f"{self._family}-*.sock"):
             if path == self._own:

@@ -1,6 +1,6 @@
 """The topics of the slots' subscription, and the changes for which slots rejoin.
 
-These are new, deleted and recreated topics, and new partitions. The comparison is pure; `SubscribedTopics` has the I/O.
+The changes are new, deleted and recreated topics, and new partitions. Only `SubscribedTopics` does I/O.
 """
 
 from __future__ import annotations

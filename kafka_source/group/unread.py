@@ -49,7 +49,7 @@ class Found:
 
     Attributes:
         last: The last description.
-        unread: The partitions that existed in the last two, and had no reader in the last one.
+        unread: The partitions that existed in the last two descriptions, and had no reader in the last one.
         asked: The partitions that were healed and have had no reader since.
         heal: The partitions to heal now: without a reader in two descriptions of one epoch.
         warn: The partitions to warn of, because healing did not help.
@@ -65,7 +65,7 @@ class Found:
 
 
 def decide(found: Found, look: Look) -> Found:
-    """Return the result of one more description; a partition counts from its second on, because new partitions move."""
+    """Return the result of one more description; a new partition counts from its second description on."""
     unread = (look.existing & found.last.existing) - look.read
     again = unread & found.unread if look.epoch == found.last.epoch else _NONE
     asked, warned = found.asked & unread, found.warned & unread

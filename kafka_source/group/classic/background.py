@@ -204,7 +204,7 @@ class BackgroundRejoiner:
         return any(slot.member.status.state is State.REBALANCING for slot in self._slots)
 
     async def _may_rejoin(self) -> bool:
-        """Return whether no process commits the batch in flight with credentials that a rejoin makes invalid."""
+        """Return False if another process commits the batch in flight with credentials that a rejoin makes invalid."""
         batch = self.in_flight
         if batch.right is None or not batch.right.waits or not batch.ends:
             return True
@@ -217,7 +217,7 @@ class BackgroundRejoiner:
         return finished
 
     async def _rejoin_and_publish(self, reason: Reason) -> None:
-        """Rejoin, and publish the new credentials to the tasks or the sink of the batch, if they need some."""
+        """Rejoin, and publish the new credentials if the tasks or the sink of the batch need them."""
         batch, assignment = self.in_flight, await self._rejoin(reason)
         owners: dict[TopicPartition, SlotCredentials] = {}
         for slot in () if assignment is None else assignment.slots:
@@ -299,8 +299,8 @@ class BackgroundRejoiner:
     async def leave_if_overdue(self) -> None:
         """Leave if Spark has not called for longer than `max.poll.interval.ms` and the group rebalances.
 
-        A query that is alone in its group stays, because no other member waits for partitions, and its triggers may be
-        further apart. A keeper of slots, which Spark never calls, has a limit of its own.
+        A query that is alone in its group stays, because no other member waits for partitions, and the pauses between
+        its triggers may be longer. A keeper of slots, which Spark never calls, has a limit of its own.
         """
         if self._called_at is None or self._calls or self._busy is not None:
             return

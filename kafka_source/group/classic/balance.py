@@ -64,7 +64,7 @@ class Growth:
 
     Attributes:
         at: When the ends were looked up, in seconds.
-        ends: The end of each partition then.
+        ends: The end of each partition at that time.
         averages: The growth of each partition.
     """
 
@@ -237,7 +237,7 @@ def work_of(
 
 
 LOOKS = 5
-"""The number of checks of the balance in the interval between two rebalances that the leader may request."""
+"""How often the balance is checked in the least interval between two rebalances that the leader requests."""
 
 _IN_A_ROW = 2
 _MAX_FACTOR = 16

@@ -1,7 +1,7 @@
 """A member of a group of any kind: for leader election, worker pools, and other ways to distribute work.
 
 Kafka's group protocol does not depend on topics: each member sends metadata, and one member is elected as the leader
-and returns a state for each member. Here both are bytes that the application defines, under its own protocol type.
+and returns a state for each member. The application defines these bytes, under its own protocol type.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class GenericMember:
     def state(self) -> MemberState | None:
         """The state in the current generation; None while the group rebalances.
 
-        Also None when the coordinator was silent for the session timeout, because other members may have this part.
+        Also None when the coordinator was silent for the session timeout: another member may have this part.
         """
         with self._changed:
             silent = time.monotonic() - self._heard_at

@@ -1,7 +1,7 @@
 """Bring all slots into one generation: the rounds of a join, refusals, an assignment that no longer matches.
 
 One join takes several rounds if a strategy moves partitions in two steps (KIP-429), if a program rewinds the group, if
-its leader refuses a member, or if static members get an outdated assignment after a restart.
+the group's leader refuses a member, or if static members get an outdated assignment after a restart.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class JoinedGroup:
 
     Attributes:
         assignment: The assignment of the slots in the last round.
-        cause: The reason of the join: that of the call, or of a later round.
+        cause: The reason of the call, or of a later round.
     """
 
     assignment: GroupAssignment
@@ -109,12 +109,12 @@ class JoinRounds:
         self._others, self._siblings = OtherMembers(client, settings), siblings
         self._in_flight, self._leave = in_flight, leave
         self._led_generation = -1
-        # The group has a leader that does not know it; see `_why_stale`.
+        # The group has a leader that does not know that it leads; see `_why_stale`.
         self._leader_unaware = False
 
     @property
     def watches_as_leader(self) -> bool:
-        """Whether this query watches the group's topics: whether a slot leads, or the leader does not know its role."""
+        """Whether this query watches the group's topics, because a slot leads or the leader does not know its role."""
         return self._leader_unaware or any(slot.leading for slot in self._slots)
 
     async def open_siblings(self) -> None:
@@ -146,7 +146,7 @@ class JoinRounds:
             reason: Why the slots join.
             deadline: The time limit for all rounds.
             fresh: Whether this is the first join of the query. Static members that return within their session get
-                their assignment back without a rebalance, and it may no longer match.
+                their assignment back without a rebalance, although it may no longer match.
         """
         async with self._announce_join():
             cause = reason
@@ -171,9 +171,9 @@ class JoinRounds:
                 fresh = False
                 reason = cause = again
                 if not any(slot.leading or slot.hands_over for slot in self._slots):
-                    # If a follower rejoins with unchanged metadata, the coordinator does not start a rebalance. So
-                    # leave first, which starts one. With cooperative assignors the metadata have changed, because they
-                    # contain the generation, and a partition without an owner may be on its way to this query.
+                    # The coordinator starts no rebalance if a follower rejoins with unchanged metadata, but it does if
+                    # the follower leaves. With cooperative assignors do not leave: the metadata have changed, because
+                    # they contain the generation, and a partition without an owner may be on its way to this query.
                     await self._leave(again.text, deadline)
             if self._others.unclear:
                 await self._others.look_up(topics, member_ids(self._slots))
@@ -258,7 +258,7 @@ class JoinRounds:
             pause = _FIRST_POLL
             while not settled.is_set():
                 # Other slots of this query may have started another rebalance, which waits for this slot to rejoin. The
-                # slot's heartbeat shows it. Send heartbeats less often with time.
+                # slot's heartbeat shows that. Send heartbeats less and less often.
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(settled.wait(), pause)
                     break

@@ -64,7 +64,7 @@ def hold(
         group: The members' subscriptions.
         plan: The strategy's assignments, by member id.
         generations: The generations whose claims count: from the last one with assignments up to the previous one.
-            Since an older claim another member may have read the partition.
+            After an older claim another member may have read the partition.
 
     Returns:
         The assignments, and the partitions held for each claiming member, by member id.
@@ -264,7 +264,7 @@ def failure(reason: str, members: Iterable[GroupMember]) -> dict[str, bytes]:
 
 
 def failed(assignment: Assignment, reason: str) -> Assignment:
-    """Return an assignment with which kafkagroup's members stop and members of other clients read."""
+    """Return an assignment that stops members of kafkagroup, and that members of other clients read."""
     return Assignment(assignment.partitions, _FAILED + reason.encode())
 
 

@@ -49,7 +49,7 @@ def refusal(
         ),
         ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the brokers allow",
         ErrorCode.INVALID_GROUP_ID: "the brokers do not accept this kafka.group.id",
-        # The answer of Kafka 4.3 when a group's one record is too large; its log has a RecordTooLargeException.
+        # The answer of Kafka 4.3 if the record of a group is too large; the broker logs a RecordTooLargeException.
         ErrorCode.UNKNOWN_SERVER_ERROR: (
             "the coordinator's log says why. If the group has thousands of members, its record in __consumer_offsets "
             "may be larger than the brokers' message.max.bytes: lower group.members, or raise message.max.bytes"
@@ -122,8 +122,8 @@ class Member:
 
     Attributes:
         id_before: The member id that the group had for the instance id before this member joined, if known. The member
-            needs it to distinguish a coordinator that has lost its new id from one that has given the instance id to
-            another process; see `_classify_fenced`.
+            needs it to distinguish a coordinator that has lost the member's new id from a coordinator that has given
+            the instance id to another process; see `_classify_fenced`.
     """
 
     def __init__(self, client: KafkaClient, settings: MemberSettings, status: MemberStatus | None = None) -> None:
@@ -178,7 +178,7 @@ class Member:
             ApplicationRecoverableError: The coordinator has chosen a protocol that this member did not offer.
             RetriableError: The deadline has expired; this is the error of the last attempt.
         """
-        # For errors: the user's choice.
+        # Errors name the strategies that the user has chosen.
         self._offered = tuple(name for name, _ in protocols if not is_rewind(name))
         next_step = step(self.status, member_state.Rejoin())
         states: Mapping[str, bytes] | None = None
@@ -202,7 +202,7 @@ class Member:
                     next_step = await self._send_join(protocols, deadline, reason)
                 else:
                     if states is None:
-                        # Assigned in one step: after a failed `lead` the next try must not send an empty assignment.
+                        # If `lead` fails, `states` must stay None, so that the next try sends no empty assignment.
                         leads = self.last_join.leading and not self.last_join.skip_assignment
                         states = await lead(self.last_join) if leads else {}
                     next_step = await self._send_sync(states, deadline)
@@ -363,10 +363,10 @@ class Member:
         COORDINATOR_LOAD_IN_PROGRESS: the state is not known yet, or the broker is no longer the coordinator.
 
         While a group rebalances, its coordinator stores the new member id of a static member not with the response to
-        JoinGroup, but with the leader's assignment. If it fails before that, the next coordinator loads the group with
-        a previous member id, and refuses the new one with FENCED_INSTANCE_ID, as if another process had joined. The
-        next coordinator may be the same broker, over the same connection. The group's description distinguishes both
-        cases, because ids are unique: a coordinator that has `id_before` again has loaded it.
+        JoinGroup, but with the leader's assignment. If the coordinator fails before that, the next one loads the group
+        with a previous member id, and refuses the new id with FENCED_INSTANCE_ID, as if another process had joined. The
+        next coordinator may be the same broker, over the same connection. The group's description distinguishes the two
+        cases, because ids are unique: if it has `id_before`, the group was loaded.
         """
         if code != ErrorCode.FENCED_INSTANCE_ID:
             # No other member has the instance id, or the holder's session begins again at another coordinator.

@@ -171,7 +171,7 @@ class ClassicMembership(Membership):
         return tuple(slot.credentials for slot in self.assignment.slots)
 
     def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
-        """Return False, because in a generation credentials stay as they are, and a refused commit is lost."""
+        """Return False, because credentials do not change within a generation."""
         return False
 
     def rebalance_needed(self) -> str | None:

@@ -63,7 +63,7 @@ class Slot:
         self._claimed: frozenset[TopicPartition] = frozenset()
         # The generation in which this slot was a member when it joined last; None: it was no member.
         self.assigned_in: int | None = None
-        # Sent as metadata: if it has changed, the rejoin of a follower starts a rebalance, too.
+        # The generation in the metadata: if it has changed, a follower's rejoin starts a rebalance too.
         self.told_generation = NO_GENERATION
 
     @property

@@ -1,12 +1,12 @@
 """Rewinds of a running group, and groups that a classic query cannot join.
 
-**The rewind of a running group.** Members of kafkagroup offer each of their strategies twice: `range`, and behind all
-strategies `kafkagroup-rewind:range` with an empty subscription. The program that rewinds a group offers only the second
-name of the strategy in use. So the coordinator accepts the program only if every member offers that name, which other
-clients do not; members that join later need it too. The coordinator then starts one generation under that name. Its
-members have finished and committed their micro-batches, own no partitions, and wait until the generation ends. The
-program commits the offsets, each with a mark in its metadata (`model.commits`), and leaves. A query that finds a mark
-that it has not followed continues at the group's offset, even if its checkpoint has another offset.
+**The rewind of a running group.** Members of kafkagroup offer each strategy twice, for example as `range` and, after
+all strategies, as `kafkagroup-rewind:range` with an empty subscription. The program that rewinds a group offers only
+the second name of the strategy in use. So the coordinator accepts the program only if every member offers that name,
+which other clients do not; members that join later need it too. The coordinator then starts one generation under that
+name. Its members have finished and committed their micro-batches, own no partitions, and wait until the generation
+ends. The program commits the offsets, each with a mark in its metadata (`model.commits`), and leaves. A query that
+finds a mark that it has not followed continues at the group's offset, even if its checkpoint has another offset.
 
 **Groups whose partitions the brokers assign (KIP-848).** A live group of classic members becomes such a group when a
 consumer of the new protocol joins it ("converted"), and a classic group again when the last such consumer leaves. There

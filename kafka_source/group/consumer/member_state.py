@@ -97,7 +97,7 @@ class Answer:
 
     Attributes:
         code: Kafka's error code.
-        epoch: The member's epoch, without an error.
+        epoch: The member's epoch, if there is no error.
         interval_ms: The time until the next heartbeat.
         target: The assigned partitions; None: not changed.
     """
@@ -215,7 +215,7 @@ def unanswered(member: Member) -> Member:
 
 
 def ask_again(member: Member) -> Member:
-    """Return the member that sends all fields, as after a heartbeat without an answer, so that the answer has all."""
+    """Return the member that sends all fields, as after a heartbeat without an answer, to get its whole assignment."""
     return replace(member, unanswered_epoch=member.epoch)
 
 

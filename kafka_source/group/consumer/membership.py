@@ -532,7 +532,7 @@ class ConsumerMembership(Membership):
         group = self._settings.group
         found = describe(self._client, group, Deadline(REQUEST_SECONDS))
         if (described := await if_allowed(found, group)) is None:
-            # Other members may have partitions, and no member is known to wait for a partition.
+            # Assume that other members have these partitions, but not that other members exist.
             return partitions is not None
         ours = {slot.member.member_id for slot in self._slots}
         others = [d for d in described.members if d.member.member_id not in ours]

@@ -116,8 +116,8 @@ class ConsumerSlot:
     def reconcile(self, names: Mapping[uuid.UUID, str], in_flight: Iterable[TopicPartition]) -> bool:
         """Take assigned partitions and release revoked ones; return whether there were any.
 
-        Nothing changes while a heartbeat is under way. It may list the slot's earlier partitions, so the coordinator
-        would count newly taken partitions as released, while their commits would stay valid.
+        Nothing changes while a heartbeat is under way. That heartbeat may list the slot's earlier partitions, so the
+        coordinator would count new partitions as released, although the slot could commit them.
 
         Args:
             names: The topics' names by id. Partitions of other topics are taken later.
@@ -126,7 +126,7 @@ class ConsumerSlot:
         """
         member = self.member
         if self.settled:
-            # Without a new wake: if the coordinator is unreachable, the next heartbeat would follow without a pause.
+            # Do not wake the slot: if the coordinator is unreachable, the next heartbeat would follow without a pause.
             return False
         if self._turn.locked() or set(_named(member.revoking, names)).intersection(in_flight):
             return False
@@ -195,7 +195,7 @@ class ConsumerSlot:
             if answer.error_code in (*_MOVED, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
                 check_coordinator(self._client, GROUP, self._settings.group, answer.error_code, "Leaving failed")
 
-        # After the heartbeat under way, and before one that rejoins with the same id.
+        # Leave after the heartbeat under way, and before a heartbeat that rejoins with the same id.
         async with self._turn:
             await coordinator_call(self._client, GROUP, self._settings.group, request, deadline, read)
 
