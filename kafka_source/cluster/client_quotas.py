@@ -70,7 +70,7 @@ async def describe_quotas(client: KafkaClient, deadline: Deadline) -> list[Clien
 async def alter_quota(
     client: KafkaClient, entity: Mapping[str, str | None], values: Mapping[str, float | None], deadline: Deadline
 ) -> None:
-    """Set quotas of one entity, or remove those with None; needs ALTER_CONFIGS on the cluster.
+    """Set quotas of one entity, or remove quotas whose value is None; needs ALTER_CONFIGS on the cluster.
 
     Raises:
         KafkaGroupError: The brokers refuse.

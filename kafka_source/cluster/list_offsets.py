@@ -23,7 +23,7 @@ class ListedOffset(NamedTuple):
     Attributes:
         offset: The offset; -1 if the partition has no record at or after the timestamp.
         leader_epoch: For LATEST the leader's epoch, for a timestamp the record's epoch; -1: unknown (Kafka 2.0).
-        timestamp: The record's timestamp, in ms since 1970; -1: the requested one is special, or there is no record.
+        timestamp: The record's timestamp, in ms since 1970; -1: no record, or a special timestamp was requested.
     """
 
     offset: int

@@ -13,8 +13,8 @@ from kafka_source.model.topic_selection import Topic
 class TopicIds:
     """Cache of topic descriptions.
 
-    An old entry stays valid until `invalidate_if_old`, which a micro-batch calls once, because a batch that starts
-    where a deleted topic ended must not get the id of the topic that was created after it.
+    An old entry stays valid until `invalidate_if_old`, which a micro-batch calls once: a batch that starts where a
+    deleted topic ended must not get the id of the new topic.
 
     Args:
         lookup: Returns the description of topics by name, see `Cluster.topics`.
@@ -32,7 +32,7 @@ class TopicIds:
         self._known = {}
 
     def invalidate_if_old(self) -> None:
-        """Drop all entries if the last call that did so is longer ago than the maximum age."""
+        """Drop all entries if they were last dropped longer ago than the maximum age."""
         if time.monotonic() - self._invalidated_at > self._max_age:
             self.invalidate()
             self._invalidated_at = time.monotonic()

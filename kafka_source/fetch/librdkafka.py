@@ -90,7 +90,7 @@ def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array
         case "timestamp":
             return _times(messages, lenient=column.lenient).cast(field.type)
         case "timestampType":
-            # Without a timestamp, for create time and for log-append time librdkafka has 0, 1 and 2, Spark -1, 0 and 1.
+            # No timestamp, create time and log-append time are 0, 1 and 2 in librdkafka, and -1, 0 and 1 in Spark.
             return pa.array([m.timestamp()[0] - 1 for m in messages], field.type)
         case "headers":
             return pa.array([_headers(m) for m in messages], field.type)
@@ -282,14 +282,14 @@ class LibrdkafkaEngine:
         }
         if kind.paced:
             # Statistics report throttling too. `throttle_cb` would add two events for each throttled fetch to the queue
-            # of messages, and librdkafka fetches only when they are consumed.
+            # of messages, and librdkafka fetches only when these are consumed.
             config |= {"stats_cb": meter.on_stats, "statistics.interval.ms": _STATISTICS_MS}
         else:
             config["throttle_cb"] = meter.on_throttle
         if kind.grain is not None:
             for name in ("fetch.message.max.bytes", "max.partition.fetch.bytes"):
                 config.pop(name, None)
-            # Fetch nothing ahead: such records are lost at the end of a task.
+            # Fetch no records ahead, because they are lost at the end of a task.
             config |= {
                 "fetch.message.max.bytes": kind.grain,
                 "queued.min.messages": 1,
@@ -383,7 +383,7 @@ class _LibrdkafkaReader:
             elif self._engine.topic_became_unknown():
                 self._check_existence()
             elif self._open and not self._look_again and time.monotonic() > self._overdue_at:
-                # A log that is checked again may be a loss, and not late.
+                # A log that is checked again may have lost records, which is not a delay.
                 raise self._timed_out()
         if len(self._rows):
             yield self._rows.drain()
@@ -552,7 +552,7 @@ class _LibrdkafkaReader:
                 self._seek(tp, self._next[tp])
 
     def _ask_for_leaders(self) -> None:
-        """Make librdkafka request metadata, because the broker with the short log may be cut off, and another lead.
+        """Make librdkafka request metadata, because the broker with the short log may be cut off while another leads.
 
         While the leader answers, librdkafka requests metadata only every five minutes.
         """

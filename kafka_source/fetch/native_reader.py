@@ -137,7 +137,7 @@ class NativeReader:
             batch_bytes=request.batch_bytes,
         )
         self._problem = ""
-        # Whether a broker has sent records by the names of topics, which a topic that is created again has too.
+        # Whether a broker has sent records by topic name. A topic that is created again has the same name.
         self._by_name = False
         self._paced_until = 0.0
         self._given_at = time.monotonic()
@@ -314,7 +314,7 @@ class NativeReader:
     def _check_patience(self, parts: Iterable[_Part]) -> None:
         """Raise RetriableError if a part has returned no records within `kafkaConsumer.pollTimeoutMs`."""
         since = time.monotonic() - self._request.timeout_ms / 1000
-        # If a log ends too early, ask its leader once more: an error for a loss says more.
+        # If a log ends too early, ask its leader once more, because the error of a loss says more.
         late = [
             part
             for part in parts
@@ -505,7 +505,7 @@ class NativeReader:
             self._report_loss(part, available=(fetched.log_start, fetched.high_watermark))
             part.asked = part.whole.end
         else:
-            # This broker may be cut off from the controllers, and another broker lead.
+            # This broker may be cut off from the controllers while another broker leads.
             self._set_aside(part, RetriableError(f"The leader has {part.name} up to {fetched.high_watermark} only."))
 
     def _report_loss(self, part: _Part, **details: Any) -> None:
@@ -564,7 +564,7 @@ class NativeReader:
         return self._request.cluster not in (None, cluster_id)
 
     def _is_outdated(self, topic: TopicMetadata, part: _Part) -> bool:
-        """Return whether metadata name a leader that is older than that of the plan or of the read records.
+        """Return whether metadata name a leader that is older than the leader of the plan or of the read records.
 
         Topics without an id (brokers before 2.8) are not compared: epochs begin again if a topic is created again.
         """

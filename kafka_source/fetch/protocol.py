@@ -331,14 +331,14 @@ class FetchConnection(RequestConnection):
                 max_bytes=max_bytes,
                 read_committed=self._read_committed,
                 rack=self._rack if any_replica else "",
-                # For more bytes than it may send, a broker would always wait until `max_wait_ms`.
+                # With a minimum above the maximum, a broker would always wait for `max_wait_ms`.
                 min_bytes=min(self._min_bytes, max_bytes),
                 max_wait_ms=self._max_wait_ms,
             )
         )
 
     def receive(self, buffer: bytearray) -> tuple[bytearray, Response]:
-        """Return the buffer that contains the response to the last `send`, `buffer` or a larger one, and the response.
+        """Return the response to the last `send`, after the buffer that contains it: `buffer`, or a larger one.
 
         The response's `throttle_ms` is the time for which to send this broker no request, at least the broker's value.
 

@@ -42,7 +42,7 @@ class SlotCredentials:
 
 
 def representative_slots(slots: Iterable[SlotCredentials]) -> list[SlotCredentials]:
-    """Return the slots whose membership implies the membership of all.
+    """Return the slots whose membership implies the membership of all slots.
 
     If the coordinator accepts one slot of a classic group, the generation and the assignment of all slots continue, see
     `per_member_epoch`. A second process with the same instance ids takes slots 0, 1, 2 and so on, so the slot with the

@@ -2,7 +2,7 @@
 
 Spark gives a Python source no way to report metrics, but shows the end offset of each micro-batch in the query's
 progress, even to a client of Spark Connect. So the driver process writes these figures beside the offset, under
-`metrics`, and `kafkagroup.metrics` reads them in the user's program. `StreamOffset.from_json` ignores them.
+`metrics`, and `kafkagroup.metrics` reads them in the user's program. `StreamOffset.from_json` ignores the figures.
 
     {"at": 1700000000123, "group": "billing", "commits": [[1700000000120, 12]], "failedCommits": 1,
      "rebalances": [{"at": …, "generation": 7, "cause": "members", …}], "latest": {"orders": {"0": 250}}}
@@ -108,7 +108,7 @@ class Rebalance:
         """Parse what `to_json` has written.
 
         Raises:
-            KeyError, TypeError, ValueError: It is something else.
+            KeyError, TypeError, ValueError: The value is something else.
         """
         return Rebalance(
             value["at"],
@@ -140,7 +140,7 @@ class TimeAlignment:
         time_ms: The least timestamp among the next records of partitions that are behind, in ms since 1970.
         held_by: The partition whose next record has this timestamp.
         skew_before_ms: The greatest timestamp of a next record minus `time_ms`; None: a previous window is used.
-        skew_after_ms: The same after the micro-batch, of the partitions that a limit has not cut; None: no partition.
+        skew_after_ms: The same after the micro-batch, for partitions that no limit has cut; None: there are none.
     """
 
     time_ms: int
@@ -209,7 +209,7 @@ class DriverFigures:
         """Parse what `to_json` has written.
 
         Raises:
-            KeyError, TypeError, ValueError: It is something else.
+            KeyError, TypeError, ValueError: The value is something else.
         """
         return DriverFigures(
             value["at"],

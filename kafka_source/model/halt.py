@@ -25,7 +25,7 @@ class HaltKind(str, Enum):
     PAUSE = "pause"
     """Queries keep their places in the group and read nothing."""
     STOP = "stop"
-    """Queries read up to the boundaries, and leave the group when all of its partitions have reached theirs."""
+    """Queries read up to the boundaries, and leave the group when all its partitions have reached their boundaries."""
     RESUME = "resume"
     """Queries read."""
 

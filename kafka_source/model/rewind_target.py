@@ -1,7 +1,7 @@
 """Targets of a rewind: a group's new position, as users write it, and its offsets. Pure.
 
-A target names its lookups (`timestamps`, `other_group`); `resolve` makes offsets of target and results. The caller
-does the I/O, so that a target has the same offsets in a stopped and in a running group.
+A target names its lookups (`timestamps`, `other_group`); `resolve` makes offsets from a target and the results. The
+caller does the I/O, so that a target has the same offsets in a stopped and in a running group.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A number of offsets after the committed one; before it, if negative."""
+    """The committed offset plus a number, which may be negative."""
 
     by: int
 
@@ -178,7 +178,7 @@ def parse_position(text: str) -> Word | AtTime | AtOffset:
     """Return the target of `earliest`, `latest`, `current`, `@OFFSET` or a time.
 
     Raises:
-        OptionError: The text is none of them.
+        OptionError: The text has none of these forms.
     """
     for word in _WORDS:
         if text == word:

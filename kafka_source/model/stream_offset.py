@@ -178,7 +178,7 @@ class StreamOffset:
     def in_cluster(self, cluster_id: str | None) -> StreamOffset:
         """Return the parts of this offset that are valid in the cluster with this id; None: unknown.
 
-        Topics that were migrated to it (`cluster.moved.from`) have other ids and leader epochs there.
+        Migrated topics (`cluster.moved.from`) have other ids and leader epochs there.
         """
         return self if self.cluster in (None, cluster_id) else replace(self, topics={}, epochs={})
 

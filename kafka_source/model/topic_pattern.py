@@ -1,8 +1,8 @@
 """The topics that match `subscribePattern`, for a query and for a group's leader; the time limit of the search.
 
-Python's `re` backtracks: an expression and a text of a few dozen characters can take years, in which neither another
-thread of the process nor a signal's handler runs. So a separate process searches, and the kernel ends it when it has
-used its processor time, even if its parent has ended.
+Python's `re` backtracks: an expression and a text of a few dozen characters can take years, during which neither
+another thread of the process nor a signal's handler runs. So a separate process searches, and the kernel ends it when
+it has used its processor time, even if its parent has ended.
 """
 
 from __future__ import annotations

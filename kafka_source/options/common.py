@@ -51,8 +51,8 @@ class CommonOptions:
         "log.format",
         kinds.LOG_FORMAT,
         "`text`, or `json`: one object a line, with the names of Spark's structured logs. Takes precedence over "
-        "`KAFKAGROUP_LOG_FORMAT`. If Spark captures workers' logs (`spark.sql.pyspark.worker.logging.enabled`), they "
-        "have the lines in Spark's form.",
+        "`KAFKAGROUP_LOG_FORMAT`. Logs that Spark captures (`spark.sql.pyspark.worker.logging.enabled`) have Spark's "
+        "form.",
         default_text="`text`, or `KAFKAGROUP_LOG_FORMAT`",
         where=Where.ALL,
     )
@@ -101,7 +101,7 @@ class CommonOptions:
     quota_windows: int = option(
         "quota.windows",
         kinds.SAMPLES,
-        "Number of samples, with the current one, over which the rate is averaged; the default is that of the "
+        "Number of samples, including the current one, over which the rate is averaged; the default is as in the "
         "brokers' `quota.window.num`.",
         default=11,
         where=Where.ALL,
@@ -110,7 +110,7 @@ class CommonOptions:
     quota_window_ms: int = option(
         "quota.window.ms",
         kinds.COUNT,
-        "Length of one sample; the default is that of the brokers' `quota.window.size.seconds`.",
+        "Length of one sample; the default is as in the brokers' `quota.window.size.seconds`.",
         default=1000,
         where=Where.ALL,
         units="ms",

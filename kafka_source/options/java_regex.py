@@ -44,7 +44,7 @@ def to_python(pattern: str) -> str:
 
     Raises:
         ValueError: Python lacks a construct of the pattern (an intersection or a union of classes, a `\p{…}`).
-        re.error: It is not a regular expression.
+        re.error: The pattern is not a regular expression.
     """
     translated = _Translation(pattern).run()
     re.compile(translated)

@@ -311,7 +311,7 @@ def _make(
 
 
 def _parse(option: Option, text: str, shown: str | None = None) -> object:
-    """Return the value of a text; errors show `shown` instead of it."""
+    """Return the value of a text; errors show `shown` instead of the text."""
     try:
         return option.kind.parse(text)
     except (ValueError, KeyError, TypeError) as problem:

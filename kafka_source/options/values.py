@@ -83,8 +83,8 @@ class ValueOptions(CommonOptions):
         kinds.TEXT,
         "The column's schema: for `avro` JSON, for `protobuf` the text of a `.proto` file, for `json` a type in the "
         "syntax of `from_json` (`id bigint, tags array<string>`) or a JSON Schema. A read resolves Avro values of "
-        "other schemas to it. A sink writes with it; for `json` with a registry it is a JSON Schema. The registry "
-        "must have the schema, or `auto.register.schemas` registers it.",
+        "other schemas to this schema; a sink writes with it. For `json` with a registry it is a JSON Schema. The "
+        "registry must have the schema, or `auto.register.schemas` registers it.",
         default_text="the newest schema of `value.subject`",
         where=Where.ALL,
     )

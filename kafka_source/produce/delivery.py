@@ -98,7 +98,7 @@ def deliver(settings: Settings, batches: Iterable[Records], engine: str = "auto"
             count += len(records)
         delivery.flush()
     except BaseException:
-        # The rest of this task's records must not be sent with the next task's.
+        # The rest of this task's records must not be sent with the next task's records.
         delivery.drop()
         raise
     delivery.keep()

@@ -12,8 +12,8 @@ def delivery_error(code: int, topic: str, partition: int | None, detail: str = "
     """Return the error for an error code of Kafka or librdkafka, in the category that KIP-1050 gives the code.
 
     A retriable code is abortable here, because the producer has sent the record again until the delivery timeout. Every
-    abortable code becomes a DeliveryError, another code the class of its category, for example AuthenticationError if
-    the user may not write to the topic.
+    abortable code becomes a DeliveryError. Any other code becomes the class of its category, for example
+    AuthenticationError if the user may not write to the topic.
 
     Args:
         code: The error code.

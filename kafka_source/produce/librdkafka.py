@@ -147,7 +147,7 @@ class LibrdkafkaDelivery:
 
     def release(self) -> None:
         """Leave the transaction open; see `TransactionalDelivery`."""
-        # Not closed: confluent-kafka aborts the open transaction when a producer is closed.
+        # Do not close the producer, because confluent-kafka would abort the open transaction.
         del self._producer
 
     def _produce_when_possible(
@@ -201,7 +201,7 @@ class LibrdkafkaDelivery:
         return delivery_error(error.code(), topic, partition, detail)
 
     def _on_client_error(self, error: KafkaError) -> None:
-        # Temporary connection problems arrive here too. The text of a later failure has the last problem.
+        # Temporary connection problems arrive here too. The text of a later failure names the last problem.
         self._problem = error
 
 

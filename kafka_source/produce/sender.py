@@ -55,7 +55,7 @@ class _PartitionQueue:
         leader: The node id of the partition's leader; None if unknown.
         in_flight: Whether the first batch is in flight.
         failures: Failed attempts since the last acknowledged batch.
-        early: Attempts since then while the coordinator was adding something else to the transaction.
+        early: Attempts since that batch while the coordinator was adding something else to the transaction.
         retry_at: Earliest time to look up the leader, or to send the first batch, again.
     """
 
@@ -130,7 +130,7 @@ class Sender:
     # ---- queues
 
     def _resume(self) -> None:
-        """Extend the delivery timeouts by the time since the last call, because nothing was sent or received in it.
+        """Extend the delivery timeouts by the time since the last call, in which nothing was sent or received.
 
         The rows come from Spark, perhaps slowly, and the sender has no thread of its own.
         """
@@ -143,7 +143,7 @@ class Sender:
     def _should_send_partial_batches(self) -> bool:
         """Return whether partial batches have waited for `linger.ms`, or take too much memory."""
         waited = time.monotonic() - self._filled_since
-        # While other batches wait for a broker, these can fill up at no cost.
+        # While other batches wait for a broker, partial batches can fill up at no cost.
         return self._accumulator.pending_bytes > MAX_PENDING_BYTES or (
             not self._queued_bytes and waited >= self._settings.linger
         )

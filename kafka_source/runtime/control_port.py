@@ -172,7 +172,7 @@ def listen_towards(servers: Iterable[tuple[str, int]]) -> socket.socket:
         with contextlib.suppress(OSError):
             for family, kind, number, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
                 with contextlib.suppress(OSError), socket.socket(family, kind, number) as probe:
-                    # To connect a datagram socket sends nothing, and selects the route and so the local address.
+                    # Connecting a datagram socket sends nothing, but selects the route and with it the local address.
                     probe.connect(where)
                     return socket.create_server((probe.getsockname()[0], 0), family=family)
     return socket.create_server((socket.gethostname(), 0))

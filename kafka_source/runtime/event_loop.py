@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-# Loaded here, because Python refuses to load it after the end of its main thread, as pyarrow and others do.
+# Loaded here, because pyarrow and others may load it after the end of the main thread, which Python refuses.
 import concurrent.futures.thread
 import contextlib
 import os
@@ -57,7 +57,7 @@ class EventLoop:
         self._pid = os.getpid()
         self._loop = _Loop()
         self._last: Callable[[], object] | None = None
-        # After the end of the loop no thread may start work, which would stay pending.
+        # After the end of the loop no thread may start work, because it would stay pending.
         self._entry, self._ends = threading.Lock(), False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()

@@ -27,8 +27,8 @@ from kafka_source.runtime.logs import set_up_logging
 def driver_pid() -> int:
     """Return the id of the driver's JVM, from one of its Python processes.
 
-    The JVM starts them itself, or starts Spark's daemon, which forks them (`spark.python.use.daemon`). A forked process
-    has the command line of its parent. If `/proc` does not show it, the parent counts as the driver.
+    The JVM starts these processes itself, or starts Spark's daemon, which forks them (`spark.python.use.daemon`). A
+    forked process has the command line of its parent. Without `/proc` the parent counts as the driver.
     """
     parent = os.getppid()
     try:
@@ -149,7 +149,7 @@ def leave_on_exit(stop: Callable[[], None]) -> Callable[[], None]:
 def _leave_on(woken: int, leave: Callable[[], None], parent: int) -> None:
     while not select.select([woken], [], [], _LOOK_SECONDS)[0] and os.getppid() == parent:
         pass
-    # A limit: a process that hangs in `leave` would keep its partitions by its heartbeats.
+    # A time limit, because a process that hangs in `leave` would keep its partitions by its heartbeats.
     latest = threading.Timer(_MAX_EXIT_SECONDS, os._exit, (1,))
     latest.daemon = True
     latest.start()

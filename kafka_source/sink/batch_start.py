@@ -104,7 +104,7 @@ class BatchStart:
 
     def __setstate__(self, state: tuple[Target, BatchContext | KafkaGroupError | None]) -> None:
         self._target, self._outcome = state
-        # This copy serves a task or a commit. Only the original begins.
+        # This copy serves a task or a commit. Only the original begins the batch.
         self._closed, self._begin = True, begin_in_driver
 
     def __copy__(self) -> BatchStart:

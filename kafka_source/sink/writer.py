@@ -223,7 +223,7 @@ def stream_writer(
 
 
 def _checked(target: Target) -> Target:
-    """Return the target, after a check of its topic, for which tasks would wait half a minute in each attempt.
+    """Return the target, after a check that its topic exists; each attempt of a task would wait half a minute for it.
 
     Raises:
         UnknownTopicError: The topic of the option `topic` does not exist, and the brokers do not create it.

@@ -3,7 +3,7 @@
 All partitions of a commit become the group's offsets together or not at all. The group decides about commits: its
 coordinator checks generation, member id and instance id in the transaction. The producer epoch orders the commits of
 one transactional id: no offset of an earlier commit is written after a later commit. Attempts of a task are one member:
-each takes the id when it has read its records, and commits nothing that the group has already.
+each attempt takes the id when it has read its records, and commits nothing that the group has already.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FetchEntries = Callable[
 """Returns the offsets that a group has committed, with their metadata."""
 
 # If this process dies during a commit, readers of the group's offsets wait until the coordinator aborts the
-# transaction. Our own tries end before that: the abort raises the epoch.
+# transaction. This process stops its tries earlier, because the abort raises the epoch.
 _TRANSACTION_TIMEOUT_MS = 10_000
 _TRY_SECONDS = 8.0
 # Errors of a cluster that has no transactions for this user; see `TransactionalCommitter.commit_as`.
@@ -57,7 +57,7 @@ _NO_TRANSACTIONS = (
     ErrorCode.UNSUPPORTED_VERSION,
 )
 _COORDINATOR_SECONDS = 30.0
-# The tasks of a process check that once in this number of seconds.
+# The tasks of a process check once in this number of seconds whether there are transactions.
 _PLAIN_SECONDS = 300.0
 _plain_until: dict[str, float] = {}
 
@@ -65,14 +65,14 @@ _plain_until: dict[str, float] = {}
 def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str:
     """Return the transactional id with which a member, or a query, commits offsets of its group.
 
-    A broker keeps each id for seven days, so an id lives longer than a member. It is named by the first of the owned
-    partitions: members of one generation own none in common, so they never fence each other. The next owner of the
+    A broker keeps each id for seven days, so an id lives longer than a member. The first of the owned partitions names
+    the id. Members of one generation have no partition in common, so they never fence each other. The next owner of the
     partition, or a later run of the same job, takes the same id, and fences an open transaction of its predecessor. So
     a group has at most as many ids as partitions, and a query that has the group for itself has one. Where tasks or a
     sink commit, a driver has one more id, which ends in `-driver`.
 
-    The id starts with the name of the group, for rights by prefix. Names may contain any sign, so without the prefix,
-    group `a` with topic `b-c` and group `a-b` with topic `c` would have one id and fence each other.
+    The id starts with the name of the group, for rights by prefix. It ends in a hash: without it, group `a` with topic
+    `b-c` and group `a-b` with topic `c` would have one id and fence each other.
 
     Args:
         group: `group.id`.
@@ -126,7 +126,7 @@ class TransactionalCommitter:
     `-commit`. The members' client is another one, because an unanswered heartbeat closes its connection.
 
     Args:
-        settings: Of the Kafka clients.
+        settings: The settings of the Kafka clients.
         transactional_id: The id to take, from now on. Brokers keep each id for 7 days, so use a bounded number of them;
             see `transactional_id_of`.
         timeout: Seconds for one commit, with all its attempts.
@@ -134,7 +134,7 @@ class TransactionalCommitter:
         attempt: `group.requests.fetch_entries` of a committer that commits once, as one attempt of a task. Another
             attempt may have committed before, and an abandoned attempt may take the id after a later micro-batch; their
             offsets stay. None: any other committer, which takes the next epoch as soon as a transaction has ended,
-            unless the coordinator has given it with the end (KIP-890's second protocol).
+            unless the coordinator returns the epoch with the end (KIP-890's second protocol).
     """
 
     def __init__(
@@ -151,8 +151,8 @@ class TransactionalCommitter:
         self._timeout = timeout
         self._coordinator_seconds = coordinator_seconds
         self._attempt = attempt
-        # Taken in the background, or returned by the coordinator with the end of the last one. The first one fences an
-        # earlier owner and opens the connections.
+        # Initialised in the background, or returned by the coordinator with the end of the last transaction. The first
+        # initialisation fences an earlier owner and opens the connections.
         self._ready: Future[OpenTransaction] | None = self._client.loop.spawn(self._initialise(Deadline(timeout)))
 
     def commit_as(
@@ -213,7 +213,7 @@ class TransactionalCommitter:
 
     async def _commit_once(self, groups: Sequence[GroupOffsets], deadline: Deadline, *, has_looked: bool) -> None:
         transaction = await self._next_transaction(deadline)
-        # Checked for each attempt: the feature of the cluster may have changed since the last one.
+        # Check in each attempt, because the feature of the cluster may have changed.
         second = await commits_by_id(self._client, self._transactional_id, groups[0].member.group, deadline)
         transaction = replace(transaction, second_protocol=second)
         if not has_looked and not (second and all(topic_ids_to_commit(group.offsets) for group in groups)):
@@ -257,7 +257,7 @@ class TransactionalCommitter:
         ready, self._ready = self._ready, None
         if ready is not None:
             with contextlib.suppress(RetriableError):
-                # It began before the commit, so its deadline is earlier.
+                # The initialisation began before the commit, so its deadline is earlier.
                 return await asyncio.wrap_future(ready)
         return await self._initialise(deadline)
 

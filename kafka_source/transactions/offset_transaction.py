@@ -118,7 +118,7 @@ async def commit_in(
         # The commit may still be on its way, and an abort could undo it.
         raise
     except (KafkaGroupError, asyncio.CancelledError) as error:
-        # Otherwise readers of the groups' offsets would wait for the transaction until its timeout.
+        # Abort, because readers of the groups' offsets would wait for the transaction until its timeout.
         with contextlib.suppress(KafkaGroupError):
             await end(client, transaction, commit=False, deadline=Deadline(_ABORT_SECONDS))
         # A group coordinator refuses epochs of a transaction coordinator that is cut off.
@@ -136,7 +136,7 @@ async def add_offsets(
     *,
     fail_on_unknown_topic: bool = False,
 ) -> None:
-    """Add offsets of one group to the transaction, whose commit makes them count; arguments as in `commit_in`.
+    """Add offsets of one group to the transaction; they count when it is committed. Arguments as in `commit_in`.
 
     Raises:
         FencedError: As in `commit_in`: the coordinator checks the member here, and not when the transaction ends.

@@ -29,8 +29,8 @@ from kafka_source.runtime.retry import RetryPolicy
 
 # Every broker since 2.8 has it.
 _INIT_VERSION = 4
-# A repeated request must have the version of the first one, even after a restart, because 4 and 5 answer a repeated
-# commit differently. From version 5 on EndTxn raises the epoch, which is KIP-890's second protocol.
+# A repeated request must have the version of the first one, even after a restart, because versions 4 and 5 answer a
+# repeated commit differently. From version 5 on EndTxn raises the epoch, which is KIP-890's second protocol.
 _END_VERSION, _SECOND_END_VERSION = 3, 5
 _FEATURE, _SECOND_LEVEL = "transaction.version", 2
 
@@ -93,8 +93,8 @@ async def initialise(
         timeout_ms: The coordinator aborts the transaction when it has been open for so long.
         deadline: The time limit for all tries.
         ended: The id's last transaction that the caller knows. If the id has a later transaction now, the id is not
-            taken, and the error `is_gone` (KIP-360); the coordinator aborts the later transaction if it is open. If it
-            is the next one and not open, the response has its epoch, as for a repeated request.
+            taken, and the error `is_gone` (KIP-360); the coordinator aborts the later transaction if it is open. If the
+            later transaction is the next one and not open, the response has its epoch, as for a repeated request.
         once: Do not repeat a request without an answer. The coordinator may handle that request at any later time, and
             would then end the transaction of the repeated one.
 
@@ -130,7 +130,7 @@ async def initialise(
             raise UnknownOutcomeError(f"{what}: the coordinator has not answered ({error}).") from error
         if again and ended is not None and answer.error_code in _OTHER_EPOCH:
             # A coordinator that has restarted or moved no longer knows the previous epoch, because its log lacks
-            # TransactionMetadata.lastProducerEpoch. It takes a repeated request for another process's, and refuses it.
+            # TransactionMetadata.lastProducerEpoch. It refuses a repeated request as another process's.
             raise UnknownOutcomeError(
                 f"{what}: the id has a newer epoch than {ended.epoch}. Either an earlier try, whose response was lost, "
                 "has begun it, or another process.",

@@ -82,7 +82,7 @@ class TransactionalProducers:
         try:
             return preparation.result(deadline)
         except TimeoutError:
-            # It continues in the background, and would fence a second preparation when it is done.
+            # The preparation continues in the background, and would fence a second preparation at its end.
             with self._lock:
                 self._next = preparation
             raise preparation.timed_out(deadline.seconds) from None
@@ -115,7 +115,7 @@ def cause_of(error: KafkaError, producer: Producer) -> KafkaError:
 
 
 class _Preparation:
-    """One producer on its way to be ready, in a thread of its own."""
+    """The preparation of one producer, in a thread of its own."""
 
     def __init__(self, config: Mapping[str, Any], transactional_id: str, seconds: float) -> None:
         self._context = f"Initialising transactional id {transactional_id} failed"

@@ -65,7 +65,7 @@ class Transaction:
         """Hand a record to the producer; a record that is not delivered fails the commit.
 
         Raises:
-            KafkaGroupError: An earlier record was not delivered, or the producer is of no more use.
+            KafkaGroupError: An earlier record was not delivered, or the producer is no longer usable.
         """
         kwargs: dict[str, Any] = {} if headers is None else {"headers": headers}
         while True:
@@ -201,7 +201,7 @@ def run_transaction(
         timeout: Seconds for all attempts together.
         rewind: Called after each abort, before the work is done again, e.g. to seek a consumer back.
         repeatable: Whether the work may be committed twice without harm, as absolute offsets may. Then a commit of
-            unknown outcome and a broken producer are tried again too; only a fenced producer ends it.
+            unknown outcome and a broken producer are tried again too; only a fenced producer ends the loop.
 
     Returns:
         The result of the work in the committed attempt.

@@ -9,8 +9,8 @@ The steps of a batch, and the effect of a crash after each of them:
    the records. Step 5, or step 1 of the next batch, aborts the transaction of a killed attempt.
 3. The driver checks that all of these transactions are still open. It writes its decision into the ledger, in one
    transaction of the epoch from step 1, together with the source's offsets if this sink commits them. This is the
-   commit point. Before it no record of the batch can become visible. After it all records will, unless a transaction
-   exceeds `kafka.transaction.timeout.ms` before step 4 (LostTransactionsError).
+   commit point. Before it no record of the batch can become visible. After it all records become visible, unless a
+   transaction exceeds `kafka.transaction.timeout.ms` before step 4 (LostTransactionsError).
 4. The driver commits each transaction and waits until the records are visible. After a crash the next driver commits
    the transactions that the ledger names, and the replay of the batch writes nothing. A coordinator answers the second
    commit of a transaction like the first.
@@ -58,8 +58,8 @@ _R = TypeVar("_R")
 Renew = Callable[[FencedError, Set[tuple[int, str]]], Awaitable[tuple[GroupOffsets, ...]]]
 """Returns offsets of groups with the current credentials, after the previous ones were refused with this error."""
 
-# To write the decision takes milliseconds, and readers of the groups' offsets wait for its transaction. This driver's
-# attempts end before the coordinator aborts the transaction, which raises the epoch like another driver.
+# To write the decision takes milliseconds, and readers of the groups' offsets wait for its transaction. This driver
+# stops its attempts before the coordinator aborts the transaction, because the abort raises the epoch.
 _DECISION_TIMEOUT_MS = 30_000
 _DECISION_MARGIN_SECONDS = 3.0
 _VISIBLE_SECONDS = 30.0
@@ -97,9 +97,9 @@ class PreparedBatch:
 class DriverEpoch:
     """The right to decide about one batch; it ends when another driver begins a batch with the same prefix.
 
-    Every task gets the epoch and returns it with its commit message. So it has neither the transactions nor the
-    partitions of the last decision, which the driver reads from the ledger, because the messages of n tasks would have
-    n² of them, 4.4 GB for 10,000 tasks.
+    Every task gets the epoch and returns it with its commit message. So the epoch lacks the transactions and partitions
+    of the last decision, which are in the ledger: the messages of n tasks would have n² of them, 4.4 GB for 10,000
+    tasks.
 
     Attributes:
         driver: The epoch of `{prefix}-driver`. The decision is written in a transaction of this epoch.
@@ -283,7 +283,7 @@ class TwoPhaseCommit:
     async def abort_undecided(self, deadline: Deadline, epoch: DriverEpoch | None = None) -> list[Described]:
         """Abort the sink's open transactions that no decision names, because `read_committed` readers wait for them.
 
-        Return the aborted transactions; others have ended since. Tasks that still run, or begin later, are fenced.
+        Return the aborted transactions; the others have ended since. Tasks that still run, or begin later, are fenced.
 
         Args:
             deadline: Limit for the whole call.
@@ -295,7 +295,7 @@ class TwoPhaseCommit:
                 self._initialise("driver", deadline), self._initialise("finished", deadline)
             )
         else:
-            # The next epoch of the same driver, which shows tasks that their batch has ended.
+            # Take the next epoch of the same driver, to show tasks that their batch has ended.
             try:
                 driver = await self._initialise("driver", deadline, ended=epoch.driver)
             except FencedError:
@@ -396,7 +396,7 @@ class TwoPhaseCommit:
         decision = await self._last_decision(epoch, deadline)
         if decision.done:
             return None
-        # `begin` has committed all that exist. A repeated commit has the answer of the first commit.
+        # `begin` has committed all transactions that exist. A repeated commit has the answer of the first commit.
         lost = set(await self._commit_all(decision.transactions, deadline))
         replayed = {_task(t): t for t in batch.transactions}
         transactions = tuple(replayed.get(_task(t), t) for t in decision.transactions)
@@ -434,8 +434,8 @@ class TwoPhaseCommit:
     ) -> None:
         """Raise an error if transactions may time out between the decision and their commit.
 
-        The decision's own transaction has begun since `began` (time.monotonic()), so its start shows the coordinators'
-        time. The process may have been suspended since then.
+        The decision's own transaction has begun after `began` (time.monotonic()), so its start shows the time of the
+        coordinators' clocks. The process may have been suspended since.
         """
         decision = await describe(self._client, epoch.driver.transactional_id, deadline)
         now_ms = decision.started_ms + int((time.monotonic() - began) * 1000)
@@ -506,8 +506,8 @@ class TwoPhaseCommit:
 async def _each(work: Callable[[_T, Deadline], Awaitable[_R]], items: Sequence[_T], deadline: Deadline) -> list[_R]:
     """Return the results of a call for each item, with a limited number of calls in parallel.
 
-    A coordinator answers the requests of a connection in turn. With thousands in flight the last would wait longer than
-    `request.timeout.ms`, and all would begin again.
+    A coordinator answers the requests of a connection in turn. With thousands of requests in flight the last would wait
+    longer than `request.timeout.ms`, and all would be repeated.
     """
     free = asyncio.Semaphore(_MAX_IN_FLIGHT)
 

@@ -8,8 +8,8 @@ committed in one transaction of `{prefix}-driver`, so a replaced driver cannot d
 in the same transaction.
 
 When all transactions of a decision are committed, its number is committed as an offset of a second group,
-`{prefix}-finished`. The transaction has the transactional id of this name, so a replaced driver cannot commit it
-either. Brokers keep both groups for `offsets.retention.minutes` (7 days) after their last commit.
+`{prefix}-finished`. The transactional id has the same name, so a replaced driver cannot commit this number either.
+Brokers keep both groups for `offsets.retention.minutes` (7 days) after their last commit.
 
 Numbers begin beyond the end of any log (`commits.side_groups`).
 """
@@ -42,7 +42,7 @@ _PART_CHARACTERS = 4090
 # Far more than a cluster can have, so that a text that is no decision does not occupy the driver's memory.
 _MAX_PARTITIONS = 1_000_000
 _MAX_PARTS_DIGITS = 4
-# More topics are hardly deleted between a decision and its end, and each topic needs the decision's text.
+# That many topics are hardly deleted between a decision and its end, and each topic needs the decision's text.
 _MAX_HOMES = 3
 # A marker takes milliseconds, and longer while a coordinator moves.
 _MARKER_SECONDS = 5.0
@@ -107,8 +107,8 @@ class LedgerState:
     def next_number(self) -> int:
         """The number for the next decision.
 
-        It exceeds the finished number too, which may stay when the ledger is deleted or expires, because a decision
-        with the first number would then count as finished, and no driver would complete it after a crash.
+        It also exceeds the finished number, which may remain when the ledger is deleted or expires. Otherwise a
+        decision with the first number would count as finished, and no driver would complete it after a crash.
         """
         return 1 + max(BEYOND_ALL_LOGS, self.finished, 0 if self.last is None else self.last.number)
 
@@ -141,7 +141,7 @@ class Ledger:
             finished = max((entry.offset for entry in finished_entries.values()), default=0)
             if not entries:
                 return LedgerState(None, finished)
-            # Every batch chooses the partitions again, so the newest decision is the highest number.
+            # Every batch chooses the partitions again, so the newest decision has the highest number.
             number = max(entry.offset for entry in entries.values())
             homes = tuple(sorted(tp for tp, entry in entries.items() if entry.offset == number))
             tp, first = homes[0], entries[homes[0]]
@@ -158,9 +158,9 @@ class Ledger:
     async def shows(self, decision: Decision, deadline: Deadline) -> bool:
         """Return whether fetches show a decision whose transaction has been committed.
 
-        If the only broker is killed, it may lose the marker of that transaction, which the next transaction of the same
-        id writes. Until then a fetch of all offsets omits a partition without an earlier offset, and the next driver
-        would neither wait for the decision nor know it.
+        If the only broker is killed, it may lose the marker of that transaction; the next transaction of the same id
+        writes the marker. Until then a fetch of all offsets omits a partition without an earlier offset, and the next
+        driver would neither wait for the decision nor know it.
         """
         within = Deadline(min(_MARKER_SECONDS, deadline.left))
         try:

@@ -143,8 +143,7 @@ async def _next_id(client: KafkaClient, task: SinkTask, epoch: DriverEpoch, dead
     Spark numbers from 0 again.
 
     Raises:
-        FencedError: The batch has ended. If its transactions are committed and not recorded as finished, their ids look
-            free.
+        FencedError: The batch has ended; until it is recorded as finished, ids of committed transactions look unused.
     """
     while True:
         turn = await initialise(client, task.turns, FENCED_TIMEOUT_MS, deadline)
