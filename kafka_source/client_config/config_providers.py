@@ -88,7 +88,7 @@ def _allowed(path: str, allowed: list[str]) -> Path:
 
 
 def _content(folder: Path, name: str) -> str | None:
-    """Return the text of a file in a folder; None: no such file, or a name of another folder's, such as `../x`."""
+    """Return the text of a file in a folder; None: no such file, or a name outside of the folder, such as `../x`."""
     file = folder / name
     return file.read_text("utf-8") if file.parent == folder and file.is_file() else None
 

@@ -1,8 +1,8 @@
 """The bytes of Java's key and trust stores (JKS, PKCS12) as the PEM text that OpenSSL and librdkafka accept.
 
-JKS is the type of stores before Java 9, in the format of `sun.security.provider.JavaKeyStore`. It is read here, with
-hashlib alone, because its libraries are no longer maintained and bring compiled dependencies. PKCS12, the type since
-then, needs the extra `pkcs12` (the library cryptography), which is imported when such a store is read.
+JKS is the type of stores before Java 9, in the format of `sun.security.provider.JavaKeyStore`. JKS is read here, with
+hashlib alone, because its libraries are no longer maintained and bring compiled dependencies. PKCS12, the type from
+Java 9 on, needs the extra `pkcs12` (the library cryptography), which is imported when such a store is read.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class _Reader:
 
 
 def _decrypted(protected: bytes, password: str) -> bytes:
-    """Return a private key (PKCS8, DER), XORed with SHA-1 digests, each of the password and the previous digest."""
+    """Return a private key (PKCS8, DER), which is XORed with SHA-1 digests of the password and the previous digest."""
     secret = _utf16(password)
     sealed = _octets(protected)
     salt, hidden, check = sealed[:_DIGEST_BYTES], sealed[_DIGEST_BYTES:-_DIGEST_BYTES], sealed[-_DIGEST_BYTES:]

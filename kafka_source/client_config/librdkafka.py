@@ -104,13 +104,13 @@ def _translated(settings: Settings, name: str) -> dict[str, str]:
     if name == "bootstrap.servers":
         return {theirs: ",".join(map(str, parse_servers(value)))}
     if name in _BACKOFF:
-        # Both, because librdkafka refuses a longest pause below the first pause, also if one is a default.
+        # Set both pauses: librdkafka refuses a longest pause below the first pause, even if one is a default.
         pauses = zip(_BACKOFF, settings.reconnect_backoff_ms(), strict=True)
         return {each: str(pause) for each, pause in pauses if each == name or each not in settings}
     if name == "buffer.memory":
         return {theirs: str(max(1, (settings.integer(name) or 0) // 1024))}
     if value == "-1" and (name == "connections.max.idle.ms" or name.endswith(".buffer.bytes")):
-        # No limit, and the operating system's size.
+        # No limit, or the operating system's size.
         return {theirs: "0"}
     if name == "client.dns.lookup" and value.lower() == "default":
         return {theirs: "use_all_dns_ips"}

@@ -70,7 +70,7 @@ def connect_first(host: str, port: int, seconds: float) -> socket.socket:
 
 
 def interleaved(addresses: Iterable[Address]) -> list[Address]:
-    """Return the addresses with their families in turns, the first address's family first, else in order."""
+    """Return the addresses in order, but with IPv4 and IPv6 in turns, from the first address's family on."""
     families: dict[int, list[Address]] = {}
     for address in addresses:
         families.setdefault(address.family, []).append(address)

@@ -1,6 +1,7 @@
 """The addresses that brokers advertise: whether one has answered this process, and the error if no address does.
 
-A broker that has just answered at an address of `bootstrap.servers` runs, so its own address answers soon, or never.
+A broker that has just answered at an address of `bootstrap.servers` runs; its advertised address answers soon, or
+never.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ WARNING_SECONDS = 3.0
 """Seconds without an answer from any advertised address after which a warning names them."""
 
 ERROR_SECONDS = 7.0
-"""Seconds without an answer from any address, of `bootstrap.servers` or advertised, after which that is an error."""
+"""Seconds without an answer from any address, of `bootstrap.servers` or advertised, after which an error is raised."""
 
 FIRST_SECONDS = 1.5
 """The time limit of the first connection, to one broker; after it other brokers are tried."""
@@ -35,7 +36,7 @@ def has_answered(endpoints: Iterable[Endpoint]) -> bool:
 
 
 def describe_unreachable(entry: Endpoint, advertised: Mapping[int, Endpoint], problem: str) -> str:
-    """Return the message if no advertised address answers.
+    """Return the message that no advertised address answers.
 
     Args:
         entry: The address of `bootstrap.servers` that has answered.

@@ -149,7 +149,7 @@ class RequestConnection:
     Args:
         raw: An authenticated connection; this object takes ownership of it.
         what: The purpose of the connection as the beginning of a sentence in errors: "Fetching from".
-        timeout: Seconds to the first byte of a response, and again to its last, before the connection counts as lost.
+        timeout: Seconds to a response's first byte, and from there to its last, before the connection counts as lost.
         max_bytes: The maximum size of a response.
 
     Attributes:
@@ -219,7 +219,7 @@ class RequestConnection:
         Raises:
             ConnectionLost: The connection was lost, or the response was not complete within the timeout.
         """
-        # Not counted from the request, because a response may wait in the socket's buffer while its owner works.
+        # Counted from here, because a response may have waited in the socket's buffer while its owner worked.
         until = time.monotonic() + self._timeout
         try:
             size = read_frame_size(self._raw.socket, self._max_bytes, until=until)

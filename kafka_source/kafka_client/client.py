@@ -53,7 +53,7 @@ GROUP, TRANSACTION = 0, 1
 _MANY_KEYS_VERSION = 4
 # Seconds without an answer after which the next endpoint is tried too.
 _NEXT_BROKER_SECONDS = 0.5
-# The time limit of the search for another coordinator, before the refusal of this one counts.
+# The time limit of the search for another coordinator, before the known coordinator's refusal counts.
 _CONFIRM_SECONDS = 5.0
 # Extra seconds of a wait for another caller's request, so that the request's own error comes first.
 _SHARED_MARGIN = 0.5
@@ -157,7 +157,7 @@ class KafkaClient:
         if self.loop.alive:
             self.loop.run(_called(close_every))
             if self._own_loop:
-                # Again when the tasks have ended: a task may have opened a connection.
+                # Close again when the tasks have ended, because a task may have opened a connection.
                 self.loop.close(last=close_every)
 
     # ---- metadata
@@ -250,7 +250,7 @@ class KafkaClient:
         """Return a shared connection to a broker for metadata and coordinators.
 
         The broker is random, and changes after `metadata.max.age.ms`, because a broker that is cut off from its
-        controllers returns its last state. While the broker works on an earlier request, return the least busy one.
+        controllers returns its last state. If this broker is busy, return the least busy connection.
 
         Raises:
             BootstrapError: No broker can be reached before the deadline.
@@ -327,7 +327,7 @@ class KafkaClient:
         return await asyncio.shield(task)
 
     def _opened(self, node_id: int, task: asyncio.Task[Connection]) -> None:
-        # Here and not in the callers, which may all have been cancelled: the connection must be closed.
+        # Closed here and not by the callers, which may all have been cancelled.
         is_wanted = self._opening.get(node_id) is task
         if is_wanted:
             del self._opening[node_id]
@@ -363,7 +363,7 @@ class KafkaClient:
 
         Raises:
             InvalidConfigurationError: An address of `bootstrap.servers` has answered, and no advertised address.
-            ConnectionLost: The same, and the deadline leaves no time to be sure.
+            ConnectionLost: The same, but the deadline leaves no time to be sure.
         """
         if not self._brokers:
             await self.metadata((), deadline)
@@ -475,7 +475,7 @@ class KafkaClient:
     async def _connect_and_verify(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
         """Open a connection and send one request on it.
 
-        A listener that requires SASL accepts a connection without it, and closes it only at the first request.
+        A listener that requires SASL accepts a connection without a login, and closes it only at the first request.
         """
         connection = await self._connect(endpoint, deadline)
         try:
@@ -523,7 +523,7 @@ class KafkaClient:
                     problem = failure if isinstance(failure, Exception) else problem
             raise problem
         finally:
-            # Also connections that just opened: two may open in one pass of the event loop.
+            # Also close connections that have just opened, because two may open in one pass of the event loop.
             for task in started:
                 if task is not first:
                     task.cancel()
@@ -601,7 +601,7 @@ class KafkaClient:
         return task
 
     def _found(self, kind: int, key: str, task: asyncio.Task[Broker]) -> None:
-        # Here and not in the callers, which may all have stopped waiting.
+        # Deleted here and not by the callers, which may all have stopped waiting.
         del self._finding[kind, key]
         if not task.cancelled() and task.exception() is None:
             self._coordinators[kind, key] = task.result()
@@ -647,7 +647,7 @@ class KafkaClient:
         return False
 
     def forget_refusals(self, key: str, kind: int) -> None:
-        """Drop the refusals, because one counts or the coordinator has accepted a request."""
+        """Drop the refusals, because a refusal was final or the coordinator has accepted a request."""
         self._refusing.pop((kind, key), None)
 
     # ---- retries
@@ -656,8 +656,8 @@ class KafkaClient:
         """Return the result of `work`; retry it with a back-off after retriable errors.
 
         Raises:
-            RetriableError: The deadline has expired. The error is of the last attempt; if it had no answer, with text
-                and code of the previous answer.
+            RetriableError: The deadline has expired. This is the last attempt's error; without an answer it has text
+                and code of the last answer.
         """
         answered: RetriableError | None = None
 

@@ -35,8 +35,8 @@ _LONG_PAUSE = 1.0
 
 log = logging.getLogger(__name__)
 
-# TLS alerts of a broker that misses a client's certificate or does not trust it. Python's errors where Java raises
-# EOFException, because the peer closed the connection without a refusal.
+# TLS alerts of a broker that misses a client's certificate or does not trust it; and Python's errors if the peer has
+# closed the connection without a refusal, where Java raises EOFException.
 _ABOUT_CERTIFICATE = re.compile("ALERT_.*(CERTIFICATE|UNKNOWN_CA)|ALERT_ACCESS_DENIED")
 _TLS_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
@@ -357,7 +357,7 @@ async def _connect(endpoint: Endpoint, settings: ConnectionSettings) -> _Wire:
         endpoint.port,
         ssl=settings.tls,
         server_hostname=endpoint.host if settings.tls is not None else None,
-        # No race for one address: asyncio loses a socket if a race is cancelled at the moment when it ends.
+        # No race for one address: asyncio loses a socket if a race is cancelled at the moment of its end.
         happy_eyeballs_delay=None if addresses.is_address(endpoint.host) else addresses.DELAY_SECONDS,
     )
     wire.set_buffers(settings)

@@ -123,7 +123,7 @@ async def coordinator_call(
     min_version: int = 0,
     on_lost: Callable[[], None] | None = None,
 ) -> _T:
-    """Send a request to the coordinator, after each retriable error again, and return the result of `read`.
+    """Send a request to the coordinator, again after each retriable error, and return the result of `read`.
 
     Args:
         client: The cluster's client.

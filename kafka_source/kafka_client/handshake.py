@@ -41,7 +41,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The broker that a client wants to reach; another broker there refuses the client (KIP-1242, Kafka 4.4)."""
+    """The broker that a client wants to reach. Another broker at its address refuses the client (KIP-1242)."""
 
     cluster_id: str
     node_id: int

@@ -316,7 +316,7 @@ def _fetch(oauth: OAuth) -> tuple[str, float]:
             problem += ", a redirect, which would send the client's secret to another address. Name that address itself"
         kind = RetriableError if _passes(error) else AuthenticationError
         raise kind(
-            # Without the part of the URL before the @, which may be a password.
+            # Hide the part of the URL before the @, which may be a password.
             f"No token came from {oauth.url.rpartition('@')[2]} for client {oauth.client_id}: {problem}. Check "
             "kafka.sasl.oauthbearer.token.endpoint.url, clientId and clientSecret."
         ) from None

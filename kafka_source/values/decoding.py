@@ -5,7 +5,7 @@
 Below, a value is a value of the column `value` or `key`.
 
 The mode decides about bad records: their bytes are no value of their schema, the registry does not know their id, or
-their schema cannot be resolved to the column's. If the registry is silent or refuses, the task fails in every mode.
+their schema cannot be resolved to the column's schema. If the registry is silent or refuses, the task fails.
 """
 
 from __future__ import annotations
@@ -122,10 +122,10 @@ def decode(
     Args:
         batch: Raw records, with the columns to decode, `topic`, `partition` and `offset`, and perhaps more.
         decoding: The query's decoding.
-        planned: The reader's schemas when the batch was planned, to which values are resolved first if they are not
+        planned: The reader's schemas when the batch was planned, to which values are resolved first if these are not
             current.
-        on_bad: Called with the raw records that have bad values, if any, and their faults, before their batch is
-            yielded; not if the first one is an error.
+        on_bad: Called with the raw records that have bad values, and their faults, before their batch is yielded; not
+            with FAILFAST.
 
     Raises:
         UnreadableRecordError: A value is bad, with `mode=FAILFAST`.
@@ -138,7 +138,7 @@ def decode(
     while start < batch.num_rows or start == 0:
         taken, rows, made = _first_rows(batch.slice(start, most), decoding, planned, on_bad)
         yield rows, made
-        # Each call reads all rows that it gets.
+        # Each call reads all of its rows, so the next one gets only four times as many as were taken.
         start, most = start + max(taken, 1), 4 * taken
 
 
@@ -249,7 +249,7 @@ class _Decoder:
     def decode(
         self, raw: pa.Array, headers: pa.Array | None = None, patience: float | None = None
     ) -> tuple[pa.Array, list[_Bad]]:
-        """Return the column, only of the first rows if it is full before the last, and its bad values.
+        """Return the column and its bad values; only of the first rows, if these fill the column.
 
         For `patience` see `Registry.by_ids`.
         """
@@ -293,7 +293,7 @@ class _Decoder:
         return problems | self._unreadable, rows
 
     def _add(self, kernel: AvroDecoder | ProtobufDecoder, number: int, writer: RegisteredSchema) -> str | None:
-        """Add a writer schema to the kernel, and return why it cannot be used; None: it can."""
+        """Add a writer schema to the kernel, and return why it cannot be used; None: it can be used."""
         reader = self._decoding.reader
         found = writer.check(reader.format)
         if isinstance(found, Unusable):
@@ -342,7 +342,7 @@ class _Decoder:
             (name for name in names.values() if name != reader.id), patience=patience, read_before=of_driver
         )
         if reader.id is not None:
-            # From the driver, so that a worker that starts while the registry does not answer can read its values.
+            # Sent by the driver, so that a worker that starts while the registry does not answer can read its values.
             found[reader.id] = RegisteredSchema(reader.id, reader.text, reader.format.upper())
         return {number: found[name] for number, name in names.items()}
 

@@ -1,6 +1,6 @@
-"""The schema of a column that is written: of Avro, as Spark's `SchemaConverters.toAvroType` makes it, or a JSON Schema.
+"""The schema of a column that is written: Avro, as Spark's `SchemaConverters.toAvroType` makes it, or JSON Schema.
 
-Protobuf schemas are not derived, because their field numbers must stay the same, and a column has none.
+Protobuf schemas are not derived, because their field numbers must stay the same, and a column has no field numbers.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _type_of(kind: pa.DataType, nullable: bool, name: str, namespace: str, path:
     Args:
         kind: Its Arrow type.
         nullable: Whether it may be null.
-        name: The name of a record: the field's.
+        name: The name of the field, which is also a record's name.
         namespace: The names of the records around the column.
         path: The column's place, for errors.
     """

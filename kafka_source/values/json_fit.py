@@ -59,7 +59,7 @@ def check_fit(kind: pa.DataType, text: str, imports: Mapping[str, str]) -> None:
     try:
         _Fit(documents).check(kind, documents.root, "", ())
     except RecursionError:
-        # So deeply nested parts are not checked.
+        # Parts that are nested this deeply are not checked.
         return
 
 

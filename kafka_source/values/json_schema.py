@@ -201,7 +201,7 @@ class _Reader:
         return _SCALARS.get(str(kind))
 
     def _listed(self, parts: list[Json], others: Json, document: str, within: tuple[str, ...]) -> _Node:
-        """Return the kind of a value's parts: listed parts, and others with one schema or none."""
+        """Return the kind of a value's parts: listed parts, and other parts with one schema or none."""
         listed = [self.node(one, document, within) for one in parts]
         if isinstance(others, dict):
             listed.append(self.node(others, document, within))
@@ -246,7 +246,7 @@ def _one_of(branches: list[_Node]) -> _Node:
 
 
 def _both(a: _Node, b: _Node) -> _Node:
-    """Return the kind of values that are both. A part without conditions removes no value."""
+    """Return the kind of values that are of both kinds. A part without conditions removes no value."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, _Object) and isinstance(b, _Object):
@@ -262,7 +262,7 @@ def _both(a: _Node, b: _Node) -> _Node:
 
 
 def _merged(a: _Node, b: _Node) -> _Node:
-    """Return the kind of values that may be either, as Spark infers it from JSON with both."""
+    """Return the kind of values that may be of either kind, as Spark infers it from JSON with both."""
     if a is None or b is None:
         return None
     if a == b or b == _NULL:

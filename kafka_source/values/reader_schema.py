@@ -1,7 +1,7 @@
 """The schema of a column that is read: given, by an id, or the newest of a subject.
 
-Protobuf values have fields by number, so the schema names the columns. JSON values have fields by name, of which a JSON
-Schema, or a given type of Spark, names the columns.
+Protobuf values have numbered fields, so the schema names the columns. JSON values have named fields, of which a JSON
+Schema or a given type of Spark selects the columns.
 
 The driver fixes the schema when it loads a query, and tasks resolve all values to it.
 """
@@ -46,16 +46,16 @@ class ProtobufMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReaderSchema:
-    """The schema of a column: of Avro, to which values are resolved, of Protobuf, or the type of JSON values.
+    """The schema of a column: an Avro schema, to which values are resolved, a Protobuf schema, or a type for JSON.
 
     Attributes:
-        text: The Avro or JSON Schema as JSON, of several subjects the union of their records; the text of a `.proto`
-            file; or the type of JSON values as Spark's `from_json` takes it.
+        text: The Avro or JSON Schema as JSON (for several subjects the union of their records), the text of a `.proto`
+            file, or the type of JSON values as Spark's `from_json` takes it.
         id: Its id in the registry; None: the schema was given in the options, or is of several subjects.
         json: The type of the column, if the values are JSON.
         protobuf: The message of the schema, if the values are Protobuf.
         column: The column.
-        newest: The subjects whose newest schemas it has, and their ids; empty: the schema was given, or by id.
+        newest: The subjects whose newest schemas it has, and their ids; empty: the schema or its id was given.
         recursive_depth: The depth to which a type may contain itself; 0: the inner type is a text of JSON.
     """
 

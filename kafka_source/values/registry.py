@@ -3,8 +3,9 @@
 Each process requests an id once and keeps the response. If the registry is overloaded or not reached, a request is
 repeated for `schema.registry.timeout.ms`. Redirects are not followed, so credentials reach no other host.
 
-A refusal of a schema or subject of the options is an error. A refusal of an id that a record names (`by_ids`) is the
-record's fault if the registry still returns schemas that this process has read earlier; otherwise it is the registry's.
+A refusal of an option's schema or subject is an error. A refusal of an id that a record names (`by_ids`) is the
+record's fault if the registry still returns schemas that this process has read earlier; otherwise it is the registry's
+fault.
 """
 
 from __future__ import annotations
@@ -248,7 +249,7 @@ class Registry:
         """Return the schemas that records name, with their references.
 
         Requests for schemas that the registry does not have are repeated, because a producer may have registered its
-        schema with another node, and a bad record may be left out forever. A process waits less after earlier waits.
+        schema with another node, and a bad record may be left out forever. Earlier waits shorten later ones.
 
         Args:
             schema_ids: Their ids, or their GUIDs as texts.
@@ -433,7 +434,7 @@ class Registry:
                 continue
             if len(included) == _MAX_REFERENCES:
                 raise _UnusableError(f"{what} has more than {_MAX_REFERENCES} references")
-            # As in Java's client, because a deleted version still has records.
+            # Also deleted versions, as in Java's client, because records may still need them.
             path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}?deleted=true"
             target = f"version {version} of subject {subject}, to which {what} refers"
             found = self._answer(_Request(path, target), deadline)
@@ -449,7 +450,7 @@ class Registry:
             try:
                 return self._ask(url, asked, seconds)
             except RetriableError:
-                # Last, so that no request waits for this URL until all others have failed too.
+                # Put this URL last, so that no request waits for it until all others have failed too.
                 self._urls = (*(one for one in self._urls if one is not url), url)
                 raise
 

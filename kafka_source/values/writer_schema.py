@@ -1,7 +1,7 @@
 """The schema of a column to write: given, in the registry, or registered; the check that the column fits it.
 
 The driver looks the schema up at the start of each batch, and tasks send no request to the registry. JSON needs no
-schema, which would restrict values and not change their bytes.
+schema, because a schema restricts values and does not change their bytes.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def writer_schema(options: SinkOptions, column: ColumnOptions, kind: pa.DataType
     check_value_kernel(f"{column.column}.format={column.format}")
     schema = _given(options, column, kind)
     if schema is not None:
-        # Before the registration, which cannot be undone.
+        # Check before the registration, which cannot be undone.
         schema.check(kind)
         return replace(schema, id=_id_of(options, column, schema))
     schema = _known(options, column)
