@@ -314,7 +314,7 @@ def _has_null(column: pa.Array, wanted: pa.Field) -> bool:
     if pa.types.is_list(wanted.type):
         return _has_null(column.flatten(), wanted.type.value_field)
     if pa.types.is_map(wanted.type):
-        # As a list of entries: a map shows entries of other rows too.
+        # As a list of entries, because a map shows entries of other rows too.
         entries = pa.list_(pa.struct([wanted.type.key_field, wanted.type.item_field]))
         return _has_null(pa.array(Retyped(column, entries)).flatten().flatten()[1], wanted.type.item_field)
     return False

@@ -158,7 +158,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _run_workers_with_this_python(spark: SparkSession) -> None:
-    # A session of Spark Connect has no context, and the server's workers. On a cluster this path may not exist.
+    # A session of Spark Connect has no context, and uses the server's workers. On a cluster this path may not exist.
     context = getattr(spark, "_sc", None)
     if context is None or not context.master.startswith("local") or "PYSPARK_PYTHON" in os.environ:
         return

@@ -1,9 +1,9 @@
 """The error codes of Kafka and librdkafka: their KIP-1050 category, and the advice for the user.
 
-Codes from -1 up are the brokers', with the names of Kafka 4.3's `Errors`. Codes below -1 are librdkafka's own, with its
-names (`_TRANSPORT`). The category comes from KIP-1050 or from the class tree of Kafka 4.3's Java client. A code without
-a category is invalid configuration if a setting or a permission causes it, else application-recoverable, as the KIP
-requires. The table has an application-recoverable code only if other modules use it or librdkafka does not name it.
+Codes from -1 up are brokers' codes, with the names of Kafka 4.3's `Errors`. Codes below -1 are librdkafka's own, with
+its names (`_TRANSPORT`). The category comes from KIP-1050 or from the class tree of Kafka 4.3's Java client. A code
+without a category is invalid configuration if a setting or a permission causes it, else application-recoverable, as the
+KIP requires. The table has an application-recoverable code only if other modules use it or librdkafka does not name it.
 librdkafka's flags `retriable()`, `txn_requires_abort()` and `fatal()` differ from the KIP, so they are not used.
 """
 
@@ -36,7 +36,7 @@ class ErrorCode(IntEnum):
     category: Category
 
     def __new__(cls, code: int, category: Category) -> ErrorCode:
-        """Return the member of a number."""
+        """Return the member for a code."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.category = category
@@ -44,7 +44,7 @@ class ErrorCode(IntEnum):
 
     @staticmethod
     def find(code: int) -> ErrorCode | None:
-        """Return the member of a number; None: the code is application-recoverable."""
+        """Return the member for a code; None: the code is not in the table, so it is application-recoverable."""
         return _BY_NUMBER.get(code)
 
     @property

@@ -64,7 +64,7 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
     Raises:
         OptionError: An option is wrong.
         DataLossError: Records were lost and `failOnDataLoss` is set; also at the end, if a topic was deleted or created
-            again in the block. Nothing is committed; with `failOnDataLoss=false` the other topics are.
+            again in the block. Nothing is committed; with `failOnDataLoss=false` the other topics are committed.
         FencedError: At the end, if the group has removed or replaced the slots. Nothing is committed, and other members
             read the block's records again.
         KafkaGroupError: Joining, or committing, failed.
@@ -126,7 +126,7 @@ def _ranges(
 ) -> tuple[dict[str, str], tuple[Range, ...]]:
     """Return the topic ids, and the new ranges of the slots' partitions, without empty ranges."""
     owned = sorted(members.rejoin_if_due().slots)
-    # All actions have to read the same rows, so tasks may not have to correct a start.
+    # All actions have to read the same rows, so every start must be valid before the tasks begin.
     with cluster.metadata_snapshot():
         ids = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned})
         members.offsets.note_topics(ids, cluster.cluster_id())

@@ -1,9 +1,9 @@
 """The quota of a query and the fetched amounts of its tasks: decides when each task may fetch, and how much.
 
-KIP-13 delays a reader by (observed - bound x window) / bound. Brokers have a sliding window, so a whole window passes
-together, and a pause of the reader counts twice, when it happens and when it leaves the window. Here the window begins
-with the first fetch, and moves forward only over the part of a pause that may not be caught up. So a pause is caught up
-once, and an idle reader cannot save more than 4 % of a window. Callers pass the time.
+KIP-13 delays a reader by (observed - bound x window) / bound. With the brokers' sliding window a pause of the reader
+counts twice, when it happens and when it leaves the window. Here the window begins with the first fetch, and moves
+forward only over the part of a pause that may not be caught up. So a reader catches up once, and an idle reader saves
+at most 4 % of a window. Callers pass the time.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Account:
         self.reported = Reported()
 
     def change(self, bounds: Bounds) -> None:
-        """Set other bounds, without earlier fetches, which would stop a query whose bounds are lowered."""
+        """Set other bounds, and forget earlier fetches, which would stop a query whose bounds are lowered."""
         with self._lock:
             self.bounds = bounds
             self._limiters = self._limiters_of(bounds)
@@ -198,8 +198,8 @@ class Account:
     def grant(self, report: Report, now: float) -> Grant:
         """Record the work of a task, and return its next permission.
 
-        A task that has records left gets a turn, the time of its next fetch after all earlier turns, until it reports
-        the fetch. Until then the quota counts the size of the last fetch by a task.
+        A task that has records left gets a turn: the time of its next fetch, after all earlier turns. Until the task
+        reports this fetch, the quota counts the size of the last fetch of any task.
         """
         with self._lock:
             if not report.left:

@@ -17,7 +17,7 @@ def admit(
     record_bytes: Mapping[TopicPartition, float],
     allowed: Amounts,
 ) -> dict[TopicPartition, int]:
-    """Return the ends of the partitions of `starts` with which the micro-batch fits.
+    """Return ends of the partitions of `starts`, so that the micro-batch is within `allowed`.
 
     Each partition gets a share in proportion to its available offsets, at least one offset.
 
@@ -34,7 +34,7 @@ def admit(
     part = min([1.0, *(bound / whole for bound, whole in zip(allowed, total, strict=True) if whole)])
     admitted, owed = {}, 0.0
     for tp, size in sizes.items():
-        # The fraction of an offset, with large records some percent of a batch, goes to the next partition.
+        # A fraction of an offset, which may be some percent of a batch, goes to the next partition.
         owed += size * part
         taken = min(size, max(1, int(owed)))
         owed = max(0.0, owed - taken)

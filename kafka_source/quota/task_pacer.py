@@ -147,7 +147,7 @@ class Pacer:
             log.info("pace slot=%d delay_s=%.2f throttle_s=%.2f", self._report.slot, self.delay, self.throttle)
 
     def _reported(self, left: int) -> Report:
-        """The report until now, which a new one replaces."""
+        """Return the report until now, and begin a new report."""
         report, self._report = self._report, Report(self._report.slot)
         report.left = left
         return report

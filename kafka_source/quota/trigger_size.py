@@ -3,7 +3,7 @@
 A trigger takes `fixed + cost x offsets` seconds. This is the line through the recent micro-batches by the median of all
 slopes (Theil-Sen), which one odd trigger does not move. The next micro-batch has as many offsets as the line allows. If
 all recent sizes are alike, because the size cannot follow the line (at least one offset a partition), a larger
-micro-batch shows which part of the time is fixed. A restart may change the speed, so nothing is kept over it.
+micro-batch shows which part of the time is fixed. A restart may change the speed, so it discards all measures.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ class TriggerSize:
     Attributes:
         target: The target duration of a trigger, in seconds.
         limit: The maximum number of offsets of the next micro-batch.
-        after_reading: The duration of a trigger divided by its reading's, because of later steps such as the sink's
+        after_reading: The duration of a trigger divided by the duration of its reading, before steps such as the sink's
             commit.
         fixed: The last known fixed part of a trigger, in seconds.
         points: The recent micro-batches, the latest last.
-        unknown_for: The number of triggers since the fixed part was known.
+        unknown_for: The number of triggers since the fixed part was last known.
         least: The duration of the smallest possible micro-batch, if longer than the target; else None.
     """
 
