@@ -21,11 +21,11 @@ from kafka_source.model.arrow_schema import Retyped
 ArrowFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 PLACE = ("topic", "partition", "offset")
-"""The columns that errors need, besides the function's."""
+"""The columns that errors need, besides the function's columns."""
 
 _MARK = "_is_kafkagroup_arrow_function"
 _F = TypeVar("_F", bound=ArrowFunction)
-# The most characters of a traceback, which the driver logs: a recursive function has many frames.
+# The most characters of a traceback, because the driver logs it, and a recursive function has many frames.
 _MOST_CHARACTERS = 20_000
 _MOST_PARTITIONS = 5
 # Arrow counts the bytes of a column in 32 bits, unless its type is large.

@@ -33,8 +33,8 @@ _INSTALL = f"`pip install kafkagroup-native=={__version__}` (in a clone: `pip in
 def why_not_native() -> str | None:
     """Return why this process cannot use the native engine, or None if it can.
 
-    The module is loaded, and its version and the number of its interface are compared with this package's. The answer
-    is kept, because a process cannot load another module later.
+    The module is loaded, and its version and the number of its interface are compared with those of this package. The
+    answer is kept, because a process cannot load another module later.
     """
     where = f"in {sys.prefix} on {socket.gethostname()}"
     try:

@@ -471,7 +471,7 @@ _CLASSES: dict[Category, type[KafkaGroupError]] = {
     Category.INVALID_CONFIGURATION: InvalidConfigurationError,
 }
 
-# Codes with a more specific class, a subclass of their category's.
+# Codes with a more specific class, a subclass of the class of their category.
 _SPECIFIC: dict[int, type[KafkaGroupError]] = {
     **dict.fromkeys(
         (

@@ -100,7 +100,7 @@ def _nullable(kind: DataType, depth: int) -> DataType:
     if isinstance(kind, MapType):
         if not isinstance(kind.keyType, StringType):
             raise _NoTypeError("the keys of a map are strings")
-        # Two levels deeper: the values of a map are in the structs of its entries.
+        # Two levels deeper, because the values of a map are in the structs of its entries.
         return MapType(StringType(), _nullable(kind.valueType, depth + 2))
     if not isinstance(kind, _SCALARS):
         raise _NoTypeError(f"values of {kind.simpleString()} are not read; take int or string, and cast")

@@ -22,7 +22,7 @@ _OUT_OF_RANGE = re.compile(r"outside allowed range (-?\d+)(?:\.\d+)?\.\.(-?\d+)"
 # librdkafka tries the addresses of a name one after another, by default each for 30 s, Java for 10 s. By default it
 # resolves the name again after 1 s, and may begin with the address that did not answer; the JVM waits 30 s.
 DEFAULTS = {"socket.connection.setup.timeout.ms": "10000", "broker.address.ttl": "30000"}
-"""Defaults for librdkafka where its own are not Java's."""
+"""Defaults for librdkafka where its own defaults differ from Java's."""
 
 # The least `message.max.bytes`, which consumers of librdkafka only use to refuse a smaller `fetch.max.bytes`.
 _LEAST_FETCH = 1000
@@ -136,8 +136,8 @@ def _accept(settings: Settings, name: str, theirs: str, value: str) -> str:
 def _problem(name: str, value: str) -> str | None:
     """Return librdkafka's error text for a setting; None if librdkafka accepts it.
 
-    librdkafka checks settings in order and stops at the first invalid one. A second setting, always invalid, prevents a
-    client (with threads and connections) if the first setting is valid.
+    librdkafka checks settings in order and stops at the first invalid setting. A second setting, always invalid,
+    prevents a client (with threads and connections) if the first setting is valid.
     """
     try:
         Producer({name: value, _PROBE: ""})

@@ -83,7 +83,7 @@ class Tls:
     """The parameters of a TLS connection.
 
     Attributes:
-        authorities: The trusted CA certificates; None: the operating system's.
+        authorities: The trusted CA certificates; None: those of the operating system.
         certificate: The client's certificate with its chain; None: no client authentication.
         key: The client's private key.
         key_password: The password of the private key; empty if it is not encrypted.

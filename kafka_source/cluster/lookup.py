@@ -328,7 +328,7 @@ class Cluster:
             seen, known = known, None
             if seen is not None:
                 with suppress(RetriableError):
-                    # A leader that no longer answers must leave time to look up the new one.
+                    # A leader that no longer answers must leave time to look up the new leader.
                     return await question(_leaders(seen, partitions), Deadline(self._timeout / 2))
             # The leaders may have changed, and the response shows whether the same cluster still answers.
             seen = await self._client.metadata(topics, deadline)
@@ -361,7 +361,7 @@ class Cluster:
         return found
 
     def _ask(self, what: str, question: Callable[[Deadline], Coroutine[Any, Any, _T]]) -> _T:
-        """Return the result of a lookup; repeat it after errors, except for errors of a setting or a right.
+        """Return the result of a lookup; repeat it after errors, except for errors of a setting or a permission.
 
         Args:
             what: The lookup as the beginning of a sentence in errors.

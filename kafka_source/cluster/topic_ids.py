@@ -45,7 +45,7 @@ class TopicIds:
         return {name: self._known[name] for name in wanted}
 
     def existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return the existing partitions, sorted; request metadata again of topics that seem to lack partitions."""
+        """Return the existing partitions, sorted; request metadata again for topics that seem to lack partitions."""
         partitions = sorted(partitions)
         self.describe(tp.topic for tp in partitions)
         if incomplete := {tp.topic for tp in partitions if not self._exists(tp)}:
@@ -63,6 +63,6 @@ class TopicIds:
         return topic is not None and tp.partition < topic.partitions
 
     def _is_update(self, name: str, current: Topic | None) -> bool:
-        """Return whether `current` may replace the cached entry: there is none, or the same topic has grown."""
+        """Return whether `current` may replace the cached entry, because there is none or the same topic has grown."""
         known = self._known[name]
         return known is None or (current is not None and not is_recreated(known.id, current.id))

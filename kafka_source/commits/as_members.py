@@ -209,7 +209,7 @@ class AsMembers(KeptOffsets):
             self._committer.close()
 
     def _commit_existing(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Commit these offsets, except for deleted topics, which the group refuses; return the committed ones."""
+        """Commit these offsets, except for deleted topics, which the group refuses; return the committed offsets."""
         if not offsets:
             return {}
         try:

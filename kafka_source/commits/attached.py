@@ -26,10 +26,10 @@ _ATTACH_SECONDS = 10.0
 
 
 class CommitRead(Protocol):
-    """Commits the records that were read; raises UnknownTopicError if the topics may differ from the plan's."""
+    """Commits the records that were read; raises UnknownTopicError if the topics may differ from those of the plan."""
 
     def __call__(self, read: StreamOffset, *, has_looked: bool) -> None:
-        """Commit; `has_looked` says whether the topics were compared with the plan's."""
+        """Commit; `has_looked`: whether the topics were compared with those of the plan."""
 
 
 class AttachedTask:
@@ -56,7 +56,7 @@ class AttachedTask:
         """Commit the ranges that the task has read to their ends, if tasks commit.
 
         Args:
-            existing: Calls its argument for the topics that are still those of the plan.
+            existing: Calls its argument for the planned topics that still exist.
         """
 
 

@@ -95,7 +95,7 @@ class BySink(CommitPolicy):
         return self._has_committed
 
     def replay(self, planned: list[PlannedInput], batch: StreamOffset, group: StreamGroup) -> Replay:
-        """Return the ranges of the decision; without one, the part of the batch that this query still has to read."""
+        """Return the ranges of the decision; without a decision, the ranges that this query still has to read."""
         owned = group.rejoined()
         partitions, stream = sorted(ends_of(planned)), batch.stream
         # A stream without an id has committed nothing.
@@ -196,7 +196,7 @@ def check_undecided(
     """Check that a batch that no record names was not decided.
 
     Args:
-        planned: The batch as its end offset plans it.
+        planned: The batch's inputs, as its end offset defines them.
         committed: The group's committed offsets.
         stream: The stream's id.
         record: The name of the record's group.
@@ -239,7 +239,7 @@ def remaining(
     not refuse a commit in a partition that the slot has lost.
 
     Args:
-        planned: The batch as its end offset plans it.
+        planned: The batch's inputs, as its end offset defines them.
         owned: The partitions that the query owns now, with their slots.
         committed: The group's committed offsets.
     """

@@ -86,7 +86,7 @@ def renewal_of(task: Task) -> Renewal | None:
 
 
 class _Commit(Protocol):
-    """Commits offsets; raises UnknownTopicError if the topics may differ from the plan's."""
+    """Commits offsets; raises UnknownTopicError if the topics may differ from those of the plan."""
 
     def __call__(self, ends: Mapping[TopicPartition, CommitOffset], *, has_looked: bool) -> None: ...
 
@@ -161,7 +161,7 @@ def split_by_slots(
     planned with other slots, with pieces of partitions, or without a group.
 
     Args:
-        planned: The batch as its end offset plans it.
+        planned: The batch's inputs, as its end offset defines them.
         owned: The partitions that the query owns now, with their slots.
         slots: The current number of slots.
     """

@@ -60,7 +60,7 @@ async def write_halt(
         client: The cluster's client.
         group: The group id.
         halt: The halt; its number does not count.
-        partitions: The partitions of the group; empty: those of its newest halt.
+        partitions: The partitions of the group; empty: the partitions of its newest halt.
         deadline: The time limit.
 
     Raises:

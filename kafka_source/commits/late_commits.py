@@ -54,6 +54,6 @@ class LateCommits:
         }
 
     def _has(self, tp: TopicPartition, entry: CommitOffset) -> bool:
-        """Return whether these commits have the entry; an entry without a note may be another client's."""
+        """Return whether these commits have the entry; an entry without a note may be of another client."""
         own = (one[tp] for _, one in self._commits if tp in one)
         return bool(entry.metadata) and any((e.offset, e.metadata) == (entry.offset, entry.metadata) for e in own)

@@ -73,7 +73,7 @@ class Offsets:
         """Commit starting offsets, so that later owners of the partitions start there too."""
 
     def rewind(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Set the group's offsets, except lower ones, back to these, if the policy keeps the group's offsets.
+        """Set the group's offsets back to these, except lower offsets, if the policy keeps the group's offsets.
 
         The records in between were lost, or are read again. An equal offset gets the rewind's mark.
         """
@@ -93,7 +93,7 @@ class Offsets:
         return frozenset()
 
     def take_commits(self) -> tuple[tuple[Commit, ...], int]:
-        """Return the driver's commits since the last call, and the number of failed ones."""
+        """Return the driver's commits since the last call, and the number of failed commits."""
         return (), 0
 
     def close(self) -> None:

@@ -157,7 +157,7 @@ class CommitPolicy:
         """Return the ranges of a batch's replay.
 
         Args:
-            planned: The batch as its end offset plans it.
+            planned: The batch's inputs, as its end offset defines them.
             batch: The end offset.
             group: The group.
         """

@@ -5,11 +5,11 @@ Tasks and a sink commit with the credentials of slots that their driver, or a ke
 **Acting** as a slot needs only its credentials. A task attaches (`SlotSession`): it verifies them, reads, and commits.
 With `commit.transactional` all attempts of a task take the transactional id of the slot in turn, and commit in order.
 
-**Renewal**: the credentials are those of the batch's plan. If the slots rejoin during the batch, because the group has
+**Renewal**: tasks have the credentials of the batch's plan. If the slots rejoin during the batch, because the group has
 removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the holder of
-the slots publishes the current owner of each partition (`Right`), as committed offsets of a separate
-group; a partition that another member may have is published as lost. A committer whose commit is refused fetches the
-owners (`Renewal`). A task's `Renewal` also asks a keeper to rejoin that has left because no task committed for long.
+the slots publishes the current owner of each partition (`Right`), as committed offsets of a separate group; a partition
+that another member may have is published as lost. A committer whose commit is refused fetches the owners (`Renewal`). A
+task's `Renewal` also asks a keeper to rejoin that has left because no task committed for long.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class SlotSession:
             config: Kafka client settings.
             slots: The credentials of the slots.
             timeout_s: The time limit for the heartbeats.
-            renewal: The way to new credentials if the slots have rejoined; None: they do not.
+            renewal: The way to new credentials if the slots have rejoined; None: they do not rejoin.
 
         Returns:
             The future of each slot's session, or of its error. FencedError: the coordinator rejects the credentials,
@@ -340,7 +340,7 @@ class SlotSession:
             await self._renew(error, deadline)
 
     async def _heartbeat(self, deadline: Deadline) -> None:
-        """Send heartbeats of the slot's member until the coordinator accepts or refuses one."""
+        """Send heartbeats of the slot's member until the coordinator accepts or refuses a heartbeat."""
 
         async def ask() -> None:
             result = await self._member.heartbeat(Deadline(min(deadline.left, _HEARTBEAT_SECONDS)))

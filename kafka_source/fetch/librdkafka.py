@@ -322,7 +322,7 @@ def _kind(request: FetchRequest) -> _Kind:
     if max_bytes is None or max_bytes >= _UNLIMITED_BYTES:
         return _Kind(request.read_committed, request.label, None, paced=True)
     # At most one grant of the quota, because records that were fetched ahead are lost at the end of a task. Brokers
-    # send at least one whole batch. With powers of two a consumer can serve a next task with another bound.
+    # send at least one whole batch. With powers of two a consumer can serve later tasks with other bounds.
     grain = max(_MIN_GRAIN, min(_MAX_GRAIN, 1 << (max_bytes.bit_length() - 1)))
     return _Kind(request.read_committed, request.label, grain, paced=True)
 
@@ -389,7 +389,7 @@ class _LibrdkafkaReader:
             yield self._rows.drain()
 
     def _check_identity(self) -> None:
-        """Compare the ids of the cluster and the topics with the plan's, before records of new connections are used.
+        """Compare the ids of cluster and topics with those of the plan, before records of new connections are used.
 
         The brokers' names may lead to another cluster, and librdkafka requests topics by name only.
         """
@@ -444,7 +444,7 @@ class _LibrdkafkaReader:
         allowed = self._pacer.max_bytes(each or 1.0)
         if allowed is None:
             return max_messages
-        # Each consumed message can start a fetch. While the size of messages is unknown, consume one.
+        # Each consumed message can start a fetch. While the size of messages is unknown, consume one message.
         return max(1, min(max_messages, int(allowed / each))) if each else 1
 
     def _hold_back(self) -> float:

@@ -190,7 +190,7 @@ class NativeReader:
             yield self._batch()
 
     def _check_ids(self) -> None:
-        """If brokers have sent records by the names of topics, check that the topics are still the plan's.
+        """If brokers have sent records by the names of topics, check that the topics are still those of the plan.
 
         Raises:
             RetriableError: A topic was created again. The next attempt reports the loss.
@@ -274,7 +274,7 @@ class NativeReader:
         most = self._pacer.max_bytes(each)
         if most is None:
             return self._engine.max_bytes
-        # Request whole batches: brokers truncate the last batch at the limit, and would send it again.
+        # Request whole batches, because brokers truncate the last batch at the limit, and would send it again.
         batch = max(self._engine.batch_bytes.get(part.whole.topic, 0.0) for part in parts)
         return max(1, int(most // batch)) * int(batch) if batch else most
 
@@ -370,7 +370,7 @@ class NativeReader:
         part.read_epoch = scan.leader_epoch
         part.received()
         if part.asked > begun:
-            # Count all records of the response: the range may need few records of a whole batch.
+            # Count all records of the response, of which the range may need few.
             self._engine.record_bytes[whole.topic] = scan.size / max(1, scan.offsets)
             self._engine.batch_bytes[whole.topic] = scan.size / max(1, scan.batches)
             self._pacer.fetched(0, part.asked - begun)

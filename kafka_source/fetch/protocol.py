@@ -3,7 +3,7 @@
 Responses are parsed in place, so record sets are never copied. Two versions are used. Version 13 names topics by id
 (KIP-516), so the broker refuses to send records of a topic that was created again. Version 11 names topics by name, for
 brokers before 3.1 and topics without an id; it names the preferred replica (KIP-392), and is the last version before
-the flexible ones. Both are encoded by hand in 10 µs; a general encoder takes hundreds.
+the flexible versions. Both are encoded by hand in 10 µs; a general encoder takes hundreds.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def parse(buffer: bytearray, size: int, names: Mapping[UUID, str] | None = None)
     Raises:
         ValueError: The bytes are not a Fetch response of this version, or have a topic that was not requested.
     """
-    # Limited to the response: the end of an earlier, longer response may follow in the buffer.
+    # Only the response, because the end of an earlier, longer response may follow in the buffer.
     with memoryview(buffer)[:size] as data:
         try:
             return _Cursor(data, names).response()

@@ -67,7 +67,7 @@ class GroupSettings:
         coordinator_timeout_ms: The longest wait for a coordinator that is unreachable or loads the group.
         rebalance_batch_ms: The time for which the leader collects topic changes before one rebalance.
         metadata_max_age_ms: The interval at which topics are checked for changes.
-        client_id: The members' `client.id`, different from the fetchers', whose quota must not delay heartbeats.
+        client_id: The members' `client.id`, which is not the fetchers', so that no quota of fetchers delays heartbeats.
         rack: `client.rack` of all slots.
         leave_on_close: Whether to leave the group on close. If false, static members stay until their sessions end, and
             a restart within that time continues as these members.
@@ -75,7 +75,7 @@ class GroupSettings:
         is_asked_for: Whether the user has set `group.membership=true`, so that other members are no surprise.
         rewinds: Whether the group may be rewound while the slots are members: they rejoin between micro-batches and
             then fetch the group's offsets; see `strategies`.
-        remote_assignor: `group.remote.assignor`, with the consumer protocol; None: the group's.
+        remote_assignor: `group.remote.assignor`, with the consumer protocol; None: the group's assignor.
     """
 
     group: str
@@ -208,7 +208,7 @@ class Right(Protocol):
     async def is_renewal_asked(
         self, client: KafkaClient, group: str, partitions: Collection[TopicPartition], since: int, deadline: Deadline
     ) -> bool:
-        """Return whether a task has requested newer credentials than this generation's."""
+        """Return whether a task has requested newer credentials than those of this generation."""
         ...
 
 

@@ -31,7 +31,7 @@ _MAX_NAMED_MEMBERS = 5
 
 
 class OtherMembers:
-    """Logs one line about the members that are not slots of the query, and one about other reads of its driver.
+    """Logs a line about the members that are not slots of the query, and a line about other reads of its driver.
 
     Args:
         client: The cluster's client.
@@ -177,7 +177,7 @@ class _Ended:
     """A rebalance that has ended, and the requests about it.
 
     Attributes:
-        before: The slots' assignment before; None: they had none.
+        before: The slots' previous assignment; None: the slots had none.
         now: Their assignment.
         reason: Why they rejoined.
         seconds: How long it took.
@@ -234,7 +234,7 @@ class RebalanceLog:
 
         Args:
             members: The names of all members, if the slots lead; None: the coordinator returns them later.
-            before: The slots' assignment before; None: they had none.
+            before: The slots' previous assignment; None: the slots had none.
             now: Their assignment in the new generation.
             reason: Why they rejoined.
             seconds: How long it took.
@@ -312,7 +312,7 @@ def log_assignment(
 
     Args:
         group: The group id.
-        before: The slots' assignment before; None: they had none.
+        before: The slots' previous assignment; None: the slots had none.
         now: Their assignment in the new generation.
         in_flight: The partitions of the batch in flight.
     """
@@ -358,7 +358,7 @@ def rebalance_of(
     """Return the record of a rebalance.
 
     Args:
-        before: The slots' assignment before; None: they had none.
+        before: The slots' previous assignment; None: the slots had none.
         now: The slots' assignment.
         reason: Why they rejoined.
         seconds: How long it took.

@@ -88,7 +88,7 @@ class DescribedMember:
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
-        """The partitions that the member was assigned; empty if its assignment is in another format than Kafka's."""
+        """The partitions that the member was assigned; empty if its assignment is not in Kafka's format."""
         try:
             return frozenset(TopicPartition(*tp) for tp in decode_assignment(self.state).partitions)
         except WireFormatError:
@@ -476,7 +476,7 @@ async def commit_offsets(
         deadline: The time limit for all attempts.
         fail_on_unknown_topic: Whether to fail immediately if the coordinator does not know a topic; otherwise the
             commit is retried until the deadline, because a topic may have just been created.
-        has_looked: Whether the caller has compared the topics' ids with those of the offsets. Otherwise
+        has_looked: Whether the caller has compared the topics' ids with the ids of the offsets. Otherwise
             UnknownTopicError is raised immediately if the coordinator does not compare ids, or reports another id.
         keep_ms: The retention of the offsets of a group without members, in ms; None: `offsets.retention.minutes`.
 
@@ -547,7 +547,7 @@ async def _commit_part(
     )
 
     def note_lost() -> None:
-        # No later response changes that: a coordinator that loads the group or is new does not know this attempt.
+        # No later response changes this, because a new or loading coordinator does not know this attempt.
         nonlocal unanswered
         unanswered = True
 

@@ -75,7 +75,7 @@ class Siblings:
 
     @contextlib.asynccontextmanager
     async def waiting(self) -> AsyncIterator[None]:
-        """Notify all siblings, also those that start later, that this read waits in a join."""
+        """Notify all siblings, also siblings that start later, that this read waits in a join."""
         connections: dict[Path, asyncio.StreamWriter] = {}
         await self._connect(connections)
         looking = asyncio.ensure_future(self._connect_again(connections))

@@ -124,7 +124,7 @@ class SubscribedTopics:
         await asyncio.sleep(self._settings.metadata_max_age_ms / 1000)
         if self.changed is not None or not await self._changes():
             return
-        # Topics are often changed in groups: collect the changes of `rebalance_batch_ms`, then trigger one rebalance.
+        # Topics are often changed in groups, so collect the changes of `rebalance_batch_ms` for one rebalance.
         await asyncio.sleep(self._settings.rebalance_batch_ms / 1000)
         found = await self._changes()
         if found and self.changed is None:

@@ -127,7 +127,7 @@ class UnreadWatch:
         try:
             look, self._bytes = await self._look()
         except KafkaGroupError as error:
-            # For example without the right to describe the group.
+            # For example the user lacks the right to describe the group.
             log.debug("describe group=%s: %s", self._settings.group, error)
             return
         if look is None:

@@ -21,7 +21,7 @@ FIRST_SECONDS = 1.5
 
 _MAX_NAMED = 3
 
-# All endpoints that have answered this process: a later client may meet restarting brokers.
+# All endpoints that have answered this process, because a later client may meet restarting brokers.
 _answered: set[Endpoint] = set()
 
 

@@ -42,7 +42,7 @@ class BlockingConnection:
         expires_at: The time at which the broker ends the session (KIP-368), in `time.monotonic()` seconds; None: never.
             Open a new connection before then.
         client_id: The client id in the header of each request.
-        round_trip: The seconds of the fastest request, including the handshake's.
+        round_trip: The seconds of the fastest request, the handshake's requests included.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class RequestConnection:
         """
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         request = encode(self._raw.client_id, self._correlation)
-        # Set first: a connection on which sending has failed halfway must not be used again.
+        # Set first, because a connection on which sending has failed halfway must not be used again.
         self.waiting = True
         try:
             self._raw.socket.sendall(request)

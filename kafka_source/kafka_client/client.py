@@ -39,7 +39,7 @@ from kafka_source.runtime.retry import RANDOM, retry_async
 
 
 class OutdatedBroker(ConnectionLost):
-    """A broker's metadata are older than those of another broker."""
+    """A broker's metadata are older than another broker's metadata."""
 
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class KafkaClient:
         self._reaching: asyncio.Task[None] | None = None
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._finding: dict[tuple[int, str], asyncio.Task[Broker]] = {}
-        # Coordinators that have refused a member or epoch since they last accepted one; see `is_replaced`.
+        # Coordinators that have refused a member or epoch since they last accepted a request; see `is_replaced`.
         self._refusing: dict[tuple[int, str], set[Endpoint]] = {}
         self._reconnects = Reconnects(self.settings.reconnect)
         self._recovery = Recovery(self.settings.rebootstrap_after)
@@ -176,7 +176,7 @@ class KafkaClient:
             topics: Names of topics; None: all topics that this user may describe.
             deadline: The time limit for all attempts; by default `request.timeout.ms`.
             create: Whether the brokers may create missing topics (`auto.create.topics.enable`).
-            another: Use another broker than the last one, which may be cut off.
+            another: Use another broker than the last broker, which may be cut off.
 
         Raises:
             BootstrapError: No broker answers before the deadline.
@@ -275,7 +275,7 @@ class KafkaClient:
         return self._share(await self._bootstrap(deadline))
 
     def _worth_asking(self) -> list[Endpoint]:
-        """Return the known brokers in random order, with the avoided ones last."""
+        """Return the known brokers in random order, with the avoided brokers last."""
         known = _shuffled(broker.endpoint for broker in self._brokers.values())
         return sorted(known, key=lambda endpoint: (endpoint in self._outdated, endpoint == self._left))
 
@@ -323,7 +323,7 @@ class KafkaClient:
             task = asyncio.ensure_future(self.dedicated(broker, deadline))
             self._opening[node_id] = task
             task.add_done_callback(lambda done: self._opened(node_id, done))
-        # Several callers may wait for the same connection: if one is cancelled, the shield keeps the attempt running.
+        # Several callers may wait for the same connection. The shield keeps the attempt running if one is cancelled.
         return await asyncio.shield(task)
 
     def _opened(self, node_id: int, task: asyncio.Task[Connection]) -> None:

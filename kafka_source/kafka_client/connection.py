@@ -302,7 +302,7 @@ class _Wire(asyncio.Protocol):
             return
         self.closed, self._reason = True, reason
         if self._transport is not None:
-            # Not close(), which waits until the peer has read the buffered data: a frozen peer never does.
+            # Not close(), which waits until the peer has read the buffered data. A frozen peer never does.
             self._transport.abort()
         while self._answers:
             answer = self._answers.popleft()

@@ -167,7 +167,7 @@ def _first(exchange: Exchange, name: str) -> bytes | None:
     except KafkaGroupError:
         raise  # From our own token provider, whose messages contain no secrets.
     except Exception as error:
-        # Report the type of the error only: its message may contain secret settings.
+        # Report only the type of the error, because its message may contain secret settings.
         raise AuthenticationError(
             f"kafka.sasl.mechanism={name} cannot be used: {type(error).__name__}. Check kafka.sasl.jaas.config."
         ) from None

@@ -117,7 +117,7 @@ class Snapshot:
         """Return the metadata of these topics for assignors."""
         known = [self.topics[name] for name in sorted(set(topics)) if name in self.topics]
         return ClusterMetadata(
-            # Partition numbers have no gaps: a partition that metadata lack for a moment still exists.
+            # Partition numbers have no gaps, so a partition that metadata lack for a moment still exists.
             partitions={t.name: max(t.partitions, default=-1) + 1 for t in known},
             racks={t.name: [self._racks(t, p) for p in range(max(t.partitions, default=-1) + 1)] for t in known},
         )

@@ -309,7 +309,7 @@ def _fetch(oauth: OAuth) -> tuple[str, float]:
         if isinstance(error, urllib.error.HTTPError):
             # An HTTPError is also the response, and keeps its connection open.
             error.close()
-        # Report the type of the error only: the response may contain a token.
+        # Report only the type of the error, because the response may contain a token.
         reason = getattr(error, "reason", error)
         problem = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else type(reason).__name__
         if isinstance(error, urllib.error.HTTPError) and 300 <= error.code < 400:

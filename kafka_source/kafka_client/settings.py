@@ -33,8 +33,8 @@ class ConnectionSettings:
         retry: The pauses between attempts.
         reconnect: The pauses before the next connection to a broker that could not be reached.
         rebootstrap_after: Seconds without metadata until the client rebootstraps (KIP-1102); None: never.
-        receive_buffer: The size of the socket's receive buffer in bytes (`receive.buffer.bytes`); None: the system's.
-        send_buffer: The size of the socket's send buffer (`send.buffer.bytes`); None: the system's.
+        receive_buffer: The size of the socket's receive buffer (`receive.buffer.bytes`); None: the system's size.
+        send_buffer: The size of the socket's send buffer (`send.buffer.bytes`); None: the system's size.
         metadata_age: Seconds after which metadata are requested from another broker (`metadata.max.age.ms`).
         moved_from: The id of the topics' previous cluster (`cluster.moved.from`), or None.
     """

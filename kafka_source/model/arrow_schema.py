@@ -38,7 +38,7 @@ class Retyped:
     """An Arrow array with another type of the same layout, for example with other nullability; for `pa.array`.
 
     Args:
-        array: An array, or an object that exports one.
+        array: An array, or an object that exports an array.
         kind: The other type.
     """
 

@@ -10,7 +10,7 @@ from assignors.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SlotCredentials:
-    """The credentials of one slot, a member of the consumer group; the coordinator checks the first four.
+    """The credentials of one slot, a member of the consumer group; the coordinator checks the first four attributes.
 
     Attributes:
         group: `group.id`.

@@ -65,7 +65,7 @@ class Halt:
 
     @staticmethod
     def from_json(text: str) -> Halt | None:
-        """Return the halt that a text describes, without boundaries; None: it describes none."""
+        """Return the halt that a text describes, without boundaries; None: the text describes no halt."""
         try:
             given = json.loads(text)
             return Halt(HaltKind(given["halt"]), str(given["by"]), int(given["at"]), int(given["n"]))

@@ -127,7 +127,7 @@ def resolve(target: Target, partitions: Iterable[TopicPartition], known: Known) 
 
     Args:
         target: The group's new position.
-        partitions: The partitions to move. With `AtOffsets` and `FromGroup` only those with an offset.
+        partitions: The partitions to move. With `AtOffsets` and `FromGroup` only partitions with an offset move.
         known: The offsets that were looked up.
 
     Raises:

@@ -44,7 +44,7 @@ class Range(NamedTuple):
         topic: The topic.
         partition: The partition number.
         start: The first offset.
-        end: The offset after the last one.
+        end: The offset after the last record.
         replica: The number of the copy that reads the range.
         from_earliest: Whether a batch from `earliest` begins with this range, which starts at the current first offset.
         skip_deleted: Whether the range of a batch from `earliest` may lack its first records, without data loss.
@@ -81,7 +81,7 @@ class Span(NamedTuple):
 
     Attributes:
         start: The first offset.
-        end: The offset after the last one.
+        end: The offset after the last record.
         slot: The slot that reads the range; -1 without a group.
         copies: Where all copies emit rows, the slot and replica of each copy of this query, beginning with `slot`.
     """

@@ -59,7 +59,7 @@ class Table(Generic[OptionsT]):
     """The rules of reads, or of sinks, in the order of their evaluation.
 
     Args:
-        where: The kind of query of an example that does not name one.
+        where: The kind of query of an example that does not name the kind.
     """
 
     def __init__(self, where: Where) -> None:

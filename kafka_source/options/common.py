@@ -17,7 +17,7 @@ class CommonOptions:
     """Options of every query.
 
     Attributes:
-        settings: The settings of the Kafka clients: all options with the prefix `kafka.`, without it.
+        settings: The settings of the Kafka clients: all options with the prefix `kafka.`, without the prefix.
     """
 
     settings: Settings

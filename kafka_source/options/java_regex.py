@@ -1,4 +1,4 @@
-r"""Translates `subscribePattern` from Java's syntax, in which Spark's users write it, to Python's.
+r"""Translates `subscribePattern` from Java's syntax, in which Spark's users write it, to Python's syntax.
 
 Constructs that Python spells differently are rewritten (`(?<name>…)`, `\Q…\E`, `\p{…}`, `\z`). Constructs that Python
 lacks are refused, because Python may read them with another meaning: `[a-z&&[^b]]` is a valid class that contains `&`.

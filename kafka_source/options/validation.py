@@ -51,14 +51,14 @@ _SPARKS_OWN = frozenset(
 # Options of Spark's file sources too: a dict for several sources may have them with other values.
 _OF_OTHER_SOURCES = ("mode", "columnnameofcorruptrecord")
 
-# At this similarity (difflib's ratio) a name counts as a misspelling of another. `startingOffset` reaches it;
+# From this similarity (difflib's ratio) a name counts as a misspelling of another. `startingOffset` reaches it;
 # `maxFilesPerTrigger`, an option of Spark's file sources, does not.
 _NEAR = 0.88
 
 # One swap of letters lowers the ratio more in a short name: `tpoic`.
 _SHORT, _NEAR_IF_SHORT = 7, 0.8
 
-# Settings of Kafka that decide what is read, committed or written; those for TLS and logins count too.
+# Settings of Kafka that decide what is read, committed or written, or which user logs in.
 _DECISIVE = frozenset(
     {
         "acks",

@@ -18,7 +18,7 @@ REGISTRY_PREFIX = "schema.registry."
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """The options of the column `key` or `value`, whose names begin with that of the column.
+    """The options of the column `key` or `value`, whose names begin with the column's name.
 
     Attributes:
         column: The column. The other fields are those of `ValueOptions`.
@@ -61,10 +61,10 @@ class ColumnOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ValueOptions(CommonOptions):
-    """Options for decoding the values and keys of a read, and encoding those of a sink.
+    """Options for decoding the values and keys of a read, and for encoding the values and keys of a sink.
 
     Attributes:
-        registry: All options with the prefix `schema.registry.`, without it; `rules` is `schema.rules`.
+        registry: All options with the prefix `schema.registry.`, without the prefix; `rules` is `schema.rules`.
     """
 
     registry: Settings = Settings({})

@@ -119,6 +119,6 @@ def _columns(records: Records) -> pa.RecordBatch:
     }
     given = {name: column for name, column in columns.items() if column is not None}
     batch = pa.RecordBatch.from_arrays(list(given.values()), names=list(given))
-    # Check the lengths here: the kernel gets only the addresses of the buffers.
+    # Check the lengths here, because the kernel gets only the addresses of the buffers.
     batch.validate()
     return batch

@@ -94,7 +94,7 @@ def dead_letters(topic: str, records: pa.RecordBatch, reasons: Sequence[str]) ->
     ]
     return Records(
         values=records.column("value"),
-        # Text is UTF-8, so the bytes are the record's.
+        # Text is UTF-8, so its bytes are those of the record.
         keys=records.column("key").cast(pa.binary()),
         topics=topic,
         headers=pa.array(headers, HEADERS),

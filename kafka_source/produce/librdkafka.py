@@ -42,7 +42,7 @@ _INIT_SECONDS = 60.0
 # librdkafka's name for Java's default partitioner: murmur2 of the key; without a key, one partition for a batch.
 _JAVA_COMPATIBLE = "murmur2_random"
 
-# Java's defaults where librdkafka's differ; the defaults for unknown topics, linger and memory are kafkagroup's.
+# Java's defaults where librdkafka's differ; the defaults for unknown topics, linger and memory are kafkagroup's own.
 _DEFAULTS = {
     "client.id": DEFAULT_CLIENT_ID,
     "partitioner": _JAVA_COMPATIBLE,

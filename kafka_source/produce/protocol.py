@@ -172,7 +172,7 @@ class ProduceConnection(RequestConnection):
 
     Attributes:
         batches: The record batches of the last request.
-        topic_ids: The topic ids of the last request; empty: it had names.
+        topic_ids: The topic ids of the last request; empty: the request had names.
         version: The version of the last request.
 
     Raises:

@@ -186,7 +186,7 @@ class Sender:
     # ---- requests
 
     def _poll(self, *, wait: bool) -> None:
-        """Send the batches that can be sent and handle the responses that have arrived; with `wait`, wait for one."""
+        """Send what can be sent and handle the responses that have arrived; with `wait`, wait for a response."""
         self._find_leaders()
         self._send_requests()
         if self._receive(wait=wait):
@@ -281,7 +281,7 @@ class Sender:
     # ---- responses
 
     def _receive(self, *, wait: bool) -> bool:
-        """Handle the responses that have arrived; return whether there was one."""
+        """Handle the responses that have arrived; return whether there was any."""
         now = time.monotonic()
         retries = (queue.retry_at for queue in self._queues.values() if queue.batches and queue.retry_at > now)
         ready = poll_readable(self._connections.values(), min([now + _MAX_WAIT, *retries]) if wait else now)
@@ -324,7 +324,7 @@ class Sender:
                 raise delivery_error(result.error, batch.tp.topic, batch.tp.partition, result.message)
             self._last_problem = f"{_name(batch.tp)}: {code_name(result.error)} {result.message}".strip()
             if result.error == ErrorCode.CONCURRENT_TRANSACTIONS:
-                # Leader and size are right: the coordinator is adding something else to the transaction.
+                # Leader and size are right, but the coordinator is adding something else to the transaction.
                 queue.retry_at = time.monotonic() + MARKER_PAUSES.pause(queue.early)
                 queue.early += 1
                 continue
@@ -429,7 +429,7 @@ class TaskTransaction:
 
     async def _give_up(self, deadline: Deadline) -> None:
         # InitProducerId alone would abort the transaction of another attempt that has taken the id since, at any epoch.
-        # EndTxn is refused if the epoch is no longer the id's.
+        # EndTxn is refused if the id has another epoch.
         await end(self._client, self.opened, commit=False, deadline=deadline)
         if not self.opened.second_protocol:
             # In this protocol EndTxn keeps the epoch, so a request still on its way would open the transaction again.

@@ -21,7 +21,7 @@ REQUEST_BYTES = 1_048_576
 LINGER_MS = 50
 """kafkagroup's default of `linger.ms`.
 
-Full batches cost half as much as small ones. No record waits longer; the flush at a task's end sends every batch.
+Full batches cost half as much as small batches. No record waits longer; the flush at a task's end sends every batch.
 """
 
 # Long enough for a batch and a restart of the driver. Brokers allow 15 minutes by default (transaction.max.timeout.ms).
@@ -124,7 +124,7 @@ class _Demand:
     Attributes:
         names: The setting's names in Java and librdkafka.
         takes: The allowed values, for the error text.
-        is_met: Whether the user's value is allowed, by settings and name.
+        is_met: Returns whether the user's value is allowed, given settings and name.
     """
 
     names: tuple[str, ...]
@@ -144,7 +144,7 @@ _IDEMPOTENCE = (
 
 
 def is_idempotent(settings: Settings) -> bool:
-    """Return whether an at-least-once producer is idempotent: unless another setting contradicts it (Java's rule)."""
+    """Return whether an at-least-once producer is idempotent, because no other setting contradicts it (Java's rule)."""
     given = settings.get("enable.idempotence")
     return not _contradicting(settings, _IDEMPOTENCE) if given is None else given.lower() in ("true", "t", "1")
 

@@ -193,7 +193,7 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
 
 
 def _read(file: Path, quota: QuotaSettings) -> Ticket | None:
-    """A ticket for the process that the file names; None: it does not listen. The check counts as a task's request."""
+    """Return a ticket for the process that a file names; None: it does not listen. This check counts as a request."""
     try:
         server, bounds = json.loads(file.read_text())
         ticket = Ticket(quota, Bounds(*bounds), Address(*server))

@@ -166,7 +166,7 @@ def listen_towards(servers: Iterable[tuple[str, int]]) -> socket.socket:
     Executors that can reach the servers can usually reach this address too.
 
     Args:
-        servers: Hosts and ports; those that cannot be resolved or have no route are skipped.
+        servers: Hosts and ports; hosts that cannot be resolved or have no route are skipped.
     """
     for host, port in servers:
         with contextlib.suppress(OSError):

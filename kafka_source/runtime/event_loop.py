@@ -150,7 +150,7 @@ class EventLoop:
             self._loop.close()
 
 
-# A forked child must not close its parent's loop: both share the selector, so the parent's polling would stop.
+# A forked child must not close its parent's loop, because both share the selector, and the parent's polling would stop.
 _shared = ProcessCache(EventLoop, usable=lambda loop: loop.alive, max_size=1)
 
 

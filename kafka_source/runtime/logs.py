@@ -96,7 +96,7 @@ class WorkerHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
-        # Checked each time: Spark captures the log of one task or one call in the driver, and reuses the process.
+        # Checked each time: Spark captures the log of one task or one call, and then uses the process for others.
         if self.yields and logging.getLogger().handlers:
             return
         capture = spark_capture()
@@ -160,7 +160,7 @@ _happened: set[Hashable] = set()
 
 
 def once(what: Hashable) -> bool:
-    """Return True at the first call with this value in this process, and False at every later one."""
+    """Return True at the first call with this value in this process, and False at every later call."""
     if what in _happened:
         return False
     _happened.add(what)

@@ -71,7 +71,7 @@ def start_side_process(module: str, arguments: Sequence[str], message: object, p
         start_new_session=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
-    # Takes the exit status: a process that ends before its caller would stay as a zombie.
+    # Takes the exit status, because a process that ends before its caller would stay as a zombie.
     threading.Thread(target=process.wait, name=f"{module}-exit", daemon=True).start()
     assert process.stdin is not None
     with process.stdin:

@@ -40,7 +40,7 @@ class Target:
         columns: The positions of the record columns in the DataFrame.
         exactly_once: Settings of an exactly-once sink; None for an at-least-once sink.
         quota: The query's quota; None for no quota.
-        name: Hash of the options, which distinguishes this write's quota from those of the driver's other writes.
+        name: Hash of the options, which distinguishes this write's quota from the quotas of the driver's other writes.
         encodings: The encodings of values and keys that are no bytes or strings; empty if this writer only commits.
     """
 

@@ -63,7 +63,7 @@ class Look:
         """Return the starts of partitions.
 
         Args:
-            bounds: The starts of partitions by the options.
+            bounds: The starts that the options give for partitions.
             begins: The partitions that begin at their first offset.
 
         Raises:
@@ -78,7 +78,7 @@ class Look:
         return found | self._cluster.earliest([tp for tp, one in begins.items() if one is Start.FIRST])
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
-        """Return the latest offsets; with `read_committed` the last stable ones."""
+        """Return the latest offsets; with `read_committed` the last stable offsets."""
         return self._cluster.latest_with_epochs(partitions, read_committed=self._options.read_committed)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

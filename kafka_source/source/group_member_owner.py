@@ -302,7 +302,7 @@ def owner_of(
         partitions: The current number of selected partitions.
         siblings: The other reads of this driver and group; None: they cannot be found.
         positions: The stream's positions.
-        static: Whether the stream's members are static, even without an instance id of the user's.
+        static: Whether the stream's members are static, even if the user sets no instance id.
     """
     if not options.in_group:
         return Standalone(cluster, selection)

@@ -112,7 +112,7 @@ def _columns_given(options: ReadOptions, readers: Readers | None) -> StructType:
         readers: The schemas of decoded columns; None: no column is decoded.
 
     Raises:
-        OptionError: `map.function` has not the form of a function, or `map.columns` names columns that the read lacks.
+        OptionError: `map.function` is neither a name nor a pickle, or `map.columns` names columns that the read lacks.
     """
     if not _FORMS.fullmatch(options.map_function or ""):
         # The value is hidden, because the text may be part of a pickle with values of the function's closure.

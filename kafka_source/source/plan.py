@@ -214,7 +214,7 @@ def spans(
 
     Args:
         starts: The first offset of each partition.
-        ends: The offset after the last one.
+        ends: The offset after the last record.
         slots: The slot that reads each partition; a partition without a slot gets -1, as without a group.
         copies: The slots and replicas that read each partition, where all copies emit rows.
     """
@@ -306,7 +306,7 @@ def _split_in_proportion(ranges: Sequence[Range], min_partitions: int) -> list[R
 
 
 def _cut(whole: Range, count: int) -> list[Range]:
-    """Cut a range into pieces, the larger ones last."""
+    """Cut a range into pieces, the larger pieces last."""
     bounds = [whole.start]
     for left in range(min(count, whole.size), 0, -1):
         bounds.append(bounds[-1] + (whole.end - bounds[-1]) // left)

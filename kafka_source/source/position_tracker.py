@@ -102,7 +102,7 @@ class Settled:
     Attributes:
         starts: The positions, without positions that only a partition's next leader can return.
         stepped: The partitions that step back, because records were lost.
-        latest: The latest offset of each partition that has a leader; with `read_committed` the last stable one.
+        latest: The latest offset of each partition that has a leader; with `read_committed` the last stable offset.
         leaders: The epochs of the partitions' leaders; -1: unknown.
     """
 
@@ -284,7 +284,7 @@ class PositionTracker:
         case.decisions |= {tp: decide(tp, known(tp), case.facts[tp], case.rules) for tp in partitions}
 
     def _look_up(self, need: Need, partitions: Collection[TopicPartition], case: _Case) -> None:
-        """Add the facts that partitions need, except for those without a leader."""
+        """Add the facts that partitions need, except for partitions without a leader."""
         facts, look, leaderless = case.facts, self._look, case.scope.leaderless
         if need is Need.GROUP:
             committed = self._committed(partitions, case)
@@ -316,7 +316,7 @@ class PositionTracker:
         return committed
 
     def _check_topics(self, doubtful: Collection[str]) -> None:
-        """Check that the topics are the described ones; raises RefreshRetriableError."""
+        """Check that the topics are those that were described; raises RefreshRetriableError."""
         if doubtful and self._are_replaced(doubtful):
             # Their records are not lost; they belong to new topics, which the next attempt reads from the start.
             raise RefreshRetriableError(f"Topics were deleted or created again: {', '.join(sorted(doubtful))}.")

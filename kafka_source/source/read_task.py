@@ -156,7 +156,7 @@ class TaskFactory:
     Attributes:
         credentials: Returns the credentials of a slot; None without a group.
         cluster: The id of the cluster that is read; None: unknown.
-        topics: The ids of the topics that have one.
+        topics: The ids of the topics that have an id.
         rewinds: The rewind of the group that each partition follows; without partitions that were never rewound.
         stream: The id of the stream; None in a batch.
         uncommitted: The partitions in which no task commits.
@@ -172,7 +172,7 @@ class TaskFactory:
     def task(self, planned: PlannedInput) -> ReadTask:
         """Return the task that reads `planned`, without a quota."""
         topics = ids_of_ranges(planned.ranges, self.topics)
-        # Only the task's own partitions: all partitions for each task would cost slots times partitions.
+        # Only the task's own partitions, because all partitions for each task would cost slots times partitions.
         partitions = {r.topic_partition for r in planned.ranges}
         return ReadTask(
             planned.ranges,
@@ -351,7 +351,7 @@ def resolve_late_bounds(ranges: Collection[Range], cluster: Cluster, *, read_com
     Args:
         ranges: The ranges of a task, at least one with a late bound.
         cluster: The lookups of offsets.
-        read_committed: Whether the latest offset is the last stable one.
+        read_committed: Whether the latest offset is the last stable offset.
 
     Raises:
         InvalidConfigurationError: A start from the options lies beyond the latest offset.

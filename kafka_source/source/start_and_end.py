@@ -33,7 +33,7 @@ class BatchBounds:
 
     Attributes:
         starts: The first offset of each partition.
-        ends: The offset after the last one.
+        ends: The offset after the last record.
         late_starts: The partitions whose start `earliest` is looked up by each action of a batch without a group.
         late_ends: The partitions whose end `latest` is looked up by each action.
         leaderless: The late partitions without a leader, with 0 for both offsets. Their tasks wait for a leader.

@@ -104,7 +104,7 @@ class _StreamReader(DataSourceStreamReader):
         return shown
 
     def _check_group(self, offset: Mapping[str, Any]) -> None:
-        """Refuse the checkpoint of a query in another group, whose positions would replace this group's.
+        """Refuse another group's checkpoint, because its positions would replace this group's positions.
 
         Raises:
             InvalidConfigurationError: The offset is of another group.

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CheckedStart:
-    """The start of a micro-batch after its topics were compared with the cluster's.
+    """The start of a micro-batch after its topics were compared with those of the cluster.
 
     Attributes:
         start: The start offset without lost topics.
@@ -85,7 +85,7 @@ class TopicTracker:
         return self._cache.existing(partitions)
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the ids of the topics that have one."""
+        """Return the ids of the topics that have an id."""
         return self._cache.ids(names)
 
     def check(self, start: StreamOffset, cluster_id: str | None) -> CheckedStart:

@@ -55,7 +55,7 @@ class Trigger:
         policy: The stream's commit policy.
         siblings: The other reads of this driver and group; None: they cannot be found.
         schemas: The ids of the schemas to which values are resolved, by column.
-        static: Whether the stream's members are static, even without an instance id of the user's.
+        static: Whether the stream's members are static, even if the user sets no instance id.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Trigger:
             # The checkpoint must have the rewind before more is read: plans leave out records before their start.
             latest = latest | {tp: starts[tp] for tp in settled.stepped}
         if is_first and not self._commits_before_first(scope):
-            # The commit was refused and the slots have rejoined: other members may have read on.
+            # The commit was refused and the slots have rejoined, so other members may have read on.
             return removed("The slots have joined the group again since the positions were looked up.")
         if self._standstill.is_halted:
             members = {slot: self._owner.credentials(slot) for slot in owned.slots.values()}
@@ -260,7 +260,7 @@ class Trigger:
         return self._owner.rejoin_if_due().joins == scope.owned.joins
 
     def _current_slots(self, owned: OwnedPartitions) -> Mapping[TopicPartition, int]:
-        """Return the slots of the assigned partitions whose topics have the assigned ids."""
+        """Return the slots of the assigned partitions, without topics whose ids have changed since."""
         return owned.slots_of(self._topics.ids({tp.topic for tp in owned.slots}))
 
     def _end_offset(

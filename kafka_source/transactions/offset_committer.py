@@ -68,8 +68,8 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
     A broker keeps each id for seven days, so an id lives longer than a member. The first of the owned partitions names
     the id. Members of one generation have no partition in common, so they never fence each other. The next owner of the
     partition, or a later run of the same job, takes the same id, and fences an open transaction of its predecessor. So
-    a group has at most as many ids as partitions, and a query that has the group for itself has one. Where tasks or a
-    sink commit, a driver has one more id, which ends in `-driver`.
+    a group has at most as many ids as partitions, and a query that has the group for itself has one id. Where tasks or
+    a sink commit, a driver has one more id, which ends in `-driver`.
 
     The id starts with the name of the group, for rights by prefix. It ends in a hash: without it, group `a` with topic
     `b-c` and group `a-b` with topic `c` would have one id and fence each other.
@@ -123,7 +123,7 @@ class TransactionalCommitter:
     """Commits a group's offsets in transactions of one transactional id. From one thread at a time.
 
     The process keeps one client for the commits of all committers with the same settings, whose `client.id` ends in
-    `-commit`. The members' client is another one, because an unanswered heartbeat closes its connection.
+    `-commit`. The members have another client, because an unanswered heartbeat closes its connection.
 
     Args:
         settings: The settings of the Kafka clients.
@@ -165,7 +165,7 @@ class TransactionalCommitter:
 
         Args:
             parts: For each member its credentials and the next offsets to read, by partition.
-            has_looked: Whether the caller has compared the topics' ids with those of the offsets. Otherwise, if the
+            has_looked: Whether the caller has compared the topics' ids with the ids of the offsets. Otherwise, if the
                 coordinator does not compare ids, UnknownTopicError is raised, and the caller compares.
 
         Raises:
@@ -217,7 +217,7 @@ class TransactionalCommitter:
         second = await commits_by_id(self._client, self._transactional_id, groups[0].member.group, deadline)
         transaction = replace(transaction, second_protocol=second)
         if not has_looked and not (second and all(topic_ids_to_commit(group.offsets) for group in groups)):
-            # The transaction is still empty: the next call commits in it.
+            # The transaction is still empty, so the next call commits in it.
             self._set_ready(transaction)
             raise UnknownTopicError.of_names_only()
         if self._attempt is not None:

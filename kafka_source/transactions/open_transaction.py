@@ -29,7 +29,7 @@ from kafka_source.runtime.retry import RetryPolicy
 
 # Every broker since 2.8 has it.
 _INIT_VERSION = 4
-# A repeated request must have the version of the first one, even after a restart, because versions 4 and 5 answer a
+# A repeated request must have the version of the first request, even after a restart, because versions 4 and 5 answer a
 # repeated commit differently. From version 5 on EndTxn raises the epoch, which is KIP-890's second protocol.
 _END_VERSION, _SECOND_END_VERSION = 3, 5
 _FEATURE, _SECOND_LEVEL = "transaction.version", 2
@@ -96,7 +96,7 @@ async def initialise(
             taken, and the error `is_gone` (KIP-360); the coordinator aborts the later transaction if it is open. If the
             later transaction is the next one and not open, the response has its epoch, as for a repeated request.
         once: Do not repeat a request without an answer. The coordinator may handle that request at any later time, and
-            would then end the transaction of the repeated one.
+            would then end the transaction of the repeated request.
 
     Raises:
         FencedError: `ended` is not the id's last transaction, because another process uses the id.
@@ -130,14 +130,14 @@ async def initialise(
             raise UnknownOutcomeError(f"{what}: the coordinator has not answered ({error}).") from error
         if again and ended is not None and answer.error_code in _OTHER_EPOCH:
             # A coordinator that has restarted or moved no longer knows the previous epoch, because its log lacks
-            # TransactionMetadata.lastProducerEpoch. It refuses a repeated request as another process's.
+            # TransactionMetadata.lastProducerEpoch. It refuses a repeated request as one of another process.
             raise UnknownOutcomeError(
                 f"{what}: the id has a newer epoch than {ended.epoch}. Either an earlier try, whose response was lost, "
                 "has begun it, or another process.",
                 code=answer.error_code,
             )
         if answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            # Until the deadline: a coordinator that is cut off never writes the markers. The next call asks again.
+            # A coordinator that is cut off never writes the markers, so the next call looks the coordinator up again.
             client.forget_coordinator(transactional_id, TRANSACTION)
         check_coordinator(client, TRANSACTION, transactional_id, answer.error_code, what)
         return OpenTransaction(transactional_id, answer.producer_id, answer.producer_epoch)

@@ -131,7 +131,7 @@ def decode(
         UnreadableRecordError: A value is bad, with `mode=FAILFAST`.
         InvalidConfigurationError: A column of the earlier schema cannot be converted to the current schema.
         AuthenticationError: The registry refuses the credentials.
-        ApplicationRecoverableError: The query is to start again with a newer schema.
+        ApplicationRecoverableError: The query has to start again with a newer schema.
         RetriableError: The registry does not answer.
     """
     start, most = 0, batch.num_rows

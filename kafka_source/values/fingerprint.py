@@ -25,7 +25,7 @@ def canonical_form(schema: str) -> str:
 
 
 def _stripped(node: Any, namespace: str) -> object:
-    """Return a type within a namespace; the order of the attributes is the specification's."""
+    """Return a type within a namespace, with its attributes in the specification's order."""
     if isinstance(node, str):
         return node if node in _PRIMITIVES else _full(node, namespace)
     if isinstance(node, list):

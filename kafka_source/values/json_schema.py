@@ -286,7 +286,7 @@ def _arrow(node: _Node, depth: int) -> pa.DataType:
         raise SchemaError(f"its types are nested more than {_MAX_DEPTH} deep")
     if isinstance(node, _Object):
         if not node.fields:
-            # Two levels deeper: the values of a map are in the structs of its entries.
+            # Two levels deeper, because the values of a map are in the structs of its entries.
             return pa.map_(pa.string(), pa.field("value", _arrow(node.others, depth + 2)))
         return pa.struct([pa.field(name, _arrow(one, depth + 1)) for name, one in node.fields.items()])
     if isinstance(node, _Array):

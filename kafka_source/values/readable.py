@@ -52,7 +52,7 @@ class ReadableValues:
         self._decoders: dict[tuple[int | str, str | None], AvroDecoder | ProtobufDecoder | None] = {}
 
     def of_header(self, header: bytes | None, data: bytes) -> Readable | None:
-        """Return a value whose schema a header names; None: it names none. Otherwise as `of_frame`.
+        """Return a value whose schema a header names; None: the header names no schema. Otherwise as `of_frame`.
 
         Args:
             header: The value of the header; see `header_ids`.

@@ -108,7 +108,7 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """The registry's answer instead of a usable schema, if the fault is the record's and not the registry's.
+    """The registry's answer instead of a usable schema, if the record is at fault and not the registry.
 
     Attributes:
         reason: The reason, as a sentence without a full stop.

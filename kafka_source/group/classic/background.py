@@ -136,8 +136,8 @@ class BackgroundRejoiner:
 
     Attributes:
         in_flight: The micro-batch whose partitions the slots claim when they rejoin for a sibling.
-        rejoin_failed: Why a rejoin for a sibling has failed; None: it has not, or the slots have rejoined since then.
-        left: The reason why the slots have left; None: they have not, or have rejoined since then.
+        rejoin_failed: Why the last rejoin for a sibling has failed; None: it has not failed, or there was none.
+        left: The reason why the slots have left; None: the slots have not left, or have rejoined.
         lost_batch: The last batch that was published as lost; None: there is none.
     """
 
@@ -245,8 +245,8 @@ class BackgroundRejoiner:
             except RebalanceTimeout as error:
                 log.warning("%s The query keeps waiting.", error)
             except Exception as error:
-                # Spark's next call rejoins, and raises the error if it remains; a keeper leaves. Until then the group
-                # waits for slots that join or lead, and no heartbeats are sent for them.
+                # Spark's next call rejoins, and raises the error if it remains; a keeper leaves the group. Until then
+                # the group waits for slots that join or lead, and no heartbeats are sent for them.
                 self.rejoin_failed = f"a rejoin between two calls of Spark's failed: {error}"
                 log.warning("group=%s: %s", self._settings.group, self.rejoin_failed)
                 return None
@@ -300,7 +300,7 @@ class BackgroundRejoiner:
         """Leave if Spark has not called for longer than `max.poll.interval.ms` and the group rebalances.
 
         A query that is alone in its group stays, because no other member waits for partitions, and the pauses between
-        its triggers may be longer. A keeper of slots, which Spark never calls, has a limit of its own.
+        its triggers may be longer than that. A keeper of slots, which Spark never calls, has a limit of its own.
         """
         if self._called_at is None or self._calls or self._busy is not None:
             return

@@ -40,7 +40,7 @@ class Average:
     """An average per second, with less weight for older counts.
 
     Attributes:
-        amount: Weighted sums of counts, recent ones with more weight.
+        amount: The weighted sum of the counts; recent counts have more weight.
         seconds: The time of the counts, with the same weights.
     """
 
@@ -120,7 +120,7 @@ class Pace:
         reading: The speed of the query while it is behind.
         measured_at: The time of the last measure of `reading`.
         batch: The batch in flight; None: there is none.
-        lasted: The duration of the last batch, in seconds; None before the end of the first one.
+        lasted: The duration of the last batch, in seconds; None before the end of the first batch.
     """
 
     growth: Growth = field(default_factory=Growth)
@@ -179,7 +179,7 @@ log = logging.getLogger(__name__)
 _LOOKUP_SECONDS = 3.0
 
 EndOffsets = Callable[[KafkaClient, Iterable[TopicPartition], Deadline], Awaitable[Mapping[TopicPartition, int]]]
-"""Looks up the ends of partitions; those that are not found in time are left out."""
+"""Looks up the ends of partitions; partitions whose end is not found in time are left out."""
 
 
 class WorkLookup:

@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 # The maximum number of rounds of JoinGroup and SyncGroup in one join, without the rounds of a rewind.
 _MAX_ROUNDS = 10
 _CLOSE_SECONDS = 5.0
-# Seconds between the JoinGroup of a slot that leads and those of the other slots.
+# Seconds between the JoinGroup of a slot that leads and the JoinGroup of the other slots.
 _LEADERS_HEAD_START = 0.02
 # Seconds between the heartbeats of a slot that waits for the query's other slots. The maximum grows with the number of
 # slots, because all heartbeats share one connection.
@@ -294,7 +294,7 @@ class JoinRounds:
             ours = member_ids(self._slots)
             others = [] if found is None else [m for m in found.members if m.member_id not in ours]
         except KafkaGroupError as error:
-            # For example without the right to describe the group.
+            # For example the user lacks the right to describe the group.
             log.info("describe group=%s: %s", self._settings.group, error)
             others = []
         try:
@@ -377,7 +377,7 @@ class JoinRounds:
         """Return why the assignment that the slots got back after a restart does not match, or None if it matches."""
         # Before Kafka 3.2 (JoinGroup 9) a returning static leader gets its former id as the leader's id, and does not
         # know that it leads. So a member watches the topics if no member has the leader's id: one such member is the
-        # leader, whose rejoin starts a rebalance. All slots' responses count, because later ones have the new id.
+        # leader, whose rejoin starts a rebalance. All slots' responses count, because later responses have the new id.
         named = {slot.member.last_join.leader for slot in self._slots}
         self._leader_unaware = not named <= {d.member.member_id for d in members}
         if self.watches_as_leader:

@@ -1,12 +1,12 @@
-"""The leader's work: assign partitions, keep those in flight with their owners, encode the plan for SyncGroup.
+"""The leader's work: assign partitions, keep partitions in flight with their owners, encode the plan for SyncGroup.
 
 **Claims** are partitions that a member keeps through a rebalance, because its micro-batch still reads them. A
-cooperative strategy (KIP-429) revokes a partition in one rebalance and assigns it to its next owner in a later one. An
-eager strategy assigns it immediately. Under an eager strategy kafkagroup's leader moves partitions of kafkagroup's
-members in the same two steps. A member lists the partitions of its micro-batch as owned, and the leader leaves them out
-of the assignment if the strategy gives them to another member. The member's own assignment names them as held, so no
-other member has them, and the member may still commit them. Then the member rejoins without the claim, and that
-rebalance assigns them to their new owner. Other clients own and claim nothing while they join under an eager strategy.
+cooperative strategy (KIP-429) revokes a partition in one rebalance and assigns it to its next owner in a later
+rebalance. An eager strategy assigns it immediately. Under an eager strategy kafkagroup's leader moves partitions of
+kafkagroup's members in the same two steps. A member lists the partitions of its micro-batch as owned, and the leader
+leaves them out of the assignment if the strategy gives them to another member. The member's own assignment names them
+as held, so no other member has them, and the member may still commit them. Then the member rejoins without the claim,
+and that rebalance assigns them to their new owner. Other clients claim nothing while they join under an eager strategy.
 
 All functions except `lead` are pure.
 """

@@ -53,7 +53,7 @@ class Slot:
             ),
         )
         self.assignment = Assignment(())
-        # Revoked from this slot, and assigned to no member until it rejoins: its micro-batch still reads them.
+        # Revoked partitions that no member has until this slot rejoins, because its micro-batch still reads them.
         self.held: tuple[TopicPartition, ...] = ()
         self.protocols: tuple[tuple[str, bytes], ...] = ()
         self._rack = settings.rack
@@ -106,7 +106,7 @@ class Slot:
             topics: The topics to subscribe to.
             in_flight: The partitions of the batch in flight, of which the slot claims its own; see `leader`.
         """
-        # Claim partitions only while this slot is a member: after its removal other members may own them.
+        # Claim partitions only while this slot is a member, because after its removal other members may own them.
         known = self.member.status.is_member
         self.assigned_in = self.generation if known else None
         wanted = frozenset(topics)

@@ -10,8 +10,8 @@
 
 The only request is ConsumerGroupHeartbeat. Its answer has the partitions that the member may have now (`target`). The
 member's own partitions (`owned`) follow when its owner is ready: the owner takes new partitions, and after its
-micro-batch's commit releases those that the target lacks. A heartbeat lists the member's partitions; the coordinator
-then gives released partitions to their next owner, and the member its next epoch.
+micro-batch's commit releases partitions that the target lacks. A heartbeat lists the member's partitions; the
+coordinator then gives released partitions to their next owner, and the member its next epoch.
 
 The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:
 
@@ -72,7 +72,7 @@ class Subscription:
     Attributes:
         topics: The names of the topics, sorted.
         rebalance_timeout_ms: How long the coordinator waits for this member to release partitions.
-        assignor: The brokers' assignor that the member requests; None: the group's.
+        assignor: The brokers' assignor that the member requests; None: the group's assignor.
         rack: `client.rack`.
     """
 
@@ -256,7 +256,7 @@ def _failed(member: Member, code: int) -> Member:
         return replace(unanswered(member), code=code if code == ErrorCode.UNRELEASED_INSTANCE_ID else NONE)
     if code == ErrorCode.FENCED_MEMBER_EPOCH and member.state is State.JOINING:
         return replace(unanswered(member), code=code)
-    # A group that has lost its last member may be gone, or be a classic one.
+    # A group that has lost its last member may no longer exist, or be a classic group.
     if code in _FENCED or (code == ErrorCode.GROUP_ID_NOT_FOUND and member.in_group):
         return lost(member, code)
     return replace(member, state=State.FAILED, code=code)

@@ -374,7 +374,7 @@ class ConsumerMembership(Membership):
         """Send one heartbeat of a slot, act on its answer, and wait until the next one is due."""
         interval = slot.member.interval_ms / 1000
         was_answered = await self._beat(slot, Deadline(interval))
-        # Most heartbeats change nothing. Only this slot is checked: with hundreds of slots a check of all after each
+        # Most heartbeats change nothing. Only this slot is checked, because a check of hundreds of slots after each
         # heartbeat costs more than the heartbeats.
         if not slot.settled:
             await self._record_topic_names([slot])

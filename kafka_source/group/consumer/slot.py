@@ -1,4 +1,4 @@
-"""One slot as a member of the consumer protocol: its heartbeats and partitions, also those to release."""
+"""One slot as a member of the consumer protocol: its heartbeats, its partitions, and the partitions to release."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class ConsumerSlot:
             self.member, self.changed_at = member_state.join(self.member), None
 
     def reconcile(self, names: Mapping[uuid.UUID, str], in_flight: Iterable[TopicPartition]) -> bool:
-        """Take assigned partitions and release revoked ones; return whether there were any.
+        """Take assigned and release revoked partitions; return whether there were any.
 
         Nothing changes while a heartbeat is under way. That heartbeat may list the slot's earlier partitions, so the
         coordinator would count new partitions as released, although the slot could commit them.
@@ -178,7 +178,7 @@ class ConsumerSlot:
             RetriableError: The coordinator could not be reached in time; the member stays until its session ends.
         """
         was_known = self.member.state in (State.JOINING, State.MEMBER)
-        # Before the request, because a later join has to know this state, and a heartbeat's answer must not change it.
+        # Set before the request: a later join has to know this state, and a heartbeat's answer must not change it.
         self.member = member_state.left(self.member)
         if not was_known:
             return

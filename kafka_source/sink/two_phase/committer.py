@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 Renew = Callable[[FencedError, Set[tuple[int, str]]], Awaitable[tuple[GroupOffsets, ...]]]
-"""Returns offsets of groups with the current credentials, after the previous ones were refused with this error."""
+"""Returns offsets of groups with current credentials, after this error has refused the previous credentials."""
 
 # To write the decision takes milliseconds, and readers of the groups' offsets wait for its transaction. This driver
 # stops its attempts before the coordinator aborts the transaction, because the abort raises the epoch.
@@ -322,7 +322,7 @@ class TwoPhaseCommit:
             try:
                 await end(self._client, one.transaction, commit=False, deadline=deadline)
             except KafkaGroupError as error:
-                # The transaction has ended since: a task initialised the id again, or the coordinator timed it out.
+                # The transaction has ended since: a task initialised the id again, or the transaction timed out.
                 if not is_gone(error):
                     raise
                 return False
@@ -392,7 +392,7 @@ class TwoPhaseCommit:
         return Decision(epoch.number, batch.query, batch.number, homes, tuple(sorted(batch.transactions)), written)
 
     async def _repaired(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> Decision | None:
-        """Return the last decision with the replay's transactions instead of lost ones; None without a loss."""
+        """Return the last decision with the replay's transactions instead of lost transactions; None without a loss."""
         decision = await self._last_decision(epoch, deadline)
         if decision.done:
             return None
@@ -481,7 +481,7 @@ class TwoPhaseCommit:
         await self._abort(await self._not_ended(deadline), epoch.driver, deadline)
 
     async def _commit_all(self, transactions: Sequence[OpenTransaction], deadline: Deadline) -> list[str]:
-        """Commit transactions; return the transactional ids of those that no longer exist."""
+        """Commit transactions; return the transactional ids of transactions that no longer exist."""
         if not transactions:
             return []
         await self._client.find_coordinators([one.transactional_id for one in transactions], deadline, TRANSACTION)

@@ -218,7 +218,7 @@ def _prepared(settings: Settings, task: SinkTask, opened: OpenTransaction, count
     client, name = cached_client(settings), opened.transactional_id
     found = client.run(describe(client, name, _deadline()))
     if found.transaction != opened:
-        # The acknowledged records were in a transaction that is aborted. The newest transaction is another process's,
+        # The acknowledged records were in a transaction that is aborted. The newest transaction is of another process,
         # perhaps of an abandoned attempt of this task that still runs.
         raise FencedError(
             f"Another process has initialised {name} while this task wrote: epoch "

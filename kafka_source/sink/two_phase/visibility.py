@@ -227,7 +227,7 @@ async def write_marker(client: KafkaClient, lost: LostMarker, deadline: Deadline
         markers=[
             marker(
                 producer_id=lost.transaction.producer_id,
-                # In the second protocol markers have the epoch after the transaction's.
+                # In the second protocol markers have the epoch after that of the transaction.
                 producer_epoch=lost.transaction.epoch + lost.transaction.second_protocol,
                 transaction_result=True,
                 topics=[marker.WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])],
