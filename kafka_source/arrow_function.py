@@ -102,7 +102,7 @@ class Mapping:
                 except (GeneratorExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:
-                    # Also SystemExit, which would end Spark's worker without an error.
+                    # Also catch SystemExit, which would end Spark's worker without an error.
                     _end_copy_of(process)
                     given.check()
                     raise _failed(error, given) from error
@@ -191,7 +191,7 @@ def _iterator(returned: object) -> Iterator[object]:
 
 
 def _close(returned: Iterator[object] | None, given: _Given) -> None:
-    """End the function, so that its `finally` runs, and the reading."""
+    """End the function, so that its `finally` runs, and then end the reading."""
     close = getattr(returned, "close", None)
     try:
         if close is not None:
@@ -230,7 +230,7 @@ def _type_name(value: object) -> str:
 
 
 def _cut(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in parts within these bounds, by halves, because rows differ in size."""
+    """Yield a batch in parts within these bounds, cut by halves because rows differ in size."""
     if batch.num_rows <= 1 or (batch.num_rows <= rows and batch.nbytes <= size):
         if batch.num_rows:
             yield batch
@@ -241,7 +241,7 @@ def _cut(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch
 
 
 def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with exactly this schema, as Spark requires it: also by the names and nulls of nested fields."""
+    """Return a batch with exactly this schema, which Spark requires even in names and nulls of nested fields."""
     if batch.schema.names != schema.names:
         raise _wrong(f"the columns {_names(batch.schema)}, and the schema has {_names(schema)}, in this order")
     columns = []
@@ -314,7 +314,7 @@ def _has_null(column: pa.Array, wanted: pa.Field) -> bool:
     if pa.types.is_list(wanted.type):
         return _has_null(column.flatten(), wanted.type.value_field)
     if pa.types.is_map(wanted.type):
-        # As a list of entries, because a map shows entries of other rows too.
+        # Check the list of entries, because a map shows entries of other rows too.
         entries = pa.list_(pa.struct([wanted.type.key_field, wanted.type.item_field]))
         return _has_null(pa.array(Retyped(column, entries)).flatten().flatten()[1], wanted.type.item_field)
     return False

@@ -68,7 +68,7 @@ NEW_OUTPUT = (
     "With a new checkpoint Spark's file sink needs a new folder, and Delta in foreachBatch a new txnAppId, because "
     "both skip micro-batches whose numbers they have"
 )
-"""The advice for a new checkpoint: some sinks need a new output, too."""
+"""The advice that with a new checkpoint some sinks need a new output, too."""
 
 
 class KafkaGroupError(Exception):
@@ -242,7 +242,8 @@ class DataLossError(ApplicationRecoverableError):
             already; None: the log was not truncated.
         problem: The problem, if the arguments above do not describe it; without a full stop.
         condition: The subclass of Spark's error condition KAFKA_DATA_LOSS.
-        sentence: The first sentence, if not made of the arguments above; without one partition, the last two are -1.
+        sentence: The first sentence, if the arguments above cannot express it; then `partition` and `planned` may be
+            -1.
         advice: The remedy, if it differs from the remedy for deleted records.
     """
 
@@ -533,7 +534,7 @@ def code_name(code: int) -> str:
 
 
 def category(code: int, *, in_transaction: bool = False, produce: bool = False) -> type[KafkaGroupError]:
-    """Return the class of an error code's category, one of KIP-1050's five.
+    """Return the class of an error code's category, one of KIP-1050's five classes.
 
     Args:
         code: Kafka's or librdkafka's error code; application-recoverable if unlisted (KIP-1050, "general strategy").

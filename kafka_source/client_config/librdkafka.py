@@ -19,8 +19,8 @@ _PROBE = "kafkagroup.probe"
 # The error text of librdkafka and confluent-kafka for names that no text can set.
 _NO_SETTING = ("No such configuration property", "must be set through", "cannot be set to a text")
 _OUT_OF_RANGE = re.compile(r"outside allowed range (-?\d+)(?:\.\d+)?\.\.(-?\d+)")
-# librdkafka tries the addresses of a name one after another, by default each for 30 s, Java for 10 s. By default it
-# resolves the name again after 1 s, and may begin with the address that did not answer; the JVM waits 30 s.
+# librdkafka tries the addresses of a name one after another, by default for 30 s each; Java tries each for 10 s. By
+# default it resolves the name again after 1 s, and may begin with the address that did not answer; the JVM waits 30 s.
 DEFAULTS = {"socket.connection.setup.timeout.ms": "10000", "broker.address.ttl": "30000"}
 """Defaults for librdkafka where its own defaults differ from Java's."""
 
@@ -136,8 +136,8 @@ def _accept(settings: Settings, name: str, theirs: str, value: str) -> str:
 def _problem(name: str, value: str) -> str | None:
     """Return librdkafka's error text for a setting; None if librdkafka accepts it.
 
-    librdkafka checks settings in order and stops at the first invalid setting. A second setting, always invalid,
-    prevents a client (with threads and connections) if the first setting is valid.
+    librdkafka checks settings in order and stops at the first invalid setting. After a valid setting, a second one that
+    is always invalid prevents a client with threads and connections.
     """
     try:
         Producer({name: value, _PROBE: ""})

@@ -29,7 +29,7 @@ async def epoch_ends(
 ) -> dict[TopicPartition, int]:
     """Return the end offset of an epoch in each partition that a broker leads; -1: unknown. No retries.
 
-    If records of that epoch were read beyond the end, the logs diverge there.
+    If records of that epoch were read beyond the end, the logs diverge at the end.
 
     Args:
         client: The cluster's client.

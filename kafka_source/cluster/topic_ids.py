@@ -13,8 +13,8 @@ from kafka_source.model.topic_selection import Topic
 class TopicIds:
     """Cache of topic descriptions.
 
-    An old entry stays valid until `invalidate_if_old`, which a micro-batch calls once: a batch that starts where a
-    deleted topic ended must not get the id of the new topic.
+    An old entry stays valid until `invalidate_if_old`, which a micro-batch calls once, so that a batch that starts
+    where a deleted topic ended does not get the new topic's id.
 
     Args:
         lookup: Returns the description of topics by name, see `Cluster.topics`.

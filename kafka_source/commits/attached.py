@@ -33,7 +33,7 @@ class CommitRead(Protocol):
 
 
 class AttachedTask:
-    """A reading task for its commit policy; this class commits nothing.
+    """A task that reads, as its commit policy sees it; this class commits nothing.
 
     Args:
         sessions: Waits for the sessions of its slots.

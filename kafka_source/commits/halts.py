@@ -1,4 +1,4 @@
-"""Read and write the halts of groups: `pause`, `stop`, `resume`. Each is the newest entry of a group's side group.
+"""Read and write the halts of groups: `pause`, `stop`, `resume`. A halt is the newest entry of a group's side group.
 
 A halt never ends by itself. Its entries have their own retention time, so that no renewal can undo a resume.
 """

@@ -460,13 +460,13 @@ async def _committed_by_name(
 
 
 async def _lost_topics(client: KafkaClient, ids: Mapping[str, str | None], deadline: Deadline) -> list[str]:
-    """Return the topics that were deleted, or deleted and created again, sorted; `ids` has the id that each had."""
+    """Return the topics that were deleted, or deleted and created again, sorted; `ids` has their previous ids."""
     names = sorted(ids)
     patience = Deadline(min(_DELETED_SECONDS, deadline.left))
     while names:
         snapshot = await client.retrying(lambda: client.metadata(names, deadline), deadline)
         absent = [name for name in names if name not in snapshot.topics and name not in snapshot.refused]
-        # Another id is an immediate proof. An absent topic is none yet, because brokers may learn of a new topic late.
+        # Another id is an immediate proof. An absent topic is none yet: brokers may learn of a new topic late.
         if not absent or patience.over:
             others = (t.name for t in snapshot.topics.values() if is_recreated(ids.get(t.name), t.id_text))
             return sorted([*absent, *others])

@@ -1,4 +1,4 @@
-"""The offsets of a read's group, as its driver fetches them, and commits those that the commit policy chooses.
+"""The offsets of a read's group: the driver fetches them, and commits the offsets that the commit policy chooses.
 
 With `assign` the driver commits `without_members`, otherwise `as_members`.
 """

@@ -8,8 +8,8 @@ With `commit.transactional` all attempts of a task take the transactional id of 
 **Renewal**: tasks have the credentials of the batch's plan. If the slots rejoin during the batch, because the group has
 removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the holder of
 the slots publishes the current owner of each partition (`Right`), as committed offsets of a separate group; a partition
-that another member may have is published as lost. A committer whose commit is refused fetches the owners (`Renewal`). A
-task's `Renewal` also asks a keeper to rejoin that has left because no task committed for long.
+that another member may have is published as lost. A committer whose commit is refused fetches the owners (`Renewal`).
+If a keeper has left because no task committed for long, a task's `Renewal` also asks it to rejoin.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Renewal:
         group: The group whose offsets are committed.
         right: The id of the batch's right, see `Right`.
         ranges: The first offset of the batch and the next offset after it, by partition.
-        stream: The stream's id: offsets with its note are the stream's own commits. None: a batch.
+        stream: The stream's id; offsets with its note are the stream's own commits. None: a batch.
     """
 
     group: str
@@ -374,7 +374,7 @@ class SlotSession:
                 "query with the same kafka.group.instance.id.",
                 code=ErrorCode.FENCED_INSTANCE_ID,
             )
-        # Without a member id the coordinator does not know the member; with one it is a member of a later generation.
+        # Without a member id the coordinator does not know the member; with an id the member is of a later generation.
         known = bool(self._member.status.member_id)
         raise FencedError(
             f"{slot} is no longer a member of generation {c.generation}: the group has rebalanced, or the slot sent no "

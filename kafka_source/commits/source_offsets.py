@@ -23,7 +23,7 @@ class SourceOffsets:
     """The offsets that the sink commits for the sources of a batch.
 
     Attributes:
-        offsets: Offsets of groups, to commit with the decision; none for the replay of a decided batch.
+        offsets: Offsets of groups, to commit with the decision; empty for the replay of a decided batch.
         taken: Marks of the sources' hand-offs, to commit in any case.
         record: The ranges of the decision, to commit with it, for replays of the batch.
         refusal: The reason not to decide; None: the batch may be decided.

@@ -55,7 +55,7 @@ class WithoutMembers(KeptOffsets):
         if not missing:
             return
         try:
-            # A rewind, or a commit that this driver does not know, counts.
+            # A rewind, or a commit that this driver does not know, takes precedence.
             missing = self._known.not_behind(missing, self._unknown_entries(missing))
             if not missing:
                 return

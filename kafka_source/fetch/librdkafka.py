@@ -383,7 +383,7 @@ class _LibrdkafkaReader:
             elif self._engine.topic_became_unknown():
                 self._check_existence()
             elif self._open and not self._look_again and time.monotonic() > self._overdue_at:
-                # A log that is checked again may have lost records, which is not a delay.
+                # A log that is checked again counts as a possible loss, and not as late.
                 raise self._timed_out()
         if len(self._rows):
             yield self._rows.drain()
@@ -436,7 +436,7 @@ class _LibrdkafkaReader:
         return sum(self._open[tp].end - self._next[tp] for tp in partitions)
 
     def _max_messages(self) -> int:
-        # `consume` waits until it has the requested number of messages: do not request more than exist.
+        # `consume` waits until it has the requested number of messages, so do not request more than exist.
         max_messages = min(_CHUNK, self._left(self._assigned()))
         if not self._pacer.enabled:
             return max_messages
@@ -457,7 +457,7 @@ class _LibrdkafkaReader:
         return time.monotonic() - begun
 
     def _count(self, messages: list[Message]) -> None:
-        """Count the consumed messages for the quota; librdkafka fetches as many again."""
+        """Count the consumed messages for the quota; librdkafka fetches the same number again."""
         if not self._pacer.enabled:
             return
         sizes: dict[TopicPartition, list[int]] = {}

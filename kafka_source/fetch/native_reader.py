@@ -296,7 +296,7 @@ class NativeReader:
         heard = poll_readable(self._connections.values(), min(events))
         for node, connection in list(self._connections.items()):
             if connection.waiting and connection.fileno() in heard:
-                # Move it to the end, so that the brokers take turns.
+                # Move the connection to the end, so that the brokers take turns.
                 self._connections[node] = self._connections.pop(node)
                 return node
             if connection.waiting and time.monotonic() >= connection.overdue_at:
@@ -449,7 +449,7 @@ class NativeReader:
             self._set_aside(part, problem)
 
     def _set_aside(self, part: _Part, problem: KafkaGroupError) -> None:
-        """Look up the partition's leader before the next fetch; raise errors of a setting or a right.
+        """Look up the partition's leader before the next fetch; raise errors of a setting or a permission.
 
         After any other error a read may be repeated, and the range has a time limit.
         """

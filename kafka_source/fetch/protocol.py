@@ -3,7 +3,7 @@
 Responses are parsed in place, so record sets are never copied. Two versions are used. Version 13 names topics by id
 (KIP-516), so the broker refuses to send records of a topic that was created again. Version 11 names topics by name, for
 brokers before 3.1 and topics without an id; it names the preferred replica (KIP-392), and is the last version before
-the flexible versions. Both are encoded by hand in 10 µs; a general encoder takes hundreds.
+the flexible versions. Both versions are encoded by hand in 10 µs; a general encoder takes hundreds.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class Membership(ABC):
 
     @contextlib.contextmanager
     def rebalance_paused(self) -> Iterator[None]:
-        """Keep the slots' partitions in this context, unless its own calls rejoin; first wait for a join or a leave."""
+        """Keep the slots' partitions in this context, unless calls in it rejoin; first wait for a join or a leave."""
         self._client.run(self._begin_call())
         try:
             yield

@@ -250,7 +250,7 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool, stati
         partitions: The number of partitions that the query selects; it bounds the default number of slots.
         stream: Whether the driver keeps the slots alive. In a batch each slot waits for its task, so the defaults of
             the session and rebalance timeouts are longer.
-        static: Whether slots without a `group.instance.id` of the user's get one, so that replaced slots refuse tasks.
+        static: Whether slots have instance ids even without `group.instance.id`, so that replaced slots refuse tasks.
     """
     if options.group_id is None:
         raise ValueError("the query is in no group")

@@ -1,7 +1,7 @@
 """A query's log of its group: the other members, the members that delay its join, each rebalance.
 
-In Spark's own source `kafka.group.id` is a label, and sharing one has no effect. Here the query becomes a member, and
-takes partitions from other applications of the group. So the log names these applications before its slots join.
+In Spark's own source `kafka.group.id` is a label, and sharing a label has no effect. Here the query becomes a member,
+and takes partitions from other applications of the group. So the log names these applications before its slots join.
 """
 
 from __future__ import annotations

@@ -185,8 +185,7 @@ def check_commits(
         group: The group.
         outcomes: Each partition, for the text, and its error code in the response to OffsetCommit or TxnOffsetCommit.
         failed: The beginning of the error text.
-        skip_unknown: Return the partitions of unknown topics instead of raising their retriable errors; else return
-            none.
+        skip_unknown: Return the partitions of unknown topics instead of raising their retriable errors.
     """
     unknown = []
     for where, code in outcomes:

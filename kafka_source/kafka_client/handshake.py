@@ -1,6 +1,6 @@
 """The handshake of a new connection: ApiVersions, the broker's identity (KIP-1242), then SASL (KIP-152, KIP-368).
 
-It is a generator that yields requests and receives responses, for the event loop and the engines' blocking sockets.
+The handshake is a generator that yields requests and receives responses, for the event loop and for blocking sockets.
 """
 
 from __future__ import annotations

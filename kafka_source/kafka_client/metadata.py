@@ -52,7 +52,7 @@ def text_of_id(topic_id: uuid.UUID) -> str:
 
 
 def topic_id_of(text: str | None) -> uuid.UUID | None:
-    """Return the id of a text of `text_of_id`; None for another text."""
+    """Return the id in a text of `text_of_id`; None for any other text."""
     if text is None:
         return None
     try:

@@ -28,7 +28,7 @@ class CommitOffset:
 
 
 def check_one_topic(offsets: Iterable[TopicPartition]) -> None:
-    """Check before a commit without a transaction that a topic that was created again refuses the whole commit.
+    """Check that a commit without a transaction would be refused as a whole if a topic was created again.
 
     Raises:
         UnknownTopicError: The commit has several topics, and would be accepted for the other topics.

@@ -68,8 +68,8 @@ class Rebalance:
         generation: The generation that it began.
         cause: Why the slots rejoined.
         reason: The cause in words, with names.
-        took_ms: Milliseconds from the first request to the last slot's assignment; in the consumer protocol from the
-            answer with other partitions until all are taken and released, which waits for the batch in flight.
+        took_ms: Milliseconds from the first request to the last slot's assignment. In the consumer protocol, from the
+            answer with other partitions until all are taken and released, with the wait for the batch in flight.
         members: The number of members of the group; None: unknown.
         came: Members that the previous generation did not have: instance ids, or member ids of dynamic members.
         went: Members that only the previous generation had.

@@ -83,7 +83,7 @@ class Halt:
 
 
 def while_it_holds(newest: Halt | None) -> Halt | None:
-    """Return the halt of a group; None: its newest halt is a resume, or it has none."""
+    """Return the halt of a group; None: its newest halt is a resume, or there is none."""
     return None if newest is None or newest.kind is HaltKind.RESUME else newest
 
 

@@ -1,7 +1,7 @@
 """Targets of a rewind: a group's new position, as users write it, and its offsets. Pure.
 
-A target names its lookups (`timestamps`, `other_group`); `resolve` makes offsets from a target and the results. The
-caller does the I/O, so that a target has the same offsets in a stopped and in a running group.
+A target names its lookups (`timestamps`, `other_group`); `resolve` makes offsets from target and results. The caller
+does the I/O, so that a target has the same offsets in a stopped and in a running group.
 """
 
 from __future__ import annotations

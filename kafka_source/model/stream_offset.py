@@ -8,10 +8,10 @@ input partitions, for `source.plan`. An offset never contains a secret, because 
      "partitions": {"orders": {"0": [100, 250, 0], "1": [90, 180, 1]}}}
 
 "split" is [minPartitions, maxRecordsPerPartition, min.records.per.task]. Where all copies of a partition emit rows
-(`redundant.emit=all`), a fourth element of a partition lists its readers: [[slot, replica], …]. The stream's id is
-"stream" with `commit=sink`, and "committer" where the driver or tasks commit. Where the group was rewound, "rewinds"
-has the id of the last rewind by topic and partition. "epochs" has the leader epochs that show a truncated log. Where
-values are decoded by a registry's schema, "schemas" has its id: {"value": 7}.
+(`redundant.emit=all`), a fourth element of a partition lists its readers: [[slot, replica], …]. The key of the stream's
+id is "stream" with `commit=sink`, and "committer" where the driver or tasks commit. Where the group was rewound,
+"rewinds" has the id of the last rewind by topic and partition. "epochs" has the leader epochs that show a truncated
+log. Where values are decoded by a registry's schema, "schemas" has its id: {"value": 7}.
 
 A query that was started with Spark's own Kafka source continues from offsets of that source, which have only the end of
 each partition: {"orders": {"0": 250, "1": 180}}.

@@ -51,7 +51,7 @@ class _PartitionQueue:
 
     Attributes:
         tp: The partition.
-        batches: Each with the start of its delivery timeout (`time.monotonic()`). The first batch may be in flight.
+        batches: The batches and the starts of their delivery timeouts (`time.monotonic()`). The first may be in flight.
         leader: The node id of the partition's leader; None if unknown.
         in_flight: Whether the first batch is in flight.
         failures: Failed attempts since the last acknowledged batch.

@@ -161,7 +161,7 @@ class Grant:
 
 @dataclass(slots=True)
 class _Slot:
-    """The sums of a slot's reports, and its turn: the time of its next fetch, of which `expected` was recorded."""
+    """The sums of a slot's reports, and its turn: the time of its next fetch, for which `expected` was recorded."""
 
     totals: Counter[str] = field(default_factory=Counter)
     turn_at: float | None = None

@@ -16,7 +16,7 @@ FIRST_OFFSETS = 1000
 """The size of a run's first micro-batch, small enough for slow work on each record."""
 
 MAX_CHANGE = 10.0
-"""The largest factor between two consecutive micro-batches, because the line does not hold far beyond its points."""
+"""The largest factor from one micro-batch's size to the next, because the line does not hold far beyond its points."""
 
 _NEAR = 0.25
 """The part of its goal by which a trigger may differ from the goal and still meet it."""

@@ -69,7 +69,7 @@ class EventLoop:
 
     @property
     def alive(self) -> bool:
-        """Whether the loop takes work: not after `close`, nor after the interpreter has stopped all such threads."""
+        """Whether the loop takes work: not after `close`, nor after the interpreter has stopped all daemon threads."""
         return self._pid == os.getpid() and self._thread.is_alive() and not self._ends and not sys.is_finalizing()
 
     def run(self, work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:

@@ -223,7 +223,7 @@ def stream_writer(
 
 
 def _checked(target: Target) -> Target:
-    """Return the target, after a check that its topic exists; each attempt of a task would wait half a minute for it.
+    """Return the target, after a check of its topic: each attempt of a task waits half a minute for a missing topic.
 
     Raises:
         UnknownTopicError: The topic of the option `topic` does not exist, and the brokers do not create it.

@@ -1,8 +1,8 @@
 """Keep the partitions of a query in step by their records' timestamps (`maxTimestampSkew`). No I/O of its own.
 
 A partition with records to read is behind; T is the lowest timestamp of the next records of all these partitions. A
-window ends, in each partition, before the first record later than T + skew. Plans use a window until one of them
-reaches all of its ends. If records are in order, T has not fallen by then.
+window ends, in each partition, before the first record later than T + skew. Plans use a window until a plan reaches all
+of its ends. If records are in order, T has not fallen by then.
 
 The next record of a partition is fetched at its position, because ListOffsets may return a control record, whose
 timestamp is the end of its transaction. ListOffsets, one request for each leader, returns the first record of the log
@@ -174,7 +174,7 @@ class Alignment:
 
         Args:
             starts: The first offset to read of each partition.
-            available: The end up to which each may be read in this run.
+            available: The end up to which each partition may be read in this run.
             without_leader: The partitions without a leader, which cannot be read.
             admit: Returns the ends that the limits allow, given upper bounds for some partitions.
         """

@@ -261,8 +261,8 @@ def _by_log(tp: TopicPartition, continued: Decision, log: LogFacts, rules: Rules
         available=log.bounds,
         condition="COULD_NOT_READ_OFFSET_RANGE" if position < first else "PARTITION_OFFSET_CHANGED",
     )
-    # Continue at the lower offset: records may be read twice, but none is left out. Only where the group's offset
-    # matches the output, no record may be written twice.
+    # Continue at the lower offset: records may be read twice, but none is left out. Where the group's offset matches
+    # the output, no record may be written twice.
     others = () if rules.is_output or known.other is None else (known.other,)
     # The tasks detect a position before the first offset without another request.
     to = position if position < first else min((end, *others))

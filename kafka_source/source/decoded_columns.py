@@ -160,9 +160,9 @@ def readers_of_batch(decodings: Collection[ColumnDecoding], end: StreamOffset, o
 
 
 def _reader_of_batch(decoding: ColumnDecoding, then: int | None, options: ReadOptions) -> ReaderSchema:
-    # A replay uses the current schema if the user gives the schema as text, without an id; for Protobuf and JSON, whose
-    # fields keep their numbers or names and so their values; and if the query stops at a newer schema, because the
-    # first run had no rows with a newer schema.
+    # A replay uses the current schema in three cases: the user gives the schema as text, without an id; fields of
+    # Protobuf or JSON keep their numbers or names, and so their values; or the query stops at a newer schema, so that
+    # the first run had no rows with it.
     now = decoding.reader
     if now.id is None or then is None or then == now.id or now.format != "avro" or decoding.ends_at_newer:
         return now

@@ -77,7 +77,7 @@ class BrokerTimes:
         return found
 
     def first_later(self, partitions: Collection[TopicPartition], timestamp: int) -> Mapping[TopicPartition, Record]:
-        """Return the first record of each log that is later, see `LogTimes`."""
+        """Return the first record of each log that is later than a timestamp, see `LogTimes`."""
         found = self._cluster.first_at(dict.fromkeys(partitions, timestamp + 1))
         return {tp: Record(one.offset, one.timestamp) for tp, one in found.items() if one.offset >= 0}
 

@@ -64,7 +64,7 @@ class MicroBatches(Trigger):
                 log.warning("commit group=%s failed: %s", self._options.group_id, error)
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
-        """Return the input partitions of the batch from `start` to `end`, with the slots' present credentials.
+        """Return the input partitions of the batch from `start` to `end`, with the slots' current credentials.
 
         A replay after a restart reads the same ranges in the same input partitions, with four exceptions: topics that
         were deleted or created again; with `commit=sink` records that other members have read since; with `commit=sink`

@@ -95,7 +95,7 @@ def starts_by_time(options: ReadOptions) -> bool:
 def _times(
     option: str, for_all: int | None, by_partition: PartitionValues | None, subscribed: Collection[TopicPartition]
 ) -> dict[TopicPartition, AtTime] | None:
-    """Return the time of each partition; None if the options give none.
+    """Return the time of each partition; None if the options give no times.
 
     Args:
         option: The name of the option with the value `by_partition`, for the error.

@@ -74,7 +74,7 @@ class TaskBundle(InputPartition):
 
     Attributes:
         tasks: The read tasks, one for each slot.
-        handoffs: With `commit=sink` one bundle of a micro-batch has the ranges of all its bundles, for the sink.
+        handoffs: With `commit=sink` one bundle of a micro-batch has the ranges of all bundles, for the sink.
         readers: The schemas to which decoded columns are resolved; None: the query's schemas, or no column is decoded.
     """
 

@@ -87,7 +87,7 @@ class Standstill:
         self._obeyed: tuple[int, Mapping[TopicPartition, str]] | None = None
 
     def look(self) -> None:
-        """Look up the group's newest halt, in a trigger when the query's partitions are known.
+        """Look up the group's newest halt, when a trigger knows the query's partitions.
 
         Raises:
             KafkaGroupError: The first lookup fails. Without a response a later trigger keeps the known halt.

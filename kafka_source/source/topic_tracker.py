@@ -115,7 +115,7 @@ class TopicTracker:
         return CheckedStart(start.without(lost) if lost else start, frozenset(newly_lost))
 
     def lost_from(self, end: StreamOffset) -> set[str]:
-        """Return the topics that `end` has under ids that are lost. Their offsets must not be committed."""
+        """Return the lost topics that `end` has under their old ids. Their offsets must not be committed."""
         return {name for name, topic in self._lost.items() if _is_lost(end, name, topic)}
 
     def _lost_since(self, start: StreamOffset) -> Mapping[str, Topic | None]:

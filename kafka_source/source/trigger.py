@@ -1,6 +1,6 @@
 """Plan one trigger of a stream: look facts up, decide (`decision`, `plan`), act. It needs no Spark.
 
-Spark's streams plan micro-batches with `Trigger` (`micro_batches`); `kafkagroup.arrow.consume` plans its batches.
+Spark's streams plan micro-batches with `Trigger` (`micro_batches`), and so does `kafkagroup.arrow.consume`.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class Trigger:
         *,
         limited: bool,
     ) -> dict[TopicPartition, int]:
-        """Return the ends of the partitions, by the limits and in step by time."""
+        """Return the ends of the partitions, within the limits and `maxTimestampSkew`."""
         may_wait = not self._standstill.is_halted
         admit = partial(self._admission.ends, starts, latest, limited=limited, may_wait=may_wait)
         if self._alignment is None:

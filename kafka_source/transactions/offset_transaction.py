@@ -59,7 +59,7 @@ class GroupOffsets:
     """Offsets of one group.
 
     Attributes:
-        member: The member that commits; the group coordinator refuses one that the group has replaced (KIP-447).
+        member: The member that commits; the group coordinator refuses a member that the group has replaced (KIP-447).
         offsets: The next offset to read, by partition.
     """
 

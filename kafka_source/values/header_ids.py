@@ -56,7 +56,7 @@ class HeaderIds:
     def framed(self, raw: pa.Array, headers: pa.Array) -> pa.Array:
         """Return the values with a zero byte and 4 bytes in front of each that has the header.
 
-        If a value without a header begins with a number that stands for a GUID, it gets a number without a GUID.
+        If a value without a header begins with a number that stands for a GUID, the value gets a number without a GUID.
         """
         entries, rows = headers.flatten(), pc.list_parent_indices(headers)
         is_id = pc.equal(entries.field("key"), self._header)

@@ -38,8 +38,8 @@ def union_of(schemas: Mapping[str, str]) -> str:
 def other_record(writer: str, reader: str) -> str | None:
     """Return why a writer's record is not the column's record; None: it is, or a schema has no record.
 
-    Avro's rules do not compare names of records, so a record of another type would be read as the column's if all
-    fields have defaults. Here names are compared without namespaces, and with the reader's aliases.
+    Avro's rules do not compare names of records, so a record of another type would be read as the column's record if
+    all fields have defaults. Here names are compared without namespaces, and with the reader's aliases.
 
     Args:
         writer: The Avro schema of a value, as JSON.

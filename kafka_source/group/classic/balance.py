@@ -352,7 +352,7 @@ class BalanceWatch:
         led = assigned.led
         cluster = led.snapshot.for_assignor(led.topics)
         cluster = replace(cluster, work=await self.lookup.look_up(partitions_of(cluster)))
-        # In a thread, as the assignment itself, because the event loop has to send heartbeats.
+        # In a thread, like the assignment itself, because the event loop has to send heartbeats.
         reason = await asyncio.get_running_loop().run_in_executor(
             None, assigned.strategy.should_rebalance, cluster, led.group, led.plan
         )

@@ -195,7 +195,7 @@ class JoinRounds:
     # ---- one round
 
     async def _try_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
-        """Join as `_join_round`, after a rewind that is under way; if the group refuses the slots, raise the reason."""
+        """Join as `_join_round` does, after a rewind that is under way; raise the reason of a refusal."""
         # A rewind, which accepts only the strategy in use, may end between its refusal and the description.
         may_have_ended = True
         while True:
@@ -277,7 +277,7 @@ class JoinRounds:
         if strategies.is_rewind(joined.protocol):
             return strategies.lead(joined.members)
         strategy, group = slot.assignor(joined.protocol), self._settings.group
-        # In the generations between, each rebalance has begun again before its leader has sent an assignment.
+        # In the generations between, the next rebalance has begun before a leader has sent an assignment.
         since = joined.generation - 1 if slot.assigned_in is None else min(slot.assigned_in, joined.generation - 1)
         led = await leader.lead(self._client, group, strategy, joined, deadline, since, self._balance.work_lookup)
         self._balance.record_assignment(strategy, led, joined.generation)

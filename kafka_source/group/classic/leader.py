@@ -257,7 +257,7 @@ def failure(reason: str, members: Iterable[GroupMember]) -> dict[str, bytes]:
     """Return an empty assignment for every member, with the reason why the assignment failed.
 
     SyncGroup has no field for an error of the leader, so the reason is the user data of an empty assignment. Members of
-    other clients ignore the reason and stay in the group without partitions; kafkagroup's members stop with it.
+    other clients ignore the reason and stay in the group without partitions; kafkagroup's members report it and stop.
     """
     state = encode_assignment(failed(Assignment(()), reason))
     return {member.member_id: state for member in members}

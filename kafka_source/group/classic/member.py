@@ -91,8 +91,8 @@ class Joined:
         protocol: The protocol that the group chose; for consumers the assignor.
         leader: The leader's member id; "" in a group of the consumer protocol (KIP-848), which the brokers assign.
         members: All members if this member is the leader, else empty.
-        skip_assignment: Whether a static leader has returned and the assignment stays as it is, so that the leader
-            must not compute a new one (KIP-814).
+        skip_assignment: Whether a static leader has returned and the assignment stays as it is, so that the leader must
+            not compute a new assignment (KIP-814).
     """
 
     member_id: str

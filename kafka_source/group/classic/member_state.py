@@ -127,7 +127,7 @@ class HeartbeatAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection to the coordinator was lost, or it did not answer in time."""
+    """The connection to the coordinator was lost, or the coordinator did not answer in time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestStat
   the current partitions are sent until the epoch has changed twice. The coordinator may handle that heartbeat after the
   next one, and assign partitions in a response that is lost. It accepts heartbeats in the current and the previous
   epoch, and repeats an assignment only for all fields.
-- A member without partitions lists none in every heartbeat while it has no target.
+- A member without partitions and without a target sends an empty list in every heartbeat.
 - Between a response that changes the target and the owner's reaction, heartbeats do not list partitions, because the
   coordinator could count a late empty list as a release of partitions that the member is about to take.
 - While the owner releases partitions, heartbeats omit owned partitions, so that none counts as released too early.
@@ -118,7 +118,7 @@ class Member:
         epoch: The member's epoch; 0 before the first answer and after a fence.
         target: The assigned partitions, by the last answer.
         owned: The partitions that it has.
-        reported: The partitions in the last answered heartbeat; None: none was answered since the target has changed.
+        reported: The partitions in the last heartbeat that was answered after the target changed; None: there is none.
         reconciled: Whether the owner has acted on the current target; earlier heartbeats list no partitions.
         subscribed: The subscription of the last heartbeat that was answered; None: it has to be sent.
         interval_ms: The time between heartbeats, as the coordinator wants it.

@@ -315,7 +315,7 @@ class ConsumerMembership(Membership):
         try:
             found = await describe_consumer_protocol(self._client, group, patience)
         except KafkaGroupError as error:
-            # For example without the right to describe the group, or the other members' topics.
+            # For example the user lacks the right to describe the group, or the other members' topics.
             log.info("describe group=%s: %s", group, error)
             return True
         if found is None:
@@ -327,7 +327,7 @@ class ConsumerMembership(Membership):
         others = [member for member in found.members if member.member_id not in ours]
         if any(member.member_epoch < found.assignment_epoch for member in others):
             # Another member may release partitions of these slots' targets after its batch. Brokers before 4.3 do not
-            # return the partitions that it has to release (KAFKA-20431).
+            # return the partitions that a member has to release (KAFKA-20431).
             return True
         taken = {
             (topic.topic_id, number)

@@ -4,8 +4,8 @@
         node_id: int = field(int32)
         rack: str | None = field(string, since=1, null_since=1, default=None)
 
-The code that reads or writes a structure in a version is compiled at its first use, because a process uses few. Source:
-Kafka's protocol guide, and KIP-482 for flexible versions.
+The code that reads or writes a structure in a version is compiled at its first use, because a process uses few
+structures. Source: Kafka's protocol guide, and KIP-482 for flexible versions.
 """
 
 from __future__ import annotations
