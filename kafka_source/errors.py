@@ -242,8 +242,7 @@ class DataLossError(ApplicationRecoverableError):
             already; None: the log was not truncated.
         problem: The problem, if the arguments above do not describe it; without a full stop.
         condition: The subclass of Spark's error condition KAFKA_DATA_LOSS.
-        sentence: The first sentence, if the arguments above cannot express it; then `partition` and `planned` may be
-            -1.
+        sentence: The first sentence, if the arguments above cannot express it; `partition` and `planned` may be -1.
         advice: The remedy, if it differs from the remedy for deleted records.
     """
 

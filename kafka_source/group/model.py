@@ -218,8 +218,7 @@ class BatchInFlight:
 
     Attributes:
         ends: The next offset after the batch, for each partition that it reads.
-        right: The right of its tasks or its sink to commit these offsets as the slots, until a rejoin; None: no other
-            process commits them.
+        right: The right of its tasks or its sink to commit as the slots, until a rejoin; None: no other process does.
     """
 
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)

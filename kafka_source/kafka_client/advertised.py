@@ -1,7 +1,6 @@
 """The addresses that brokers advertise: whether one has answered this process, and the error if no address does.
 
-A broker that has just answered at an address of `bootstrap.servers` runs; its advertised address answers soon, or
-never.
+A broker that has answered at an address of `bootstrap.servers` runs, so its advertised address answers soon or never.
 """
 
 from __future__ import annotations

@@ -562,8 +562,7 @@ class KafkaClient:
 
         async def ask() -> Broker:
             try:
-                # All callers wait for one request, which the shield keeps running if a caller is cancelled or out of
-                # time.
+                # All callers wait for one request. The shield keeps it running if a caller is cancelled or out of time.
                 found = asyncio.shield(self._being_found(kind, key, deadline))
                 return await asyncio.wait_for(found, self._patience(deadline) + _SHARED_MARGIN)
             except asyncio.TimeoutError:

@@ -110,8 +110,7 @@ def in_transaction(settings: Settings, transactional_id: str, engine: str = "aut
 
     Args:
         settings: Settings of the Kafka clients.
-        transactional_id: The transactional id. Other processes that use it are fenced, and their transaction is
-            aborted.
+        transactional_id: The transactional id. Other processes that use it are fenced; their transaction is aborted.
         engine: The option `engine`.
 
     Raises:

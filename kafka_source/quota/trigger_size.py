@@ -50,8 +50,7 @@ class Measured:
 
     Attributes:
         offsets: The number of its offsets, above 0.
-        seconds: The seconds from its plan to Spark's request for the next micro-batch, with Spark's wait for the
-            interval.
+        seconds: The seconds from its plan to Spark's next request, with Spark's wait for the interval.
         reading: The seconds from its plan to the end of its last task; None: unknown.
         asked_at: The time of Spark's request for the next micro-batch, in seconds since 1970.
     """
@@ -95,8 +94,7 @@ class TriggerSize:
     Attributes:
         target: The target duration of a trigger, in seconds.
         limit: The maximum number of offsets of the next micro-batch.
-        after_reading: The duration of a trigger divided by the duration of its reading, before steps such as the sink's
-            commit.
+        after_reading: The duration of a trigger, with the sink's commit, divided by the duration of its reading.
         fixed: The last known fixed part of a trigger, in seconds.
         points: The recent micro-batches, the latest last.
         unknown_for: The number of triggers since the fixed part was last known.

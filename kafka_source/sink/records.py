@@ -36,7 +36,7 @@ def from_arrow(
         encodings: The encodings of keys and values; columns without an encoding are bytes or strings.
 
     Raises:
-        InvalidConfigurationError: A row has no topic, a negative partition, a header without a key, or parts that
+        InvalidConfigurationError: A row has no topic, a negative partition, a header without a key, or a value that
             cannot be encoded.
     """
     by_position = _by_position(encodings, columns)

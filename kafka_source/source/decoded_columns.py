@@ -123,8 +123,7 @@ def requested(
 def relabelled(kind: pa.DataType, wanted: DataType) -> pa.DataType | None:
     """Return a type with the fields and the nullability of a Spark type; None if values do not fit that type.
 
-    A struct may have some of the fields, in any order. A nullable field must be nullable in Spark; the rest must be
-    equal.
+    A struct may have some of the fields, in any order. A nullable field must be nullable in Spark; the rest is equal.
     """
     if pa.types.is_struct(kind) and isinstance(wanted, StructType):
         if not wanted.fields or any(kind.get_field_index(name) < 0 for name in wanted.fieldNames()):

@@ -3,8 +3,8 @@
 `Admission` has a clock and the time of the last plan; everything else is pure.
 
 A plan depends on the batch's end offset, and on its start offset where a partition's span begins earlier (see `plan`).
-Both are in Spark's checkpoint, so a batch that is replayed after a restart gets the same plan, with the exceptions of
-`MicroBatches.tasks`.
+Both are in Spark's checkpoint, so a batch that is replayed after a restart has the same plan; see `MicroBatches.tasks`
+for the exceptions.
 
 Spark plans a batch's DataFrame once. As in Spark's own source (`KafkaSourceRDD`), the plan of a batch without a group
 keeps the words `earliest` and `latest`, and each task looks their offsets up (`mark_late_bounds`). So a DataFrame or a

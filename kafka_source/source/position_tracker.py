@@ -208,8 +208,7 @@ class PositionTracker:
         """Compare the newest offset of the checkpoint with the query's own commits, when the query starts.
 
         Raises:
-            InvalidConfigurationError: The query has committed further offsets, and `group.on.older.checkpoint` is
-                `stop`.
+            InvalidConfigurationError: The query has committed further, and `group.on.older.checkpoint` is `stop`.
         """
         if self._is_compared:
             return
@@ -248,8 +247,7 @@ class PositionTracker:
         positions before the first offset, without another request.
 
         Raises:
-            DataLossError: A position is beyond the end of its partition, or its log has diverged, and `failOnDataLoss`
-                is set.
+            DataLossError: `failOnDataLoss` is set, and a position is beyond the end of a log, or a log diverged.
             NoLeaderError: A partition without a leader starts at `latest` or at a time, which has to be looked up.
             RefreshRetriableError: A topic was deleted or created again since the topics were described.
             OptionError: The starting options do not name exactly the partitions of the subscription.

@@ -92,8 +92,7 @@ def commits_plainly_after(error: InvalidConfigurationError, group: str, transact
     Args:
         error: The outcome of a commit in a transaction.
         group: `group.id`.
-        transactional: The option `commit.transactional`; None if it is not set. If it is true, the error ends the
-            query.
+        transactional: The option `commit.transactional`; None: not set. If it is true, the error ends the query.
     """
     if transactional is not None or error.code not in _NO_TRANSACTIONS:
         return False

@@ -101,8 +101,7 @@ async def initialise(
     Raises:
         FencedError: `ended` is not the id's last transaction, because another process uses the id.
         UnknownOutcomeError: `ended` is no longer the id's last transaction, but an earlier attempt of this call may
-            have begun the next one. Initialise without `ended` to take the id in either case. Or, with `once`, there
-            was no answer.
+            have begun the next one. Initialise without `ended` to take the id anyway. Or, with `once`, no answer came.
         AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id.
         KafkaGroupError: The coordinator refuses, or does not answer in time.
     """

@@ -122,10 +122,10 @@ def decode(
     Args:
         batch: Raw records, with the columns to decode, `topic`, `partition` and `offset`, and perhaps more.
         decoding: The query's decoding.
-        planned: The reader's schemas when the batch was planned, to which values are resolved first if these are not
+        planned: The reader's schemas when the batch was planned. Values are first resolved to those that are not
             current.
-        on_bad: Called with the raw records that have bad values, and their faults, before their batch is yielded; not
-            with FAILFAST.
+        on_bad: Called with raw records that have bad values, and their faults, before their batch is yielded; not with
+            FAILFAST.
 
     Raises:
         UnreadableRecordError: A value is bad, with `mode=FAILFAST`.

@@ -4,8 +4,7 @@ Each process requests an id once and keeps the response. If the registry is over
 repeated for `schema.registry.timeout.ms`. Redirects are not followed, so credentials reach no other host.
 
 A refusal of an option's schema or subject is an error. A refusal of an id that a record names (`by_ids`) is the
-record's fault if the registry still returns schemas that this process has read earlier; otherwise it is the registry's
-fault.
+record's fault if the registry still returns schemas that this process has read; otherwise it is the registry's fault.
 """
 
 from __future__ import annotations

@@ -77,8 +77,7 @@ class WriterSchema:
         """Check that a column of this type can be written.
 
         Raises:
-            InvalidConfigurationError: The column cannot be written (the error has the path), or the schema is not
-                valid.
+            InvalidConfigurationError: The column cannot be written (the error has the path), or the schema is invalid.
         """
         try:
             self.encoder().check(column)

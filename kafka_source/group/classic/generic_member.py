@@ -48,8 +48,7 @@ class MemberState:
 
 
 Lead = Callable[[str, Mapping[str, bytes]], Mapping[str, bytes]]
-"""The leader's function. It gets the protocol's name and the members' metadata by member id, and returns the members'
-states by member id."""
+"""The leader's function: returns the state of each member id, given the protocol's name and each member's metadata."""
 
 
 class GenericMember:

@@ -16,8 +16,7 @@ The steps of a batch, and the effect of a crash after each of them:
    commit of a transaction like the first.
 5. The driver records the decision as finished. It aborts open transactions of this sink that no decision names, and
    fences attempts that have not sent a request yet. An attempt that begins later finds `{prefix}-driver` no longer in
-   the epoch of step 1, and sends nothing. Until the decision is recorded as finished, every start of a batch repeats
-   step 4.
+   the epoch of step 1, and sends nothing. Until the decision is recorded as finished, every new batch repeats step 4.
 """
 
 from __future__ import annotations
@@ -97,9 +96,9 @@ class PreparedBatch:
 class DriverEpoch:
     """The right to decide about one batch; it ends when another driver begins a batch with the same prefix.
 
-    Every task gets the epoch and returns it with its commit message. So the epoch lacks the transactions and partitions
-    of the last decision, which are in the ledger: the messages of n tasks would have n² of them, 4.4 GB for 10,000
-    tasks.
+    Every task gets the epoch and returns it with its commit message. The last decision's transactions and partitions
+    are not in it, because n messages would have n² of them (4.4 GB for 10,000 tasks). The driver reads them from the
+    ledger.
 
     Attributes:
         driver: The epoch of `{prefix}-driver`. The decision is written in a transaction of this epoch.
@@ -170,8 +169,7 @@ class TwoPhaseCommit:
         self._ledger = Ledger(client, prefix)
 
     async def begin(self, deadline: Deadline, *, replays: bool = False) -> DriverEpoch:
-        """Begin a batch, before its tasks: fence other drivers, complete the last decision, abort undecided
-        transactions.
+        """Begin a batch: fence other drivers, complete the last decision, abort undecided transactions.
 
         Args:
             deadline: Limit for the whole call.

@@ -35,8 +35,7 @@ from kafka_source.transactions.open_transaction import OpenTransaction
 
 log = logging.getLogger(__name__)
 
-# Brokers refuse more than 4096 characters (offset.metadata.max.bytes). The rest is for the number of parts, before the
-# first part's text.
+# Brokers refuse more than 4096 characters (offset.metadata.max.bytes). The number of parts precedes the first part.
 _PART_CHARACTERS = 4090
 
 # Far more than a cluster can have, so that a text that is no decision does not occupy the driver's memory.

@@ -179,8 +179,7 @@ def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
 
     Spark commits a batch in its checkpoint after the sink's decision and before the next batch begins, so a replay is
     always the last decided batch. An earlier batch means that the checkpoint was put back, for example from a backup.
-    Spark then plans batches with other records, and the sink would drop all batches up to the last decided one as
-    replays.
+    Spark then plans batches with other records, and the sink would drop every batch up to the decided one as a replay.
     """
     last = epoch.last
     if last is None or last.query != task.query or task.batch >= last.batch:
