@@ -6,7 +6,7 @@ the login module in `kafka.sasl.jaas.config` as a dict, and returns `(token, exp
 
     def token(options: dict[str, str]) -> tuple[str, float]: ...
 
-The libraries of AWS, Azure and Google are extras. The driver and tasks import them when they make a token.
+The libraries of AWS, Azure and Google are extras. The driver and tasks import a library when they make a token.
 """
 
 from __future__ import annotations

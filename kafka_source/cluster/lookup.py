@@ -143,8 +143,8 @@ class Cluster:
     def partitions(self, subscription: TopicSelection) -> list[TopicPartition]:
         """Return the existing partitions of a subscription, sorted.
 
-        The first call refuses partitions of `assign` that do not exist. With `strict=false`, and in later calls, they
-        are left out with a warning, as in Spark's own source.
+        The first call refuses partitions of `assign` that do not exist. With `strict=false`, and in later calls, such
+        partitions are left out with a warning, as in Spark's own source.
 
         Raises:
             OptionError: A partition that the subscription names does not exist.

@@ -74,8 +74,8 @@ class BySink(CommitPolicy):
     def check_finished(self, batch: StreamOffset, committed: Committed, *, has_new: bool) -> None:
         """If the sink has committed nothing, warn, and refuse to plan a second micro-batch.
 
-        The source cannot see its sink. Only a micro-batch that this process has planned is a proof: while the process
-        runs, no tool can set its group back to the batch's start.
+        The source cannot see its sink. Only a micro-batch that this process has planned proves that, because no tool
+        can set the group of a running process back to the batch's start.
         """
         if self._has_committed:
             return
@@ -139,7 +139,7 @@ def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, Commi
     """Return whether the sink has committed a finished batch, or the group has no offsets to compare.
 
     Without a sink that commits, the group has the offsets at which the batch began. A group that was set back since, by
-    a rewind or after a truncated log, may have these offsets again; a topic that was created again has none.
+    a rewind or after a truncated log, may have these offsets again; a topic that was created again has no offsets.
     """
 
     def is_moved(tp: TopicPartition, entry: CommitOffset) -> bool:

@@ -54,7 +54,7 @@ async def _fetch_entries(client: KafkaClient, group: str, deadline: Deadline) ->
 async def write_halt(
     client: KafkaClient, group: str, halt: Halt, partitions: Collection[TopicPartition], deadline: Deadline
 ) -> Halt:
-    """Write a halt with the next number, and return it. The boundaries are in one commit, so queries see all or none.
+    """Write a halt with the next number, and return it. One commit has all boundaries, so queries see all or none.
 
     Args:
         client: The cluster's client.

@@ -54,9 +54,9 @@ def start_keeper(
     Args:
         config: Kafka client settings.
         settings: The options with which the slots have joined.
-        subscription: The topics to which they subscribe.
+        subscription: The topics to which the slots subscribe.
         slots: The credentials that the tasks have.
-        right: Their right to commit the batch.
+        right: The tasks' right to commit this batch.
         ends: The next offset after the batch, by partition.
         assignors: The query's strategies.
         driver: The id of the Spark driver's process.

@@ -1,10 +1,10 @@
 """Decide where one partition continues, by the query's position, its group's offset and its log. Pure.
 
 Spark writes the end offset of a batch to its offset log, runs the batch's tasks, lets the sink commit, and records the
-batch in its commit log. Only then it requests the next end offset, and the driver commits the previous one. A task or
-the sink commits at most the end of its batch. So the query's own commits are never ahead of the newest batch in the
-offset log; commits of other members may be. After a `kill -9` the group's offset may be behind the end of this batch:
-with `commit=batch` by the batch whose commit was in flight, with `task` and `sink` by the replayed batch.
+batch in its commit log. Only then does Spark request the next end offset, and the driver commits the previous one. A
+task or the sink commits at most the end of its batch. So the query's own commits are never ahead of the newest batch in
+the offset log; commits of other members may be. After a `kill -9` the group's offset may be behind the end of this
+batch: with `commit=batch` by the batch whose commit was in flight, with `task` and `sink` by the replayed batch.
 
 | known of a partition, at a start or after a rebalance | it continues at |
 | --- | --- |

@@ -82,8 +82,8 @@ class Admission:
     """Admit offsets to the micro-batches of one stream.
 
     Args:
-        options: `maxOffsetsPerTrigger`, `maxBytesPerTrigger`, `targetTriggerDuration`, `minOffsetsPerTrigger` and
-            `maxTriggerDelay` are the limits.
+        options: The limits: `maxOffsetsPerTrigger`, `maxBytesPerTrigger`, `targetTriggerDuration`,
+            `minOffsetsPerTrigger` and `maxTriggerDelay`.
         quota: The stream's quota, with the size of records and the ends of tasks; None: unknown.
         clock: The time in seconds; only differences count.
         wall_clock: The time in seconds since 1970.

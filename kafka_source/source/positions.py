@@ -1,4 +1,4 @@
-"""The positions of a query in its partitions, and the group's offsets of them. Pure: callers look up and commit.
+"""The positions of a query in its partitions, and the group's offsets there. Pure: callers look up and commit.
 
 One object keeps all positions. The readers, the owners and the tasks' commits use it; `decision` has the rules.
 """

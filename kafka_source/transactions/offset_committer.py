@@ -84,10 +84,10 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
 
 
 def commits_plainly_after(error: InvalidConfigurationError, group: str, transactional: bool | None) -> bool:
-    """Return whether to commit without transactions from now on, because the cluster has none for this user.
+    """Return whether to commit without transactions from now on, because the cluster refuses them to this user.
 
     A warning is logged once in a process. The group coordinator still checks the member and its generation, as it does
-    for every consumer. Only the check between two attempts of a task is lost, and they commit the same offsets.
+    for every consumer. Only the check between two attempts of a task is lost, and both commit the same offsets.
 
     Args:
         error: The outcome of a commit in a transaction.

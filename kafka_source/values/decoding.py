@@ -215,7 +215,7 @@ def _error(batch: pa.RecordBatch, row: int, reason: str) -> UnreadableRecordErro
 
 
 class _Decoder:
-    """A decoder of a column, which fetches new writer schemas from the registry. JSON values need none.
+    """A decoder of a column, which fetches new writer schemas from the registry. JSON values need no schemas.
 
     Args:
         key: The decoding, and the column's current schema, if values are resolved to it afterwards.

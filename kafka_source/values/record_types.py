@@ -1,7 +1,7 @@
 """Several types of records in one topic: the schema of a column with several types, and the records of a column.
 
-Confluent's serializers write them with a subject for each type (`RecordNameStrategy`, `TopicRecordNameStrategy`), or
-with one schema that is a union.
+Confluent's serializers write such topics with a subject for each type (`RecordNameStrategy`,
+`TopicRecordNameStrategy`), or with one schema that is a union.
 """
 
 from __future__ import annotations

@@ -217,8 +217,8 @@ class JoinRounds:
 
     async def _join_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
         """Bring all slots into one generation; return whether another round must follow."""
-        # Find the coordinator once before the slots join. If each slot looked for it, they would join at different
-        # times and each would cause a rebalance.
+        # Find the coordinator once before the slots join. If each slot looked for it, the slots would join at different
+        # times, and each would cause a rebalance.
         patience = min(deadline.left, self._settings.coordinator_timeout_ms / 1000)
         await self._client.coordinator(self._settings.group, Deadline(patience))
         self._topics.changed = None
