@@ -2,8 +2,8 @@
 
 Tasks and a sink commit with the credentials of slots that their driver, or a keeper (`keeper`), holds.
 
-**Acting** as a slot needs only its credentials. A task verifies them (`SlotSession`), reads, and commits. With
-`commit.transactional` all attempts of a task take the transactional id of the slot in turn, and commit in order.
+**Acting** as a slot needs only its credentials. A task attaches (`SlotSession`): verifies them, reads, and commits.
+With `commit.transactional` all attempts of a task take the transactional id of the slot in turn, and commit in order.
 
 **Renewal**: tasks have the credentials of the batch's plan. If the slots rejoin during the batch, because the group has
 removed them or another read of the driver waits in a join, the coordinator refuses these credentials. So the holder of

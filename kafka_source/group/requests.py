@@ -170,11 +170,7 @@ def _warn_of_forbidden(group: str, why: str) -> None:
 async def describe(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription:
     """Return the coordinator's description of a group of the classic or the consumer protocol.
 
-    A group of another kind, and one that does not exist, is `DEAD` and has no members.
-
-    Raises:
-        AuthenticationError: This user is not authorized to describe the group.
-        RetriableError: The coordinator cannot be reached before the deadline.
+    A group of another kind, or a group that does not exist, is `DEAD` and has no members. Raises as `describe_classic`.
     """
     found = await describe_classic(client, group, deadline)
     if found.state != DEAD:
@@ -185,11 +181,7 @@ async def describe(client: KafkaClient, group: str, deadline: Deadline) -> Group
 async def describe_assigned_by_brokers(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription | None:
     """Return the description of a group of the consumer protocol (KIP-848); None if there is no such group.
 
-    Its members are returned without metadata.
-
-    Raises:
-        AuthenticationError: This user is not authorized to describe the group.
-        RetriableError: The coordinator cannot be reached before the deadline.
+    The members have no metadata. Raises as `describe_classic`.
     """
     found = await describe_consumer_protocol(client, group, deadline)
     if found is None:
@@ -210,16 +202,9 @@ async def describe_assigned_by_brokers(client: KafkaClient, group: str, deadline
 async def describe_consumer_protocol(
     client: KafkaClient, group: str, deadline: Deadline
 ) -> ConsumerGroupDescribeResponse.DescribedGroup | None:
-    """Return ConsumerGroupDescribe's answer about a group (KIP-848).
+    """Return ConsumerGroupDescribe's answer about a group (KIP-848); None: no such group, or brokers lack the protocol.
 
-    A request of the classic protocol gets the state "Dead" for a group of the consumer protocol too.
-
-    Returns:
-        The answer; None if there is no such group, or brokers do not know the protocol.
-
-    Raises:
-        AuthenticationError: This user is not authorized to describe the group.
-        RetriableError: The coordinator cannot be reached before the deadline.
+    A classic request gets the state "Dead" for a group of the consumer protocol too. Raises as `describe_classic`.
     """
 
     def read(answer: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse.DescribedGroup | None:

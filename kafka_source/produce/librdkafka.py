@@ -236,11 +236,7 @@ def at_least_once(settings: Settings) -> LibrdkafkaDelivery:
 
 
 def in_transaction(settings: Settings, transactional_id: str) -> LibrdkafkaDelivery:
-    """Return a delivery in a new transaction; see `ProduceEngine`.
-
-    Raises:
-        KafkaGroupError: The transactional id could not be initialised.
-    """
+    """Return a delivery in a new transaction; see `delivery.in_transaction`."""
     check_versions(settings)
     return LibrdkafkaDelivery(transactional_config(settings), partial(_in_new_transaction, transactional_id))
 

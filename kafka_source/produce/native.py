@@ -28,11 +28,7 @@ def at_least_once(settings: Settings) -> NativeDelivery:
 
 
 def in_transaction(settings: Settings, transactional_id: str) -> NativeTransactionalDelivery:
-    """Return a delivery in a new transaction; see `ProduceEngine`.
-
-    Raises:
-        KafkaGroupError: The transactional id could not be initialised.
-    """
+    """Return a delivery in a new transaction; see `delivery.in_transaction`."""
     return NativeTransactionalDelivery(_producers.of(settings), settings, transactional_id)
 
 

@@ -241,11 +241,7 @@ class ClassicMembership(Membership):
     # ---- leaving and closing
 
     def detach(self, kept: Collection[int] | None = None) -> None:
-        """Stop the heartbeats without leaving; another process resumes the slots before their sessions end.
-
-        Args:
-            kept: The numbers of the slots that stay; the others leave. None: all stay.
-        """
+        """Stop the heartbeats without leaving; see `Membership.detach`."""
         leaving = [] if kept is None else [slot for slot in self._slots if slot.number not in kept]
         self._run(self._detach(leaving, "slot has no task"), CLOSE_SECONDS)
         self._closed = True
@@ -267,17 +263,11 @@ class ClassicMembership(Membership):
         self._run(self._background.renew_credentials(), 2 * self._settings.rebalance_timeout_ms / 1000)
 
     def leave(self) -> None:
-        """Leave with all slots in one request, so that the group rebalances only once.
-
-        If the coordinator cannot be reached, log a warning; the slots stay until their sessions end.
-        """
+        """Leave with all slots in one request, so that the group rebalances only once; see `Membership.leave`."""
         self._run(self._detach(self._slots, "the query ends"), CLOSE_SECONDS)
 
     def close(self) -> None:
-        """Leave the group if `leave_on_close` is set, and close all connections.
-
-        It may be called twice, and after `detach`.
-        """
+        """Leave the group if `leave_on_close` is set, and close all connections; see `Membership.close`."""
         if not self._closed and self._client.loop.alive:
             self._closed = True
             if self._settings.leave_on_close:

@@ -134,12 +134,9 @@ class ConsumerMembership(Membership):
         return tuple(slot.credentials(self._names) for slot in self._slots)
 
     def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
-        """Return whether a refused commit may succeed with the current credentials.
+        """Return whether a refused commit may succeed now; see `Membership.ask_for_newer_credentials`.
 
         A heartbeat may have raised an epoch. If its answer was lost, the next heartbeat shows the new epoch.
-
-        Raises:
-            RetriableError: The coordinator does not answer, so the slots may be members of a newer epoch.
         """
         is_answered = self._ask()
         if self.lost() is not None:
