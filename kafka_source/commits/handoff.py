@@ -4,9 +4,9 @@ Spark connects a source and a sink of a query by rows alone. Their drivers are d
 has the source's offset when the sink writes it. But the tasks of source and sink know the query, its run and the batch.
 So the first task of the source publishes the ranges of the whole batch, and the member that reads them, as committed
 offsets of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the batch. The
-sink's driver collects the offsets of exactly its run and batch. The transaction of the sink's decision replaces all
-ranges that the driver has found by a mark. So if a later batch finds unmarked ranges of another batch, a replaced task
-or a slow request has published them late, perhaps over the later batch's own ranges.
+sink's driver collects the offsets of exactly its run and batch. The transaction of the sink's decision puts a mark in
+place of all ranges that the driver has found. So if a later batch finds unmarked ranges of another batch, a replaced
+task or a slow request has published them late, perhaps over the later batch's own ranges.
 
 A decision records its ranges, in the same transaction, as offsets of `{group}-read-by-{stream}`, because a source knows
 its stream, but not its query. A replay reads exactly these ranges, whatever the group's offsets are. The source writes

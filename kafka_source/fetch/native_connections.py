@@ -106,7 +106,7 @@ class NativeConnections:
         return librdkafka.engine(self._settings).read(replace(request, ranges=(rest,)))
 
     def refresh(self, topics: set[str], *, another: bool, seconds: float) -> None:
-        """Fetch the metadata of these topics again, if requested from another broker than last time."""
+        """Fetch the metadata of these topics again; with `another` from another broker than last time."""
         client, deadline = self._client, Deadline(min(_CONTROL_SECONDS, seconds))
         client.run(client.metadata(topics, deadline, another=another))
 

@@ -237,7 +237,7 @@ class ConsumerMembership(Membership):
     async def _begin_call(self) -> None:
         self._calls += 1
         try:
-            # A join for lost slots that is under way ends first.
+            # Wait for a join for lost slots that is under way.
             async with self._joining:
                 pass
         except BaseException:
