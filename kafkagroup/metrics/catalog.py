@@ -30,7 +30,7 @@ class Label:
 QUERY = Label(
     "query",
     "kafkagroup.query",
-    "The query's name, or its id without a name; empty for `kafkagroup watch`.",
+    "The query's name, or the id of a query without a name; empty for `kafkagroup watch`.",
 )
 SOURCE = Label("source", "kafkagroup.source", "The number of the source in its query, from 0.")
 GROUP = Label("group", "messaging.consumer.group.name", "`kafka.group.id`; empty without a group.")
@@ -38,7 +38,7 @@ SLOT = Label("slot", "kafkagroup.slot", "The slot of the query that reads the pa
 TOPIC = Label("topic", "messaging.destination.name", "The topic.")
 PARTITION = Label("partition", "messaging.destination.partition.id", "The partition's number.")
 CAUSE = Label("cause", "kafkagroup.rebalance.cause", "Why the slots rejoined; see [causes](#causes-of-rebalances).")
-BY = Label("by", "kafkagroup.throttle.by", "`quota`: the query's own quota; `broker`: the brokers' (KIP-219).")
+BY = Label("by", "kafkagroup.throttle.by", "`quota`: the query's own quota; `broker`: the brokers' quota (KIP-219).")
 PHASE = Label("phase", "kafkagroup.trigger.phase", "Spark's name of a part of a trigger, such as `addBatch`.")
 FAILED = Label("failed", "kafkagroup.query.failed", "`true` if the query ended with an exception, else `false`.")
 PREFIX = Label("transactional_id_prefix", "kafkagroup.transactional.id.prefix", "The sink's `transactional.id.prefix`.")
@@ -84,7 +84,7 @@ LAG_RECORDS = Metric(
     Kind.GAUGE,
     "{record}",
     _PARTITION,
-    "Offsets between the end of the last finished micro-batch and the newest known end of the partition.",
+    "Offsets between the end of the last finished micro-batch and the latest known end of the partition.",
 )
 LAG_SECONDS = Metric(
     "kafkagroup_consumer_lag_seconds",
@@ -92,7 +92,7 @@ LAG_SECONDS = Metric(
     Kind.GAUGE,
     "s",
     _PARTITION,
-    "Age of the oldest unread record, counted from when the partition's end passed it; 0: no record is unread.",
+    "Time since the partition's end passed the oldest unread record; 0: no record is unread.",
 )
 POSITION = Metric(
     "kafkagroup_consumer_position",
@@ -108,7 +108,7 @@ END_OFFSET = Metric(
     Kind.GAUGE,
     "{record}",
     _PARTITION,
-    "The newest known end of the partition; when a micro-batch is planned with read_committed, the last stable offset.",
+    "The latest known end of the partition; with read_committed, planning sets it to the last stable offset.",
 )
 LAG_TIME = Metric(
     "kafkagroup_consumer_lag_timestamp_seconds",
@@ -116,7 +116,7 @@ LAG_TIME = Metric(
     Kind.GAUGE,
     "s",
     _SOURCE,
-    "Time of the lookup of ends from which the lag is counted, in seconds since 1970; the earliest of several.",
+    "When the end offsets of the lag were looked up, in seconds since 1970; the earliest lookup of several.",
 )
 RECORDS = Metric(
     "kafkagroup_consumer_records_total",
@@ -124,7 +124,7 @@ RECORDS = Metric(
     Kind.COUNTER,
     "{message}",
     _PARTITION,
-    "Offsets that were read. Transaction markers and records that compaction removed count too.",
+    "Offsets that were read, including those of transaction markers and of records that compaction removed.",
     (("messaging.operation.name", "poll"),),
 )
 BAD_RECORDS = Metric(
@@ -150,7 +150,7 @@ BYTES = Metric(
     Kind.COUNTER,
     "By",
     _SLOT,
-    "Bytes of fetch responses; only of a query with a quota, which measures them.",
+    "Bytes of fetch responses; only of a query with a quota.",
 )
 THROTTLE = Metric(
     "kafkagroup_consumer_throttle_seconds_total",
@@ -158,7 +158,7 @@ THROTTLE = Metric(
     Kind.COUNTER,
     "s",
     (*_SLOT, BY),
-    "Time that tasks waited before fetches; only of a query with a quota, which measures it.",
+    "Time that tasks waited before fetches; only of a query with a quota.",
 )
 COMMIT_LATENCY = Metric(
     "kafkagroup_consumer_commit_latency_seconds",
@@ -192,8 +192,8 @@ REBALANCE_LATENCY = Metric(
     Kind.HISTOGRAM,
     "s",
     _SOURCE,
-    "Duration of a rebalance, from the first request of the slots to the last slot's assignment; in the consumer "
-    "protocol from the brokers' new assignment, with the micro-batch that still read revoked partitions.",
+    "Duration of a rebalance, from the slots' first request to the last slot's assignment. In the consumer protocol it "
+    "begins with the brokers' new assignment, and includes the micro-batch that still read revoked partitions.",
     (),
     _BUCKETS_IN_SECONDS,
 )
@@ -203,8 +203,8 @@ GENERATION = Metric(
     Kind.GAUGE,
     "{generation}",
     _SOURCE,
-    "The group's generation in which the last micro-batch was planned; in the consumer protocol (KIP-848) the highest "
-    "epoch of the query's slots.",
+    "The group's generation at the last micro-batch's planning; in the consumer protocol (KIP-848) the highest epoch "
+    "of the query's slots.",
 )
 HALTED = Metric(
     "kafkagroup_consumer_halted",
@@ -212,7 +212,7 @@ HALTED = Metric(
     Kind.GAUGE,
     "1",
     _SOURCE,
-    "1 while the group is paused or stopped from outside, so that its lag grows intentionally; else 0.",
+    "1 while a user has paused or stopped the group, so that its lag grows intentionally; else 0.",
 )
 ASSIGNED = Metric(
     "kafkagroup_consumer_assigned_partitions",
@@ -228,7 +228,7 @@ QUOTA_USED = Metric(
     Kind.GAUGE,
     "1",
     _SOURCE,
-    "The part of the quota that was used in its window; 1: the query is throttled.",
+    "The part of the quota that the query has used in the quota's window; 1: the query is throttled.",
 )
 QUOTA_BYTES = Metric(
     "kafkagroup_quota_bytes_per_second",
@@ -236,7 +236,7 @@ QUOTA_BYTES = Metric(
     Kind.GAUGE,
     "By/s",
     _SOURCE,
-    "The quota in bytes a second; absent without one.",
+    "The quota in bytes a second; absent without a quota.",
 )
 QUOTA_RECORDS = Metric(
     "kafkagroup_quota_records_per_second",
@@ -244,7 +244,7 @@ QUOTA_RECORDS = Metric(
     Kind.GAUGE,
     "{record}/s",
     _SOURCE,
-    "The quota in records a second; absent without one.",
+    "The quota in records a second; absent without a quota.",
 )
 TRIGGER = Metric(
     "kafkagroup_query_trigger_duration_seconds",
@@ -252,7 +252,7 @@ TRIGGER = Metric(
     Kind.HISTOGRAM,
     "s",
     (QUERY,),
-    "Duration of a trigger that ran a micro-batch, of Spark's `triggerExecution`.",
+    "Duration of a trigger that ran a micro-batch (Spark's `triggerExecution`).",
     (),
     _BUCKETS_IN_SECONDS,
 )
@@ -262,7 +262,7 @@ PHASES = Metric(
     Kind.COUNTER,
     "s",
     (QUERY, PHASE),
-    "Time of the parts of triggers, from Spark's `durationMs`.",
+    "Time in each part of the triggers, from Spark's `durationMs`.",
 )
 INPUT_ROWS = Metric(
     "kafkagroup_query_input_rows_total",
@@ -278,7 +278,7 @@ LAST_PROGRESS = Metric(
     Kind.GAUGE,
     "s",
     (QUERY,),
-    "When Spark last reported a micro-batch or an idle query, in seconds since 1970. Absent when the query has ended.",
+    "When Spark last reported a micro-batch or an idle query, in seconds since 1970; absent after the query's end.",
 )
 TERMINATIONS = Metric(
     "kafkagroup_query_terminations_total",
@@ -294,7 +294,7 @@ TRANSACTIONS = Metric(
     Kind.GAUGE,
     "{transaction}",
     (PREFIX, STATE),
-    "Open transactions of an exactly-once sink, as the brokers describe them; with `transactions=` only.",
+    "Open transactions of an exactly-once sink, as described by the brokers; only with `transactions=`.",
 )
 OLDEST_TRANSACTION = Metric(
     "kafkagroup_transactions_oldest_seconds",
@@ -302,7 +302,7 @@ OLDEST_TRANSACTION = Metric(
     Kind.GAUGE,
     "s",
     (PREFIX,),
-    "Age of the sink's oldest open undecided transaction; 0: no such transaction; with `transactions=` only.",
+    "Age of the sink's oldest open undecided transaction; 0: no such transaction; only with `transactions=`.",
 )
 
 METRICS = (
