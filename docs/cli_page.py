@@ -16,7 +16,7 @@ from kafkagroup.cli.app import app
 
 HEAD = """# Command line
 
-Install it by `pip install 'kafkagroup[cli]'`, without Spark or Java.
+`pip install 'kafkagroup[cli]'` installs the command line, which needs neither Spark nor Java.
 
 ```shell
 kafkagroup groups -b broker:9092 --lag
@@ -33,18 +33,18 @@ kafkagroup plan copartition -b broker:9092 -t orders -t payments --slots 8
 
 | where | how |
 | --- | --- |
-| option | `--bootstrap-servers` (or `--bootstrap-server`, `-b`), and `-c NAME=VALUE` for any client setting with Java's name |
-| environment | `KAFKAGROUP_BOOTSTRAP_SERVERS`, `KAFKAGROUP_COMMAND_CONFIG`, and `KAFKAGROUP_KAFKA_` with a setting's name: `KAFKAGROUP_KAFKA_SASL_PASSWORD` is `sasl.password` |
-| file | `--command-config FILE`, in the format of Java's properties files; the file that you give to Kafka's own tools works |
+| option | `--bootstrap-servers` (or `--bootstrap-server`, `-b`), and `-c NAME=VALUE` for any client setting, with Java's name |
+| environment | `KAFKAGROUP_BOOTSTRAP_SERVERS`, `KAFKAGROUP_COMMAND_CONFIG`, and `KAFKAGROUP_KAFKA_` before a setting's name, such as `KAFKAGROUP_KAFKA_SASL_PASSWORD` for `sasl.password` |
+| file | `--command-config FILE`, a properties file as for Kafka's own tools |
 | context | `--context NAME`, the variable `KAFKAGROUP_CONTEXT`, or the [context](#contexts) `default` |
 
-An earlier row takes precedence over a later one. Put passwords into a file or the environment. Other users of a machine
-can see its command lines, so a password in `-c` causes a warning. Values such as
+If several rows set the same setting, the first row counts. Put passwords into a file or the environment. A password in
+`-c` causes a warning, because other users of the machine can see it. Values such as
 `${file:/etc/kafka/secrets.properties:password}` [work too](kafka-settings.md#values-from-files-and-the-environment).
 
 ### Contexts
 
-A context is a named set of settings, one for each cluster, in `~/.config/kafkagroup/contexts.ini`
+A context is a named set of settings for a cluster, in `~/.config/kafkagroup/contexts.ini`
 (`$XDG_CONFIG_HOME/kafkagroup/contexts.ini`, or the file that `KAFKAGROUP_CONTEXTS` names):
 
 ```ini
@@ -68,28 +68,28 @@ kafkagroup groups --context production
 KAFKAGROUP_CONTEXT=staging kafkagroup watch billing
 ```
 
-- Refer to secrets by `${env:NAME}`, `${file:PATH:KEY}` of a properties file or `${directory:PATH:FILE}`, without
+- Refer to secrets by `${env:NAME}`, `${file:PATH:KEY}` (a properties file) or `${directory:PATH:FILE}`, without
   `config.providers`. A secret in a file that other users can read causes a warning.
 - `command.config` names a properties file, relative to the file of the contexts. The context's own settings take
   precedence over it.
-- `--context` excludes the environment, so that a variable of another cluster does not count; `-b`, `-c` and
+- With `--context`, variables of the environment do not count, because they may name another cluster. `-b`, `-c` and
   `--command-config` still count.
-- `KAFKAGROUP_CONTEXT` and the context `default` count only if no option, variable or file names a cluster, so that a
-  context's password does not go to another cluster.
+- `KAFKAGROUP_CONTEXT` and the context `default` count only if no option, variable or file names a cluster. So a
+  context's password is not sent to another cluster.
 
 ## Output
 
 `-o table` is for people and can change with any version. `-o json` and `-o csv` (the first table of a command) are for
-programs, with field names of the [public API](public-api.md). Below, `string?` may be null, `[string]` is an array and
-`{`…`}` an object. In a lag, a partition without a committed offset counts with all its offsets, and a partition without
-a leader does not count. Results go to standard output; notes, warnings and errors go to standard error.
+programs; their field names belong to the [public API](public-api.md). Below, `string?` may be null, `[string]` is an
+array and `{`…`}` an object. A lag includes all offsets of a partition without a committed offset, but no partition
+without a leader. Results go to standard output; notes, warnings and errors go to standard error.
 
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
-| 1 | failed: the brokers refuse or do not answer, or a thing that you name does not exist; standard error says why |
+| 1 | failed, for the reason on standard error: the brokers refuse or do not answer, or a group, topic or file does not exist |
 | 2 | wrong usage |
-| 3 | `--fail-above-lag` is exceeded; `healthcheck` found a stalled group; after `stop` or `pause` the queries did not reach their boundaries within `--timeout`, or had passed one |
+| 3 | `--fail-above-lag` is exceeded; `healthcheck` found a stalled group; `stop` or `pause` found that queries did not reach their boundaries within `--timeout`, or had passed them |
 
 ```shell
 kafkagroup group billing --fail-above-lag 100000 --summary || page-operator
@@ -107,16 +107,15 @@ kafkagroup groups --lag -o json | jq '.[] | select(.lag > 1000) | .group'
 | `--output`, `-o` `table\\|json\\|csv\\|jsonl` | How to print the result. Default: `table`. |
 | `-b`, `-c`, `--command-config`, `--context` | [The connection](#settings-of-the-connection). |
 
-`kafkagroup --install-completion` installs the completion of your shell.
+`kafkagroup --install-completion` installs completion for your shell.
 
 ## By habit
 
-Unambiguous words of other tools work too, and standard error shows the command that they became: `group list`, `group
+Unambiguous commands of other tools work too; standard error shows the command that runs instead: `group list`, `group
 describe G`, `--list`, `--describe --group G`, `--reset-offsets … --to-earliest --execute`, `topics describe T`, `peek T
 --from-beginning`, `consume T`, `tail T`, `version`.
 
-`groups` leaves out [private groups](operations.md#lag-monitors-and-side-groups) of exactly-once sinks without
-`--private`.
+Without `--private`, `groups` does not list [side groups](operations.md#lag-monitors-and-side-groups).
 
 ## Beside other tools
 
@@ -128,15 +127,15 @@ According to the help of Kafka 4.3's tools:
 | list groups | `groups --type --state --regex` | `--list --type --state` |
 | list groups with their lag | `groups --lag` | `--describe --all-groups` |
 | show members and lag | `group G` | `--describe --group G --members --verbose`, `--offsets` |
-| sum up, or only what lags | `group G --summary`, `group G --by topic`, `group G --only-with-lag` | – |
-| see a change before it is made | always; `--yes` makes it | `--dry-run`, the default; `--execute` makes it |
+| show the sum, or only partitions with lag | `group G --summary`, `group G --by topic`, `group G --only-with-lag` | – |
+| preview a change, make it | the default, `--yes` | `--dry-run` (the default), `--execute` |
 | rewind to the start, the end, a time | `rewind G --to earliest`, `latest`, a time | `--reset-offsets --to-earliest`, `--to-latest`, `--to-datetime` |
 | rewind by a duration, by records, to an offset | `rewind G --back 2h`, `rewind G --shift-by N`, `rewind G --to-offset N` | `--by-duration`, `--shift-by`, `--to-offset` |
-| rewind to another group's place, or a file | `rewind G --to-group A`, `rewind G --from-file F` | `--from-file` |
+| rewind to the offsets of another group, or of a file | `rewind G --to-group A`, `rewind G --from-file F` | `--from-file` |
 | create a group before it runs | `create G -t T --to latest` | `--reset-offsets --to-latest` of a new group |
 | delete a group, or its offsets of a topic | `delete G`, `offsets delete G -t T` | `--delete`, `--delete-offsets` |
 | copy a group | `offsets clone A B` | `--export`, then `--from-file` |
-| export and import, checked against topic ids | `offsets export G`, `offsets import F` | `--export`, `--from-file`, not checked |
+| export and import offsets, with a check of topic ids | `offsets export G`, `offsets import F` | `--export`, `--from-file`, without a check |
 | list topics with offsets | `topics`, `topics T` | kafka-topics.sh, kafka-get-offsets.sh |
 | follow new records | `peek T -f` | kafka-console-consumer.sh |
 | list brokers with their addresses | `brokers` | – |
@@ -144,18 +143,18 @@ According to the help of Kafka 4.3's tools:
 | show records, from a time | `peek T --from TIME` | kafka-console-consumer.sh, not from a time |
 | find open transactions | `transactions list` | kafka-transactions.sh `find-hanging`, `describe` |
 | finish open transactions | `transactions commit`, `transactions abort` | kafka-transactions.sh `abort` |
-| client quotas of the brokers | `quota brokers` | kafka-configs.sh |
-| JSON | `-o json` everywhere | – |
+| show and set the brokers' client quotas | `quota brokers` | kafka-configs.sh |
+| print JSON | `-o json` everywhere | – |
 
 """  # noqa: E501 - rows of tables
 
 _DOCUMENTS_OF_THEIR_OWN = {
     "offsets export": "The document has the fields `version`, `group`, `cluster` and `topics`; a topic has `id` and "
-    "`partitions`, and a partition `offset`, `leader_epoch` and `metadata`. Equal offsets have equal documents.",
+    "`partitions`, and a partition `offset`, `leader_epoch` and `metadata`. The same offsets give the same document.",
     "quota show": "The JSON is the document of [`quota.report`](quotas.md). CSV has the fields `slot`, `bytes`, "
     "`records`, `throttle_seconds` and `broker_throttle_seconds`.",
     "quota set": "The command prints what it writes into the file, as JSON.",
-    "doctor": "The JSON is described on [its page](doctor.md).",
+    "doctor": "[Its page](doctor.md) describes the JSON.",
 }
 # What they write is no listing.
 _WITHOUT_DOCUMENT = frozenset({"embedded", "export", "healthcheck", "plot", "produce", "redrive"})

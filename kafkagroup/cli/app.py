@@ -24,8 +24,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Look at Kafka's consumer groups and topics, move groups, finish transactions, set quotas, check an "
-    "installation. A command that changes something shows the change and needs --yes.",
+    help="Show Kafka's consumer groups and topics, move groups, finish transactions, set quotas, check an "
+    "installation. Without --yes, commands only show a change.",
 )
 
 app.callback()(print_version)
@@ -38,7 +38,7 @@ app.command(short_help="Probe whether a group makes progress.")(healthcheck)
 app.command(short_help="Create a group with chosen offsets.")(create)
 app.command(short_help="Set the committed offsets of a group.")(rewind)
 app.command(short_help="Stop the queries of a group at boundaries.")(stop)
-app.command(short_help="Let queries keep their places, read nothing.")(pause)
+app.command(short_help="Let queries stay members, read nothing.")(pause)
 app.command(short_help="Let a paused or stopped group continue.")(resume)
 app.command(short_help="Delete a group with its offsets.")(delete)
 app.add_typer(offsets, name="offsets")

@@ -41,7 +41,7 @@ def show(
     path: Location,
     source: Source = None,
     starting_offsets: Annotated[
-        bool, typer.Option(help='Print only the JSON for startingOffsets, also of format("kafka").')
+        bool, typer.Option(help='Print only the JSON for startingOffsets, which format("kafka") takes too.')
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -68,8 +68,8 @@ def import_checkpoint(
             "--group",
             "-g",
             metavar="GROUP",
-            help="Also commit the offsets to this consumer group. If several sources read a partition, its "
-            "least offset.",
+            help="Also commit the offsets to this consumer group. If several sources read a partition, the lowest "
+            "offset counts.",
         ),
     ] = None,
     connection: Connection = NO_OPTIONS,
@@ -77,15 +77,16 @@ def import_checkpoint(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="A setting of Spark for state that is not its default, for a query without a batch. Can be repeated.",
+            help="For a query without a finished batch: a setting of Spark's state that is not its default. Can be "
+            "repeated.",
         ),
     ] = None,
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Let a query of format("kafka") continue with format("kafkagroup"), also if it has not finished its first batch.
+    """Let a query of format("kafka") continue with format("kafkagroup"), even if it has not finished its first batch.
 
-    Stop the query first. After a finished batch only --group has an effect. The group must have no members.
+    Stop the query first. If the query has finished a batch, only --group has an effect. The group must have no members.
     """
     if group is not None and not connection.names_cluster():
         raise typer.BadParameter("is needed with --group", param_hint="--bootstrap-servers")

@@ -30,7 +30,7 @@ def embedded(
         Path | None, typer.Option("--data-dir", metavar="FOLDER", help="Keep the records in this folder.")
     ] = None,
 ) -> None:
-    """Run a Kafka on this machine until Ctrl-C, and print what to paste into another terminal.
+    """Run Kafka on this machine until Ctrl-C, and print commands for another terminal.
 
     Java 17 and the extra `embedded` are needed. The first start downloads Kafka (45 MB) and the registry (142 MB).
     """

@@ -53,7 +53,7 @@ FailAbove = Annotated[
 def list_groups(
     connection: Connection = NO_OPTIONS,
     pattern: Annotated[
-        str | None, typer.Option("--regex", metavar="REGEX", help="Only groups whose id matches somewhere.")
+        str | None, typer.Option("--regex", metavar="REGEX", help="Only groups whose id contains a match of REGEX.")
     ] = None,
     types: Annotated[
         list[str] | None,
@@ -119,7 +119,7 @@ def show_group(
 ) -> None:
     """Show a group: state, assignor, members with their partitions, and lag.
 
-    With --topic only these topics are shown, with all their partitions, even partitions that the group has never read.
+    With --topic, only these topics are shown, with all partitions, even partitions that the group has never read.
     """
     name = one_group(group, group_option)
     selection = parse_topics(topic)
@@ -273,7 +273,7 @@ def plan(
             "--topic",
             "-t",
             metavar="TOPIC[=N]",
-            help="A topic of the members. With =N it has N partitions, and no cluster is needed. Can be repeated.",
+            help="A topic of the members; with =N, a topic of N partitions, without a cluster. Can be repeated.",
         ),
     ] = None,
     slots: Annotated[int, typer.Option("--slots", min=0, metavar="N", help="N members with equal settings.")] = 0,
@@ -294,7 +294,7 @@ def plan(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show which partitions an assignor would give to each member. Nothing is changed."""
+    """Show which partitions an assignor would give to each member. The command changes nothing."""
     chosen = _options(options)
     fixed, asked = _topics(topic or [])
     with exit_on_error():

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _MAX_NAMED = 10
 
 OthersGoOn = Annotated[
-    bool, typer.Option("--others-go-on", help="Allow members of other clients, which cannot be stopped and read on.")
+    bool, typer.Option("--others-go-on", help="Allow members of other clients, which continue to read.")
 ]
 
 
@@ -43,15 +43,16 @@ AtOption = Annotated[
     typer.Option(
         "--at",
         metavar="now|end|TIME|OFFSETS",
-        help="now: where each partition is, the default; end: its current end; TIME: its first record from a past time "
-        'on, in ISO 8601 or ms since 1970; OFFSETS: such as {"orders": {"0": 120}}.',
+        help="now (the default): each partition's current offset; end: its current end; TIME: its first record from a "
+        'past time on, in ISO 8601 or ms since 1970; OFFSETS: JSON such as {"orders": {"0": 120}}.',
     ),
 ]
 AtGroup = Annotated[
     str | None, typer.Option("--at-group", metavar="GROUP", help="At the committed offsets of another group.")
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the group to get there.")
+    float,
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the boundaries."),
 ]
 
 
@@ -70,8 +71,9 @@ def stop(
     """Stop the queries of a group at boundaries, and wait until each partition is at its boundary.
 
     From its next trigger on, each query reads up to the boundaries of its partitions and commits. When all its
-    partitions are there, it leaves the group. Partitions without an offset in OFFSETS stop where they are. A query that
-    is started later stays idle until `resume`. Exits with 3 after --timeout, or if queries have passed a boundary.
+    partitions are at their boundaries, the query leaves the group. Partitions without an offset in OFFSETS stop at
+    their current offset. A query that starts later stays idle until `resume`. Exits with 3 after --timeout, or if
+    queries have passed a boundary.
     """
     from kafkagroup.admin import stop as stop_group
 
@@ -90,10 +92,10 @@ def pause(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Pause the queries of a group: they keep their places and read nothing, from their next trigger on.
+    """Pause the queries of a group: from their next trigger on they stay members and read nothing.
 
-    If boundaries are set, the queries first read up to them. The command waits until each query has confirmed that its
-    offsets move no more. A pause outlasts restarts of the queries and ends with `kafkagroup resume`.
+    If boundaries are set, the queries first read up to the boundaries. The command waits until each query has confirmed
+    that its offsets no longer advance. A pause outlasts restarts of the queries and ends with `kafkagroup resume`.
     """
     from kafkagroup.admin import pause as pause_group
 
@@ -110,7 +112,7 @@ def resume(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Let the queries of a paused or stopped group continue where they are, at their next trigger."""
+    """Let the queries of a paused or stopped group continue at their offsets, from their next trigger on."""
     name = one_group(group, group_option)
     with exit_on_error():
         from kafkagroup.admin import resume as resume_group

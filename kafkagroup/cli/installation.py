@@ -38,7 +38,7 @@ def doctor(
         str | None,
         typer.Option(
             metavar="MASTER",
-            help="Also check from Spark's executors: a master, for example local[2], or sc://host:port.",
+            help="Also check from the executors of this master, for example local[2], or sc://host:port.",
         ),
     ] = None,
     timeout: Annotated[
@@ -50,7 +50,7 @@ def doctor(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check the installation, the way to a cluster and the rights there. Nothing is changed.
+    """Check the installation, the connection to a cluster and your rights there. The command changes nothing.
 
     Without a cluster, only the installation is checked. The exit code is 0 if no check failed, else 1.
     """
@@ -118,9 +118,9 @@ def _session(master: str) -> SparkSession:
 
 
 def list_contexts(output: OutputOption = Output.TABLE) -> None:
-    """List the contexts: named sets of settings in a file. Of the values only the brokers are shown.
+    """List the contexts: named sets of settings in a file. Only the brokers' values are shown.
 
-    The file is KAFKAGROUP_CONTEXTS, or kafkagroup/contexts.ini in XDG_CONFIG_HOME, which is ~/.config by default.
+    KAFKAGROUP_CONTEXTS names the file. The default is kafkagroup/contexts.ini in XDG_CONFIG_HOME, else in ~/.config.
     """
     with exit_on_error():
         from kafkagroup.cli.rows import context_rows

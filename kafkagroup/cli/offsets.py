@@ -87,9 +87,9 @@ def rewind(
 ) -> None:
     """Set the committed offsets of a group that has no members, or only streams of kafkagroup.
 
-    Give one target. An offset outside the log becomes the nearest offset of the log. Queries with a checkpoint follow
-    too, also stopped ones. Running members finish their micro-batch and continue at the new offsets, without a restart.
-    Consumers of other clients and batch reads have to be stopped first; the command names them.
+    Give one target. An offset outside the log becomes the nearest offset of the log. Running queries finish their
+    micro-batch and continue at the new offsets without a restart. Stopped queries with a checkpoint follow when they
+    start. First stop consumers of other clients and batch reads, which the command names.
     """
     name = one_group(group, group_option)
     given = {
@@ -237,7 +237,7 @@ def delete_offsets(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Delete the committed offsets of topics. No member of the group may subscribe to them."""
+    """Delete the committed offsets of topics to which no member of the group subscribes."""
     name = one_group(group, group_option)
     selection = parse_topics(topic)
     if not selection.names:
@@ -318,7 +318,7 @@ def import_offsets(
         ),
     ],
     group: Annotated[
-        str | None, typer.Option("--group", "-g", metavar="GROUP", help="The group; by default that of the file.")
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="The group; default: the group in the file.")
     ] = None,
     connection: Connection = NO_OPTIONS,
     topic: WholeTopics = None,
@@ -327,7 +327,7 @@ def import_offsets(
 ) -> None:
     """Commit the offsets of a document as they are, to a group that has no members or does not exist yet.
 
-    Offsets of another cluster, or of a topic that was created again, are refused, because they are of other records.
+    Offsets of another cluster, or of a topic that was created again, are refused, because they belong to other records.
     """
     with exit_on_error():
         from kafkagroup.admin import Groups

@@ -58,7 +58,7 @@ def set_bound(
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Switch the quota on or off.")] = None,
     yes: Yes = False,
 ) -> None:
-    """Change the quota of the queries that watch a file; it takes effect within one quota window."""
+    """Change the quota of the queries that watch a file. The change takes effect within one quota window."""
     from kafka_source.quota.bounds import UNBOUNDED, read_document
     from kafka_source.runtime.shared_files import replace_file
 

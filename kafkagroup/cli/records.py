@@ -38,7 +38,7 @@ def produce(
     connection: Connection = NO_OPTIONS,
     separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-K", metavar="TEXT", help="The separator after the key of a line, such as :."),
+        typer.Option("--key-separator", "-K", metavar="TEXT", help="The text after a line's key, such as a colon."),
     ] = None,
     from_json: Annotated[
         bool,
@@ -123,16 +123,16 @@ def schema(
     ],
     connection: Connection = NO_OPTIONS,
     registry: Annotated[
-        str | None, typer.Option("--schema-registry", metavar="URL", help="The registry; else schema.registry.url.")
+        str | None, typer.Option("--schema-registry", metavar="URL", help="The registry; default: schema.registry.url.")
     ] = None,
     count: Annotated[
         int, typer.Option("--count", "-n", min=1, metavar="N", help="How many of the last records to read.")
     ] = 1000,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the schema with an id, or which ids the last records of a topic have in their values.
+    """Show the schema with an id, or count the ids in the values of a topic's last records.
 
-    The ids of a topic are those of Confluent's framing. With a registry, Protobuf messages are named too.
+    Only ids of Confluent's framing are found. With a registry, Protobuf messages are named too.
     """
     settings = connection.registry(registry)
     if given.isdecimal():

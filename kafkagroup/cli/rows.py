@@ -32,7 +32,7 @@ class PositionRow:
         source: The name of the source in the query; its number from 0 if it has no name.
         topic: The topic.
         partition: The partition number.
-        next_offset: The next offset to read; everything before it is in finished batches.
+        next_offset: The next offset to read; finished batches have all earlier records.
         pending_end: The end of a batch that is planned and not finished; None: no such batch.
     """
 
@@ -67,7 +67,7 @@ class ContextRow:
     Attributes:
         context: The name of the context.
         current: Whether commands that name no cluster use this context.
-        bootstrap_servers: Its bootstrap brokers; None: they are in its `command.config`, or missing.
+        bootstrap_servers: Its bootstrap brokers; None: its `command.config` has them, or they are missing.
         command_config: The file of settings that it names; None: no file.
         settings: The names of its other settings, whose values may be secrets and are not shown.
     """
@@ -351,10 +351,10 @@ class TransactionRow:
         producer_id: Its producer id.
         epoch: Its producer epoch.
         state: decided: to be committed; undecided: open, without a decision.
-        query: The query that decided; None: undecided.
-        batch: The micro-batch that it is part of; None: undecided.
+        query: The query that decided the commit; None: undecided.
+        batch: The transaction's micro-batch; None: undecided.
         open_seconds: For how long it has been open; None: decided.
-        timeout_seconds: After which time the brokers abort it; None: decided.
+        timeout_seconds: The time after which the brokers abort it; None: decided.
         partitions: The known partitions that it has written to.
     """
 

@@ -35,7 +35,7 @@ def topics(
         typer.Option("--topic", "-t", metavar="TOPIC", help="Show the partitions of this topic. Can be repeated."),
     ] = None,
     pattern: Annotated[
-        str | None, typer.Option("--regex", metavar="REGEX", help="Only topics whose name matches somewhere.")
+        str | None, typer.Option("--regex", metavar="REGEX", help="Only topics whose name contains a match of REGEX.")
     ] = None,
     internal: Annotated[bool, typer.Option("--internal", help="Also list Kafka's internal topics.")] = False,
     output: OutputOption = Output.TABLE,
@@ -74,7 +74,7 @@ IsolationOption = Annotated[
     typer.Option(
         "--isolation-level",
         metavar="read_uncommitted|read_committed",
-        help="read_committed: without records of open and aborted transactions.",
+        help="read_committed leaves out records of open and aborted transactions.",
     ),
 ]
 EngineOption = Annotated[Engine, typer.Option("--engine", metavar="auto|native|librdkafka", help="Which engine reads.")]
@@ -95,24 +95,22 @@ def peek(
         typer.Option(
             "--from",
             metavar="POSITION",
-            help="Start at earliest, a time (ISO 8601, or ms since 1970), or @OFFSET such as @1500. Without it, "
-            "the last records.",
+            help="Start at earliest, a time (ISO 8601, or ms since 1970), or @OFFSET such as @1500; default: the last "
+            "records.",
         ),
     ] = None,
     back: Annotated[
         str | None, typer.Option("--back", metavar="DURATION", help="Start this long before now: 90s, 2h30m, 7d.")
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Continue with new records as they come, until Ctrl-C.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Also show new records, until Ctrl-C.")] = False,
     count: Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="The number of records.")] = 10,
     registry: Annotated[
         str | None,
         typer.Option(
             "--schema-registry",
             metavar="URL",
-            help="Show Avro and Protobuf as JSON, with the schemas of this registry. Its login is in --command-config "
-            "or a context: schema.registry.basic.auth.user.info and the like.",
+            help="Show Avro and Protobuf as JSON, with the schemas of this registry. Set its login "
+            "(schema.registry.basic.auth.user.info …) in --command-config or a context.",
         ),
     ] = None,
     function: Annotated[
@@ -120,18 +118,18 @@ def peek(
         typer.Option(
             "--map",
             metavar="MODULE:FUNCTION",
-            help="Show the rows that a function makes of the records, one JSON object a line. The function, decorated "
-            "by kafkagroup.arrow_function, is in a module of this folder or an installed one.",
+            help="Show the rows that a function returns for the records, one JSON object a line. The function has the "
+            "decorator kafkagroup.arrow_function, and its module is in this folder or installed.",
         ),
     ] = None,
     isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
     engine: EngineOption = Engine.AUTO,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show records of a topic by time: keys, values, headers; JSON and the schema ids of Confluent's framing.
+    """Show records of a topic in order of time, with keys, values, headers, and schema ids of Confluent's framing.
 
-    No group is joined, and no offset is committed. --follow prints one line for each new record. A registry is used if
-    --schema-registry or the setting schema.registry.url is given.
+    The command joins no group and commits no offset. --follow prints one line for each new record. A registry is used
+    if --schema-registry or the setting schema.registry.url is given.
     """
     given = name or topic_option
     if given is None or (name and topic_option and name != topic_option):
@@ -242,8 +240,8 @@ def export(
             "--to",
             metavar="FILE|FOLDER/|-",
             show_default=False,
-            help="A file with the suffix .parquet, .arrow, .csv or .jsonl; a folder (it exists, or ends with /), which "
-            "the next export continues; or - for standard output.",
+            help="A file with the suffix .parquet, .arrow, .csv or .jsonl; a folder, which exists or ends with /; or "
+            "- for standard output.",
         ),
     ],
     connection: Connection = NO_OPTIONS,
@@ -253,13 +251,13 @@ def export(
             "--from",
             metavar="POSITION",
             help="Begin at earliest (the default), a time (ISO 8601, or ms since 1970), -1h for one hour ago, @1500 "
-            'for an offset of all partitions, or offsets as JSON: {"0": 1500, "1": 1498}. A folder keeps its '
-            "first start.",
+            'for an offset of all partitions, or offsets as JSON: {"0": 1500, "1": 1498}. A folder keeps the '
+            "start of its first export.",
         ),
     ] = None,
     end: Annotated[
         str,
-        typer.Option("--until", metavar="POSITION", help="End before this position, or at latest: the current end."),
+        typer.Option("--until", metavar="POSITION", help="End before this position; latest: the current end."),
     ] = "latest",
     columns: Annotated[
         str | None,
@@ -267,8 +265,8 @@ def export(
             "--columns",
             metavar="NAMES",
             help="Some of: key, value, topic, partition, offset, timestamp, timestampType, headers; all but headers "
-            "by default. `key string, value string` gives text. CSV and JSON have base64 for the values of headers, "
-            "and for keys and values that are not requested as string.",
+            "by default. `key string, value string` gives text. CSV and JSON have the values of headers in base64, "
+            "as well as keys and values without `string`.",
         ),
     ] = None,
     form: Annotated[
@@ -276,7 +274,7 @@ def export(
         typer.Option(
             "--format",
             metavar="parquet|arrow|csv|jsonl",
-            help="The format, if the name of the file has no suffix for it. A folder has parquet by default.",
+            help="The format of a folder (default: parquet), or of a file without one of these suffixes.",
         ),
     ] = None,
     value_schema: Annotated[
@@ -294,13 +292,13 @@ def export(
         typer.Option(
             "--value-message",
             metavar="NAME",
-            help="With Protobuf: the full name of the values' message, if it is not the first one of --value-schema.",
+            help="With Protobuf: the full name of the values' message, if not the first message of --value-schema.",
         ),
     ] = None,
     registry: Annotated[
         str | None,
         typer.Option(
-            "--schema-registry", metavar="URL", help="The registry of --value-schema; default: of the settings."
+            "--schema-registry", metavar="URL", help="The registry of --value-schema; default: schema.registry.url."
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
@@ -319,10 +317,10 @@ def export(
     isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
     engine: EngineOption = Engine.AUTO,
 ) -> None:
-    """Write the records of a topic to Parquet, Arrow, CSV or JSON lines. No group is joined, no offset is committed.
+    """Write the records of a topic to Parquet, Arrow, CSV or JSON lines, without joining a group or committing offsets.
 
-    A file appears when it is complete. A folder gets parts with their offsets in their names, and the next export adds
-    the later records, each record once, also after a crash.
+    A file appears when it is complete. A folder gets parts with their offsets in their names. The next export adds the
+    later records, each record once, even after a crash.
     """
     path = None if to == "-" else Path(to)
     is_folder = path is not None and (to.endswith(("/", os.sep)) or path.is_dir())
@@ -376,8 +374,8 @@ def redrive(
         typer.Option(
             "--to",
             metavar="TOPIC",
-            help="Write to this topic. By default each letter goes to the topic of its record, where every group sees "
-            "the record again.",
+            help="Write to this topic. By default each dead letter goes to its original topic, where every group "
+            "reads the record again.",
         ),
     ] = None,
     since: Annotated[
@@ -385,15 +383,15 @@ def redrive(
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Begin the first run at a time (ISO 8601, or ms since 1970), or -1h for one hour ago; else at the "
-            "first letter.",
+            help="Begin the first run at a time (ISO 8601, or ms since 1970), or -1h for one hour ago; default: the "
+            "first dead letter.",
         ),
     ] = None,
 ) -> None:
     """Put dead letters back, each once, up to the current end of their topic. The next run continues there.
 
-    The group TOPIC-redrive keeps the progress. Records keep key, value and headers; their header
-    kafkagroup.redrive.attempt counts how often they were put back.
+    The group TOPIC-redrive keeps the progress. Records keep key, value and headers; the header
+    kafkagroup.redrive.attempt counts how often a record was put back.
     """
     with exit_on_error(), _usage_of_arguments():
         # It loads pyarrow, which other commands do not need.

@@ -45,7 +45,7 @@ def list_them(
     connection: Connection = NO_OPTIONS,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List a sink's open transactions: those whose commit is decided but not finished, and those without a decision."""
+    """List a sink's open transactions: decided (the commit is not finished) and undecided."""
     with _sink(prefix, connection) as (client, phases):
         _show(output, prefix, *_decision_and_transactions(client, phases))
 
@@ -63,10 +63,10 @@ def commit(
 ) -> None:
     """Commit the transactions of a decided batch whose driver could not finish the commit.
 
-    Some of the batch's transactions may be committed already, so aborting the rest would leave half a batch. Open
+    Some of the batch's transactions may be committed already, so an abort of the others would leave half a batch. Open
     transactions without a decision are aborted, as at the next start of the query.
 
-    Stop the query with this prefix first, or its current batch fails, and is written again after a restart.
+    First stop the query with this prefix. Otherwise its current batch fails, and is written again after a restart.
     """
     with _sink(prefix, connection) as (client, phases):
         from kafka_source.kafka_client import Deadline
@@ -101,7 +101,7 @@ def abort(
 ) -> None:
     """Abort the open transactions without a decision, so that read_committed readers no longer wait for them.
 
-    Stop the query with this prefix first, or its current batch fails, and is written again after a restart.
+    First stop the query with this prefix. Otherwise its current batch fails, and is written again after a restart.
     """
     with _sink(prefix, connection) as (client, phases):
         from kafka_source.kafka_client import Deadline
@@ -124,7 +124,8 @@ def abort(
 def repair(
     prefix: Prefix,
     topic: Annotated[
-        list[str], typer.Option("--topic", "-t", metavar="TOPIC", help="A topic the sink writes to. Can be repeated.")
+        list[str],
+        typer.Option("--topic", "-t", metavar="TOPIC", help="A topic of the sink. Can be repeated."),
     ],
     connection: Connection = NO_OPTIONS,
     yes: Yes = False,

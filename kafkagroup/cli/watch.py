@@ -49,7 +49,7 @@ def watch(
     ] = None,
     connection: Connection = NO_OPTIONS,
     pattern: Annotated[
-        str | None, typer.Option("--regex", metavar="REGEX", help="Also all groups whose id matches somewhere.")
+        str | None, typer.Option("--regex", metavar="REGEX", help="Also all groups whose id contains a match of REGEX.")
     ] = None,
     interval: Annotated[
         float, typer.Option("--interval", "-i", min=0.1, metavar="SECONDS", help="The time between two samples.")
@@ -64,8 +64,8 @@ def watch(
         bool,
         typer.Option(
             "--skew",
-            help="Show a row for each partition with lag: the time of its next record, and how far that is ahead of "
-            "the earliest such time. Reads one record of each partition.",
+            help="Show a row for each partition with lag: the timestamp of its next record, and the distance to the "
+            "group's earliest such timestamp. Reads one record of each partition.",
         ),
     ] = False,
     prometheus: Annotated[
@@ -73,12 +73,12 @@ def watch(
         typer.Option(
             "--prometheus",
             metavar="[HOST:]PORT",
-            help="Serve the lag under the names of `metrics.start`. Needs the extra `metrics`.",
+            help="Export the lag to Prometheus, with the metric names of `metrics.start`. Needs the extra `metrics`.",
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Watch groups: lag, rates of writing and committing, time until the lag is zero, rebalances. Ends with Ctrl-C.
+    """Watch groups until Ctrl-C: lag, rates of writing and committing, time until the lag is zero, rebalances.
 
     With -o json each sample is one line with an array; with -o csv each row is one line.
     """
@@ -244,22 +244,22 @@ def healthcheck(
     within: Annotated[
         float,
         typer.Option(
-            "--within", min=1.0, metavar="SECONDS", help="How long a committed offset may stand still behind the end."
+            "--within", min=1.0, metavar="SECONDS", help="How long a committed offset with lag may stay the same."
         ),
     ] = 60.0,
     state: Annotated[
         Path | None,
-        typer.Option("--state", metavar="FILE", help="Sample once; FILE records when each offset last moved."),
+        typer.Option("--state", metavar="FILE", help="Sample once, and keep in FILE when each offset last advanced."),
     ] = None,
     unreachable_ok: Annotated[
         bool, typer.Option("--unreachable-ok", help="Exit with code 0 if the brokers do not answer.")
     ] = False,
 ) -> None:
-    """Probe whether a group makes progress: each partition's committed offset moves, or its lag is 0.
+    """Probe whether a group makes progress: each partition's committed offset advances, or its lag is 0.
 
-    A group that `kafkagroup` has paused or stopped passes, because its offsets are meant to stand still. Exits with 0
-    if the group makes progress, with 3 if not, and with 1 if the brokers do not answer. Without --state the command
-    samples for up to --within seconds, and ends when each partition has moved or has no lag.
+    A paused or stopped group passes too. Exits with 0 if the group makes progress, with 3 if not, and with 1 if the
+    brokers do not answer. Without --state, the command samples for up to --within seconds, and ends when each
+    partition's offset has advanced or its lag is 0.
     """
     name = one_group(group, group_option)
     selection = parse_topics(topic)
@@ -342,11 +342,9 @@ class Picture(str, Enum):
 
 def plot(
     file: Annotated[Path, typer.Argument(help="The samples that `metrics.start(spark, file=…)` has written.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The picture; its ending names the format: png, svg, pdf.")
-    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The picture, with the suffix .png, .svg or .pdf.")],
     picture: Annotated[Picture, typer.Option("--picture", "-p", help="Which picture to draw.")] = Picture.OVERVIEW,
-    query: Annotated[str | None, typer.Option(help="The query's name; else the one with the most samples.")] = None,
+    query: Annotated[str | None, typer.Option(help="The query; default: the query with the most samples.")] = None,
     source: Annotated[int | None, typer.Option(help="The number of the source in the query.")] = None,
 ) -> None:
     """Draw a file of samples: lag, throughput, assignment and latency over time. Needs the extra `plots`."""
