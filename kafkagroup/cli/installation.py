@@ -25,14 +25,15 @@ _CONNECT = "sc://"
 def doctor(
     connection: Connection = NO_OPTIONS,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic to read. Can be repeated.")
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="TOPIC", help="Check the rights to read this topic. Can be repeated."),
     ] = None,
     output_topic: Annotated[
-        list[str] | None, typer.Option(metavar="TOPIC", help="A topic to write. Can be repeated.")
+        list[str] | None, typer.Option(metavar="TOPIC", help="Check the rights to write this topic. Can be repeated.")
     ] = None,
-    group: Annotated[str | None, typer.Option(metavar="GROUP", help="A group to join.")] = None,
+    group: Annotated[str | None, typer.Option(metavar="GROUP", help="Check the rights to join this group.")] = None,
     transactional_id: Annotated[
-        str | None, typer.Option(metavar="PREFIX", help="A sink's transactional.id.prefix.")
+        str | None, typer.Option(metavar="PREFIX", help="Check the rights of a sink with this prefix.")
     ] = None,
     spark: Annotated[
         str | None,
@@ -42,7 +43,7 @@ def doctor(
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds for each step of a connection.")
+        float, typer.Option(min=0.1, metavar="SECONDS", help="The time limit for each step of a connection.")
     ] = 10.0,
     report: Annotated[
         typer.FileTextWrite | None,
