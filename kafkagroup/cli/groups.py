@@ -273,7 +273,7 @@ def plan(
             "--topic",
             "-t",
             metavar="TOPIC[=N]",
-            help="A topic of the members; with =N, a topic of N partitions, without a cluster. Can be repeated.",
+            help="A topic of the members. TOPIC=N has N partitions and needs no cluster. Can be repeated.",
         ),
     ] = None,
     slots: Annotated[int, typer.Option("--slots", min=0, metavar="N", help="N members with equal settings.")] = 0,

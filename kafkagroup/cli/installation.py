@@ -133,7 +133,7 @@ def list_contexts(output: OutputOption = Output.TABLE) -> None:
 
 
 def list_options(
-    name: Annotated[str, typer.Argument(show_default=False, help="Only options whose name contains this.")] = "",
+    name: Annotated[str, typer.Argument(show_default=False, help="Only options whose name contains NAME.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List the options of the format, with their values and defaults."""

@@ -283,7 +283,7 @@ def export(
             "--value-schema",
             min=1,
             metavar="ID",
-            help="Decode the values (Avro, Protobuf or JSON) by the schema with this id, into columns of its type. For "
+            help="Decode the values (Avro, Protobuf or JSON) by the schema with this id, into its columns. For "
             "parquet, arrow and jsonl.",
         ),
     ] = None,
