@@ -119,7 +119,7 @@ def _session(master: str) -> SparkSession:
 
 
 def list_contexts(output: OutputOption = Output.TABLE) -> None:
-    """List the contexts: named sets of settings in a file. Only the brokers' values are shown.
+    """List the contexts: named sets of settings in a file. The list shows the brokers, but no other values.
 
     KAFKAGROUP_CONTEXTS names the file. The default is kafkagroup/contexts.ini in XDG_CONFIG_HOME, else in ~/.config.
     """

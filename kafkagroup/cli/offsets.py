@@ -85,7 +85,7 @@ def rewind(
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Set the committed offsets of a group that has no members, or only streams of kafkagroup.
+    """Set the committed offsets of a group whose members, if any, are streams of kafkagroup.
 
     Give one target. An offset outside the log becomes the nearest offset of the log. Running queries finish their
     micro-batch and continue at the new offsets without a restart. Stopped queries with a checkpoint follow when they

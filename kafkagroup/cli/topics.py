@@ -388,7 +388,7 @@ def redrive(
         ),
     ] = None,
 ) -> None:
-    """Put dead letters back, each once, up to the current end of their topic. The next run continues there.
+    """Write each dead letter back once, up to the current end of the topic. The next run continues there.
 
     The group TOPIC-redrive keeps the progress. Records keep key, value and headers; the header
     kafkagroup.redrive.attempt counts how often a record was put back.
