@@ -23,12 +23,11 @@ options are lower case with dots. Other options with the prefix `kafka.` go to t
 Likely mistakes, such as `kafka.gruop.id` or `group.id`, are errors with a suggestion ([`strict`](#strict)). Other unknown
 options are ignored with a warning, as Spark ignores them.
 
-`load()` reports invalid options. With `.schema(...)`, and for options that only batches or only streams take
-(`endingOffsets`), the start of the query reports them.
+`load()` reports invalid options. The start of the query reports them with `.schema(...)`, and if only batches or only
+streams have the option (`endingOffsets`).
 
-The link of `kafka.group.id` is `options.md#kafka-group-id`. The column *only* names the queries in which an option has
-an effect: *members* have `kafka.group.id`, without `assign` and `group.membership=false`; *classic members* are members
-without `kafka.group.protocol=consumer`.
+The column *only* names the queries in which an option has an effect: *members* have `kafka.group.id`, without `assign`
+and `group.membership=false`; *classic members* are members without `kafka.group.protocol=consumer`.
 
 ## Which of them do I need?
 
@@ -37,7 +36,7 @@ without `kafka.group.protocol=consumer`.
 | Where do I read? | [`kafka.bootstrap.servers`](#kafka-bootstrap-servers) and one of [`subscribe`](#subscribe), [`subscribePattern`](#subscribepattern), [`assign`](#assign) |
 | How do I log in? | `kafka.security.protocol`, `kafka.sasl.mechanism`, `kafka.sasl.jaas.config`: [security](security.md) |
 | Must Kafka have my position, or do other consumers read with me? | [`kafka.group.id`](#kafka-group-id); [`group.members`](#group-members) for more tasks: [tuning](tuning.md) |
-| Where do I start the first time? | [`startingOffsets`](#startingoffsets); a group's offsets count first: [reading](reading.md#as-members-of-a-group) |
+| Where does a query start the first time? | [`startingOffsets`](#startingoffsets); a group's offsets count first: [reading](reading.md#as-members-of-a-group) |
 | How much at a time? | [`targetTriggerDuration`](#targettriggerduration), [`maxOffsetsPerTrigger`](#maxoffsetspertrigger) or [`maxBytesPerTrigger`](#maxbytespertrigger) |
 | Are rows dropped by a watermark while I catch up? | [`maxTimestampSkew`](#maxtimestampskew): [late rows](guides/late-rows.md) |
 | When are offsets committed? | nothing to set for a stream; [`commit`](#commit)`=sink` and [`commit.group`](#commit-group) to write to Kafka exactly once |
@@ -53,14 +52,14 @@ KAFKA_SETTINGS_PAGE = """# Settings of Kafka
 The settings of the consumer, producer and admin client of kafka-clients 4.3 have the prefix `kafka.`, as for Spark's
 own source. Both engines honour a setting unless its row says otherwise:
 
-- *no meaning*: logged at DEBUG, or at WARN if you would miss its effect, as is a setting of another kind of client
-  (`kafka.acks` in a read).
+- *no meaning*: the setting is logged, at DEBUG, or at WARN if you would miss its effect. So is a setting of another
+  kind of client (`kafka.acks` in a read).
 - *refused*: an error says what to use instead.
 - A name that no Kafka client knows is ignored with a warning, as in Java; a name that looks misspelt is an error
   (`strict`).
 
-Types and ranges are Java's. Where librdkafka's range is narrower, librdkafka gets the nearest
-value in its range, with a warning. Settings of librdkafka's own, such as `kafka.statistics.interval.ms`, work with
+Types and ranges are Java's. A value outside of librdkafka's range is replaced by the nearest value in it, with a
+warning. Settings of librdkafka's own, such as `kafka.statistics.interval.ms`, work with
 `engine=librdkafka`.
 
 ## Values from files and the environment
@@ -76,8 +75,8 @@ value in its range, with a warning. Settings of librdkafka's own, such as `kafka
 ```
 
 The driver and each executor resolve the variables themselves, so the files and variables must exist on every machine.
-The values are in no plan, task or log. `kafka.client.rack=env:NAME` takes the rack of each executor from its
-environment variable `NAME`; a process without the variable is in no rack.
+The values are in no plan, task or log. With `kafka.client.rack=env:NAME`, each executor's rack is its environment
+variable `NAME`; a process without this variable is in no rack.
 
 """
 

@@ -142,8 +142,8 @@ def _refused(
     return JavaSetting(name, roles, kind, how, how, does, minimum, refused_for=roles, harmless=harmless)
 
 
-_JVM = "it chooses a part of the Java platform"
-_METRICS = "there are no metrics of Java here; see the query's progress"
+_JVM = "for the Java platform only"
+_METRICS = "kafkagroup has no metrics of Java; see the query's progress"
 _JAVA_CLASS = "it is a Java class"
 _MAPPED, _UNUSED = Handling.MAPPED, Handling.UNUSED
 
@@ -154,7 +154,7 @@ _CONNECTIONS = (
         "client.dns.lookup",
         _ALL,
         _STRING,
-        "the native engine races all addresses of a name, librdkafka tries one after another; `default` means that too",
+        "the native engine tries all addresses of a name together, librdkafka in turn; the same with `default`",
         words=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only", "default"),
     ),
     _passed("client.id", _ALL, _STRING, "default `kafkagroup`; control connections append their purpose to it"),
@@ -171,12 +171,12 @@ _CONNECTIONS = (
         "kafkagroup's own connections stay open until the broker closes them",
         native=_UNUSED,
     ),
-    _honoured("default.api.timeout.ms", _CA, _INT, "how long the driver tries a request", minimum=0),
+    _honoured("default.api.timeout.ms", _CA, _INT, "how long the driver retries a request", minimum=0),
     _passed(
         "metadata.max.age.ms",
         _ALL,
         _LONG,
-        "in a read an [option](options.md); after this time, by default 10 s, metadata come from another broker",
+        "in a read an [option](options.md); age (10 s) at which metadata are fetched from another broker",
         minimum=0,
     ),
     _unused("metadata.max.idle.ms", _P, _LONG, "metadata are kept as long as a task's producer", minimum=5000),
@@ -186,7 +186,7 @@ _CONNECTIONS = (
         "receive.buffer.bytes",
         _ALL,
         _INT,
-        "-1: the operating system's size, the default",
+        "-1 (default): the operating system's size",
         minimum=-1,
         rdkafka="socket.receive.buffer.bytes",
     ),
@@ -194,11 +194,11 @@ _CONNECTIONS = (
         "send.buffer.bytes",
         _ALL,
         _INT,
-        "-1: the operating system's size, the default",
+        "-1 (default): the operating system's size",
         minimum=-1,
         rdkafka="socket.send.buffer.bytes",
     ),
-    _passed("reconnect.backoff.ms", _ALL, _LONG, "by itself it is the longest pause too, as in Java", minimum=0),
+    _passed("reconnect.backoff.ms", _ALL, _LONG, "alone it is also the longest pause, as in Java", minimum=0),
     _passed("reconnect.backoff.max.ms", _ALL, _LONG, minimum=0),
     _passed("request.timeout.ms", _ALL, _INT, minimum=0, rdkafka="socket.timeout.ms"),
     _passed("retry.backoff.ms", _ALL, _LONG, minimum=0),
@@ -207,8 +207,8 @@ _CONNECTIONS = (
         "socket.connection.setup.timeout.ms",
         _ALL,
         _LONG,
-        "10 s by default, as in Java; in the native engine for all addresses, TLS and login together, in librdkafka "
-        "for each address of each connection. Use the native engine if an address of a name may not answer",
+        "10 s by default, as in Java: in the native engine for all addresses of a name, TLS and login together, in "
+        "librdkafka for each address. If an address of a name may not answer, use the native engine",
     ),
     _unused("socket.connection.setup.timeout.max.ms", _ALL, _LONG, "the timeout of a connection does not grow"),
     _passed("enable.metrics.push", _ALL, _BOOL, "the native engine pushes no metrics", native=_UNUSED),
@@ -265,7 +265,7 @@ _FETCH = (
 )
 
 _PRODUCE = (
-    _passed("acks", _P, _STRING, "with 0 librdkafka writes", words=("all", "-1", "0", "1")),
+    _passed("acks", _P, _STRING, "librdkafka writes if 0", words=("all", "-1", "0", "1")),
     _passed("batch.size", _P, _INT, "default 1 MB", minimum=0),
     JavaSetting(
         "buffer.memory",
@@ -308,7 +308,7 @@ _PRODUCE = (
         "retries",
         _PA,
         _INT,
-        "with 0 librdkafka writes; else deliveries are tried until `delivery.timeout.ms`",
+        "librdkafka writes if 0; else deliveries are retried until `delivery.timeout.ms`",
         minimum=0,
     ),
     _passed("transaction.timeout.ms", _P, _INT, "default 10 minutes"),
@@ -341,7 +341,7 @@ _SSL = (
         "ssl.enabled.protocols",
         _ALL,
         _LIST,
-        "TLSv1.2 and TLSv1.3; one alone is refused with librdkafka, which cannot be limited to it",
+        "TLSv1.2 and TLSv1.3; a single version needs the native engine",
     ),
     _honoured("ssl.endpoint.identification.algorithm", _ALL, _STRING),
     _honoured("ssl.key.password", _ALL, _SECRET),
@@ -369,7 +369,7 @@ _SSL = (
 
 _KERBEROS = "with a keytab the Kerberos library gets new tickets in time; the process's user renews other tickets"
 _REFRESH = "a token is fetched again after 80 % of its life"
-_BROKERS = "it is for brokers"
+_BROKERS = "only brokers use it"
 _ASSERTION = (
     "tokens are fetched by client credentials; for another grant name a function in `sasl.oauthbearer.token.provider`"
 )
@@ -389,7 +389,7 @@ _SASL = (
         "sasl.login.callback.handler.class",
         _ALL,
         _CLASS,
-        "the handlers of Kafka, AWS and Google; for another one, which is refused, name a function in "
+        "the handlers of Kafka, AWS and Google; others are refused: name a function in "
         "`sasl.oauthbearer.token.provider`",
     ),
     _refused("sasl.login.class", _ALL, _CLASS, f"{_JAVA_CLASS}; name a function in `sasl.oauthbearer.token.provider`"),
@@ -398,8 +398,8 @@ _SASL = (
     _unused("sasl.kerberos.min.time.before.relogin", _ALL, _LONG, _KERBEROS),
     _unused("sasl.kerberos.ticket.renew.jitter", _ALL, _DOUBLE, _KERBEROS),
     _unused("sasl.kerberos.ticket.renew.window.factor", _ALL, _DOUBLE, _KERBEROS),
-    _unused("sasl.login.connect.timeout.ms", _ALL, _INT, "a token has to come within 10 seconds"),
-    _unused("sasl.login.read.timeout.ms", _ALL, _INT, "a token has to come within 10 seconds"),
+    _unused("sasl.login.connect.timeout.ms", _ALL, _INT, "a token must arrive within 10 seconds"),
+    _unused("sasl.login.read.timeout.ms", _ALL, _INT, "a token must arrive within 10 seconds"),
     _unused("sasl.login.refresh.buffer.seconds", _ALL, _SHORT, _REFRESH, minimum=0),
     _unused("sasl.login.refresh.min.period.seconds", _ALL, _SHORT, _REFRESH, minimum=0),
     _unused("sasl.login.refresh.window.factor", _ALL, _DOUBLE, _REFRESH),

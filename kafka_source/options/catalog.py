@@ -58,7 +58,7 @@ class ReadOptions(ValueOptions):
         "assign",
         kinds.PARTITIONS,
         "Read exactly these partitions. With `kafka.group.id` the query starts at the group's committed offsets and "
-        "commits there, without membership; the group must have no members.",
+        "commits to the group without membership; the group must have no members.",
     )
 
     include_headers: bool = option(
@@ -103,7 +103,7 @@ class ReadOptions(ValueOptions):
         "recursiveFieldMaxDepth",
         kinds.RECURSION,
         "How often an Avro record or Protobuf message may contain itself, as in Spark's `from_avro`: 1 leaves the "
-        "inner record out, 2 has it once.",
+        "inner record out, 2 keeps one.",
         default_text="the inner record is a string with its JSON",
     )
     mode: Mode = option(
@@ -124,8 +124,8 @@ class ReadOptions(ValueOptions):
     deadletter_topic: str | None = option(
         "deadletter.topic",
         kinds.TEXT,
-        "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic of the same cluster for records with a bad value or "
-        "key, with headers for their origin and error. Each run of a task writes them, and so each action of a batch: "
+        "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic of the same cluster for records with a bad value or key, "
+        "with headers for their origin and error. Each run of a task, and so each action of a batch, writes them: "
         "[dead letters](guides/bad-records.md#dead-letters).",
     )
 
@@ -134,9 +134,8 @@ class ReadOptions(ValueOptions):
         "startingOffsets",
         kinds.STARTING_OFFSETS,
         "Where a query without a checkpoint starts; in a group, only in partitions without a committed offset. In "
-        "JSON, -2 means earliest and -1 latest. `committed` starts at the group's committed offset, or at earliest "
-        "without one. A topic may have a word instead of its partitions: [topics that start "
-        "elsewhere](reading.md#topics-that-start-elsewhere).",
+        "JSON, -2 means earliest and -1 latest. `committed`: the group's committed offset, else earliest. A topic may "
+        "have a word instead of its partitions: [topics that start elsewhere](reading.md#topics-that-start-elsewhere).",
         default_text="latest for streams, earliest for batches",
     )
     starting_timestamp: int | None = option(
@@ -149,7 +148,7 @@ class ReadOptions(ValueOptions):
     starting_offsets_by_timestamp: PartitionValues | None = option(
         "startingOffsetsByTimestamp",
         kinds.TIMESTAMPS,
-        "Start each partition at its first record with its own timestamp or later. Takes precedence over "
+        "Start each partition at its first record with the partition's timestamp or later. Takes precedence over "
         "`startingOffsets`.",
         units="ms since 1970",
     )
@@ -172,7 +171,7 @@ class ReadOptions(ValueOptions):
     ending_timestamp: int | None = option(
         "endingTimestamp",
         kinds.TIMESTAMP,
-        "Stop before the first record with this timestamp or later; if there is none, at the latest offset. Takes "
+        "Stop before the first record with this timestamp or later; without such a record, at the latest offset. Takes "
         "precedence over `endingOffsetsByTimestamp` and `endingOffsets`.",
         where=Where.BATCH,
         units="ms since 1970",
@@ -180,8 +179,8 @@ class ReadOptions(ValueOptions):
     ending_offsets_by_timestamp: PartitionValues | None = option(
         "endingOffsetsByTimestamp",
         kinds.TIMESTAMPS,
-        "Stop each partition before its first record with its own timestamp or later; if there is none, at the latest "
-        "offset. Takes precedence over `endingOffsets`.",
+        "Stop each partition before its first record with the partition's timestamp or later; without such a record, "
+        "at the latest offset. Takes precedence over `endingOffsets`.",
         where=Where.BATCH,
         not_in_streams="ending timestamp not valid in streaming queries",
         units="ms since 1970",
@@ -205,8 +204,8 @@ class ReadOptions(ValueOptions):
     cluster_moved_from: str | None = option(
         MOVED_FROM,
         kinds.TEXT,
-        "The cluster id in the checkpoint. Set it if the topics were migrated with their offsets to the cluster "
-        "behind `kafka.bootstrap.servers`. Without it, a query that reaches a different cluster fails.",
+        "The cluster id in the checkpoint. Set this option if the topics were migrated with their offsets to the "
+        "cluster behind `kafka.bootstrap.servers`. Otherwise a query that reaches a different cluster fails.",
     )
 
     # The consumer group
@@ -219,9 +218,9 @@ class ReadOptions(ValueOptions):
     group_membership: bool | None = option(
         "group.membership",
         kinds.BOOLEAN,
-        "Join the group as a member, or with `assign` only commit its offsets. If false, `kafka.group.id` is only a "
-        "label, as in Spark's own source. An explicit `true` lowers the warnings about other members and committed "
-        "offsets to INFO.",
+        "`true`: join the group, or with `assign` only commit its offsets. `false`: `kafka.group.id` is only a label, "
+        "as in Spark's own source. An explicit `true` lowers the warnings about other members and committed offsets to "
+        "INFO.",
         default_text="true",
         only=Only.GROUP,
     )
@@ -237,7 +236,7 @@ class ReadOptions(ValueOptions):
         "group.members",
         kinds.COUNT,
         "Number of the query's group members (slots). A slot with many records is one Spark input partition; slots "
-        "with few records share one (`min.records.per.task`). Raise it to read with more parallel tasks.",
+        "with few records share an input partition (`min.records.per.task`). More slots read with more parallel tasks.",
         default_text="the number of partitions, at most 8",
         only=Only.MEMBERS,
     )
@@ -246,7 +245,7 @@ class ReadOptions(ValueOptions):
         kinds.GROUP_PROTOCOL,
         "`classic`: a member of the group assigns the partitions, by `kafka.partition.assignment.strategy`, and a "
         "rebalance waits for all members' micro-batches. `consumer` (KIP-848, brokers from 4.0), for streams without "
-        "`commit=task`: the brokers assign them, and a micro-batch delays only the next owner of its partitions.",
+        "`commit=task`: the brokers assign, and a micro-batch delays only the next owner of its partitions.",
         default="classic",
         only=Only.MEMBERS,
     )
@@ -260,8 +259,8 @@ class ReadOptions(ValueOptions):
     partition_assignment_strategy: tuple[str, ...] = option(
         "kafka.partition.assignment.strategy",
         kinds.ASSIGNORS,
-        "Assignors in order of preference; the group uses the first one that all members support. The class names of "
-        "Kafka's assignors are accepted.",
+        "Assignors in order of preference; the group uses the first assignor that all members support. The class names "
+        "of Kafka's assignors are accepted.",
         default=("range",),
         only=Only.CLASSIC,
     )
@@ -282,7 +281,7 @@ class ReadOptions(ValueOptions):
     redundant_emit: Emit = option(
         "redundant.emit",
         kinds.EMIT,
-        "`primary`: the group reads each record once, and standbys wait. `all`: every copy emits rows, with its "
+        "`primary`: the group reads each record once, and standbys wait. `all`: every copy emits rows, with the copy's "
         "number in the column `replica`, and each query keeps its positions in its checkpoint only.",
         default="primary",
         where=Where.STREAM,
@@ -291,9 +290,9 @@ class ReadOptions(ValueOptions):
     commit: Commit | None = option(
         "commit",
         kinds.COMMIT,
-        "The group's committer: `batch` (the driver, after each micro-batch), `task` (each task, at the end of its "
-        "ranges), `sink` (the exactly-once sink with `commit.group`) or, in a batch only, `none`. With `sink`, a "
-        "query with any other sink stops before its second micro-batch. A stream that must not commit has "
+        "What commits the group's offsets: `batch` (the driver, after each micro-batch), `task` (each task, at the end "
+        "of its ranges), `sink` (the exactly-once sink with `commit.group`) or, in a batch only, `none`. With `sink`, "
+        "a query with any other sink stops before its second micro-batch. For a stream without commits, set "
         "`group.membership=false`. In a batch, `task` is at most once, and `kafkagroup.pinned` at least once.",
         default_text="batch for streams, none for batches",
     )
@@ -311,9 +310,9 @@ class ReadOptions(ValueOptions):
         "group.on.lost",
         kinds.GROUP_ON_LOST,
         "Reaction if the coordinator has removed this query's members, for example because the driver was suspended. "
-        "`stop`: an error. `rejoin`: join again, and commit the interrupted micro-batch where no other member has its "
-        "partitions or has committed in it. With `commit=task` and `commit=sink`, `rejoin` ends the query if another "
-        "member has a partition of the micro-batch; the next start continues at the group's offsets.",
+        "`stop`: an error. `rejoin`: join again, and commit the partitions of the interrupted micro-batch that no "
+        "other member has or has committed. With `commit=task` and `commit=sink`, `rejoin` ends the query if another "
+        "member has such a partition; the next start continues at the group's offsets.",
         default="rejoin",
         where=Where.STREAM,
         only=Only.MEMBERS,
@@ -349,18 +348,18 @@ class ReadOptions(ValueOptions):
     coordinator_timeout_ms: int = option(
         "coordinator.timeout.ms",
         kinds.COUNT,
-        "How long a query waits for the group's coordinator while its broker is unreachable or loads the group, and "
-        "for a partition without a leader. Make it longer than the restart of a broker. A streaming task that waits "
-        "reads without checking its membership, except with `commit=task`.",
+        "How long a query waits for a group coordinator that is unreachable or loads the group, and for a partition "
+        "without a leader. Make it longer than the restart of a broker. A waiting streaming task reads without "
+        "checking its membership, except with `commit=task`.",
         default=300_000,
         units="ms",
     )
     max_poll_interval_ms: int | None = option(
         "kafka.max.poll.interval.ms",
         kinds.COUNT,
-        "How long a stream may take until it requests its next micro-batch. A rebalance waits this long for "
-        "the members; then they leave if the group has others. Make it longer than a micro-batch and the trigger's "
-        "interval. In a batch with `commit=task`: how long slots wait for the next task after one has begun or ended.",
+        "How long a stream may take until it requests its next micro-batch. A rebalance waits this long for the "
+        "members; then they leave if the group has other members. Make it longer than a micro-batch and the trigger's "
+        "interval. In a batch with `commit=task`: how long slots wait for a task to begin or end.",
         default_text="300000 for streams, 1800000 for batches",
         units="ms",
         only=Only.MEMBERS,
@@ -368,8 +367,8 @@ class ReadOptions(ValueOptions):
     rebalance_batch_ms: int = option(
         "rebalance.batch.ms",
         kinds.MILLISECONDS,
-        "How long the leader batches topic changes before it triggers a rebalance. Raise it if many topics are "
-        "created at the same time.",
+        "How long the leader batches topic changes before it triggers a rebalance. Raise this time if many topics are "
+        "created together.",
         default=2000,
         units="ms",
         only=Only.CLASSIC,
@@ -400,8 +399,8 @@ class ReadOptions(ValueOptions):
     batch_bytes: int = option(
         "batch.bytes",
         kinds.ARROW_BYTES,
-        "Approximate maximum size of an Arrow record batch; `batch.rows` limits it too. A larger row is a batch of "
-        "its own. Batches of 4 MiB or more are slower, because each is new memory from the system.",
+        "Approximate maximum size of an Arrow record batch; `batch.rows` limits it too. A larger row is a batch of its "
+        "own. Batches of 4 MiB or more are slower, because each gets new memory from the system.",
         default=2 * MIB,
         units="bytes",
     )
@@ -432,7 +431,7 @@ class ReadOptions(ValueOptions):
     fetch_offset_retry_interval_ms: int = option(
         "fetchOffset.retryIntervalMs",
         kinds.MILLISECONDS,
-        "Pause before the first retry of `fetchOffset.numRetries`; it doubles with each retry, up to one second.",
+        "Pause before the first retry of `fetchOffset.numRetries`, doubled for each retry, up to one second.",
         default=10,
         units="ms",
     )
@@ -477,9 +476,9 @@ class ReadOptions(ValueOptions):
     target_trigger_duration: int | None = option(
         "targetTriggerDuration",
         kinds.POSITIVE_DURATION,
-        "How long a trigger should take while records wait. The size of a micro-batch follows from the previous one's "
-        "duration: [tuning](tuning.md#the-size-of-micro-batches). `maxOffsetsPerTrigger`, `maxBytesPerTrigger` and a "
-        "quota stay upper limits, `minOffsetsPerTrigger` a lower one.",
+        "How long a trigger should take while records wait. The duration of a micro-batch determines the size of the "
+        "next one: [tuning](tuning.md#the-size-of-micro-batches). `maxOffsetsPerTrigger`, `maxBytesPerTrigger` and a "
+        "quota stay upper limits, `minOffsetsPerTrigger` a lower limit.",
         where=Where.STREAM,
     )
     max_timestamp_skew: int | None = option(
@@ -487,7 +486,7 @@ class ReadOptions(ValueOptions):
         kinds.POSITIVE_DURATION,
         "Keep partitions in step by their records' timestamps, so that a watermark with at least this delay drops no "
         "rows of partitions that are behind. If a limit cuts a micro-batch, each partition ends before its first "
-        "record that is more than this time later than the earliest next record of all partitions: [late "
+        "record that is later than the earliest next record of all partitions by more than this time: [late "
         "rows](guides/late-rows.md).",
         where=Where.STREAM,
     )
@@ -570,8 +569,8 @@ class SinkOptions(ValueOptions):
     transactional_id_prefix: str | None = option(
         "transactional.id.prefix",
         kinds.TEXT,
-        "Prefix of the query's transactional ids. Keep it over restarts, and use it in no other query, because two "
-        "queries with the same prefix fence each other.",
+        "Prefix of the query's transactional ids. Keep the prefix over restarts, and use it in no other query, because "
+        "two queries with one prefix fence each other.",
         where=Where.SINK,
     )
     transactional_on_lost: TransactionalOnLost | None = option(
@@ -593,8 +592,8 @@ class SinkOptions(ValueOptions):
     auto_register_schemas: bool = option(
         "auto.register.schemas",
         kinds.BOOLEAN,
-        "Register the schema before a batch is written: `value.schema`, which `protobuf` needs, or else the column's "
-        "schema, with `avro` as Spark's `to_avro` makes it. If false, the registry must have the schema.",
+        "Register the schema before a batch is written: `value.schema` (which `protobuf` needs) or else the column's "
+        "schema, which for `avro` is that of Spark's `to_avro`. If false, the registry must have the schema.",
         default=False,
         where=Where.SINK,
     )

@@ -34,8 +34,8 @@ class CommonOptions:
         "engine",
         kinds.ENGINE,
         "The client that fetches and produces: `native` (Rust, faster) or `librdkafka`. `auto` uses `native` if "
-        "kafkagroup-native is installed, but in a sink `librdkafka` if a setting is given that only librdkafka has, "
-        "such as `kafka.statistics.interval.ms`.",
+        "kafkagroup-native is installed. A sink with a setting that only librdkafka has, such as "
+        "`kafka.statistics.interval.ms`, then uses `librdkafka`.",
         default="auto",
         where=Where.ALL,
     )
@@ -59,8 +59,8 @@ class CommonOptions:
     metadata_recovery_strategy: RecoveryStrategy = option(
         "kafka.metadata.recovery.strategy",
         kinds.RECOVERY_STRATEGY,
-        "A client that reaches no known broker resolves `kafka.bootstrap.servers` again (`rebootstrap`: KIP-899, "
-        "KIP-1102) or fails the query (`none`). Also accepted without `kafka.`.",
+        "What a client does if it reaches no known broker: resolve `kafka.bootstrap.servers` again (`rebootstrap`: "
+        "KIP-899, KIP-1102) or fail the query (`none`). Also accepted without `kafka.`.",
         default="rebootstrap",
         where=Where.ALL,
     )
@@ -75,19 +75,19 @@ class CommonOptions:
     strict: bool = option(
         "strict",
         kinds.BOOLEAN,
-        "Refuse likely mistakes: a misspelt option or setting; a setting without its prefix `kafka.` (`group.id`) "
-        "that decides what is read, committed or written, or which user logs in; a checkpoint of another group, or of "
-        "other topics only; a partition in `assign` that does not exist; a first micro-batch that the sink skips. "
-        "`false` only warns of them.",
+        "Refuse likely mistakes: a misspelt option or setting; a setting without its prefix `kafka.` that affects what "
+        "is read, committed or written, or the login, such as `group.id`; a checkpoint of another group, or of other "
+        "topics only; a partition in `assign` that does not exist; a first micro-batch that the sink skips. `false` "
+        "only warns of them.",
         default=True,
         where=Where.ALL,
     )
     quota_bytes_per_second: float | None = option(
         "quota.bytes.per.second",
         kinds.BYTE_RATE,
-        "Byte-rate quota that all slots of the query share, or all tasks of a sink. A read counts the bytes of fetch "
-        "responses, a sink its keys and values before compression. A query over its quota is throttled; it never "
-        "fails and skips no records.",
+        "Byte-rate quota of all slots of a query together, or of all tasks of a sink. A read counts the bytes of fetch "
+        "responses, a sink its keys and values before compression. A query over its quota is throttled; it never fails "
+        "and skips no records.",
         where=Where.ALL,
         units="bytes/s",
     )

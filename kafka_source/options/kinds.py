@@ -51,7 +51,7 @@ _MAX_INT = 2**31 - 1
 
 _EARLIEST = -2
 
-# So that the configuration of a Java consumer can be copied.
+# The configuration of a Java consumer can be copied.
 _JAVA_ASSIGNORS = {
     "rangeassignor": "range",
     "roundrobinassignor": "roundrobin",
@@ -201,7 +201,7 @@ def _object_of(text: str) -> dict[str, object]:
     try:
         return _object(json.loads(text))
     except json.JSONDecodeError:
-        # str() of a Python dict is no JSON.
+        # str() of a Python dict is not JSON.
         raise NotTakenError("which json.dumps makes of a dict" if text.lstrip().startswith("{") else "") from None
 
 
@@ -245,7 +245,7 @@ def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError
     if not -_MAX_LONG - 1 <= value <= _MAX_LONG:
-        raise NotTakenError(f"and {value} is no number of 64 bits")
+        raise NotTakenError(f"and {value} is not a number of 64 bits")
     return value
 
 
@@ -260,8 +260,8 @@ _SPARKS_OFFSETS = 'Expected e.g. {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}
 
 BOOLEAN = Kind("true or false", _boolean)
 TEXT = Kind("a non-empty string", _text)
-TEXT_OR_NONE: Kind[str | None] = Kind("text; empty is as if it were not given", lambda text: text.strip() or None)
-MAP_COLUMNS = Kind("names of columns with commas; empty is as if it were not given", _names_or_none)
+TEXT_OR_NONE: Kind[str | None] = Kind("text; an empty text is ignored", lambda text: text.strip() or None)
+MAP_COLUMNS = Kind("comma-separated names of columns; an empty text is ignored", _names_or_none)
 COUNT = integer(1)
 RETRIES = integer(0)
 MILLISECONDS = integer(0)

@@ -91,7 +91,8 @@ class ValueOptions(CommonOptions):
     value_schema_id: int | None = option(
         "value.schema.id",
         kinds.SCHEMA_ID,
-        "The id of the column's schema in the registry. Set it to keep that schema when the subject gets a newer one.",
+        "The id of the column's schema in the registry. The column then keeps this schema when the subject gets "
+        "another.",
         default_text="the newest schema of `value.subject`",
         where=Where.ALL,
     )
@@ -139,16 +140,16 @@ class ValueOptions(CommonOptions):
     schema_registry_url: str | None = option(
         "schema.registry.url",
         kinds.TEXT,
-        "The URL of the schema registry, or several URLs of one registry with commas. It must have Confluent's API "
-        "(Confluent, Karapace, Redpanda, Apicurio below `/apis/ccompat/v7`). Other settings have Confluent's names; "
-        "`schema.registry.ssl.…` takes those of `kafka.ssl.…`.",
+        "The URL of the schema registry, or several URLs of one registry with commas. The registry must have "
+        "Confluent's API (Confluent, Karapace, Redpanda, Apicurio below `/apis/ccompat/v7`). Other settings have "
+        "Confluent's names; `schema.registry.ssl.…` takes those of `kafka.ssl.…`.",
         where=Where.ALL,
     )
     schema_rules: SchemaRules = option(
         "schema.rules",
         kinds.SCHEMA_RULES,
-        "A schema may have rules that encrypt or transform values (Confluent's data contracts), which kafkagroup does "
-        "not apply: `refuse` such a schema, or `ignore` its rules, and read or write values without them.",
+        "A schema may have rules that encrypt or transform values (Confluent's data contracts). kafkagroup applies no "
+        "rules. `refuse`: an error for such a schema. `ignore`: read or write values without the rules.",
         default="refuse",
         where=Where.ALL,
         only=Only.FORMAT,
