@@ -253,7 +253,7 @@ class ReadOptions(ValueOptions):
         "kafka.group.remote.assignor",
         kinds.TEXT,
         "With `kafka.group.protocol=consumer`: the assignor, one of the brokers' `group.consumer.assignors`.",
-        default_text="the brokers' first one, `uniform`",
+        default_text="the brokers' first assignor, `uniform`",
         only=Only.MEMBERS,
     )
     partition_assignment_strategy: tuple[str, ...] = option(
@@ -290,10 +290,10 @@ class ReadOptions(ValueOptions):
     commit: Commit | None = option(
         "commit",
         kinds.COMMIT,
-        "What commits the group's offsets: `batch` (the driver, after each micro-batch), `task` (each task, at the end "
-        "of its ranges), `sink` (the exactly-once sink with `commit.group`) or, in a batch only, `none`. With `sink`, "
-        "a query with any other sink stops before its second micro-batch. For a stream without commits, set "
-        "`group.membership=false`. In a batch, `task` is at most once, and `kafkagroup.pinned` at least once.",
+        "The committer of the group's offsets: `batch` (the driver, after each micro-batch), `task` (each task, at the "
+        "end of its ranges), `sink` (the exactly-once sink with `commit.group`) or, in a batch only, `none`. With "
+        "`sink`, a query with any other sink stops before its second micro-batch. For a stream without commits, set "
+        "`group.membership=false`. In a batch, `task` reads at most once, `kafkagroup.pinned` at least once.",
         default_text="batch for streams, none for batches",
     )
     commit_transactional: bool | None = option(

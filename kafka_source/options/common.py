@@ -59,7 +59,7 @@ class CommonOptions:
     metadata_recovery_strategy: RecoveryStrategy = option(
         "kafka.metadata.recovery.strategy",
         kinds.RECOVERY_STRATEGY,
-        "What a client does if it reaches no known broker: resolve `kafka.bootstrap.servers` again (`rebootstrap`: "
+        "Reaction of a client that reaches no known broker: resolve `kafka.bootstrap.servers` again (`rebootstrap`: "
         "KIP-899, KIP-1102) or fail the query (`none`). Also accepted without `kafka.`.",
         default="rebootstrap",
         where=Where.ALL,

@@ -91,8 +91,7 @@ class ValueOptions(CommonOptions):
     value_schema_id: int | None = option(
         "value.schema.id",
         kinds.SCHEMA_ID,
-        "The id of the column's schema in the registry. The column then keeps this schema when the subject gets "
-        "another.",
+        "The id of the column's schema in the registry, kept when the subject gets a newer schema.",
         default_text="the newest schema of `value.subject`",
         where=Where.ALL,
     )
@@ -117,7 +116,7 @@ class ValueOptions(CommonOptions):
         "value.descriptor.file",
         kinds.TEXT,
         "With `protobuf`: a file of the driver with the schema, as `protoc --include_imports --descriptor_set_out` "
-        "writes it; the first message is that of its last `.proto` file. A sink takes the option only with "
+        "writes it; the default message is the first in its last `.proto` file. A sink takes the option only with "
         "`value.framing=none`.",
         where=Where.ALL,
     )
@@ -142,7 +141,7 @@ class ValueOptions(CommonOptions):
         kinds.TEXT,
         "The URL of the schema registry, or several URLs of one registry with commas. The registry must have "
         "Confluent's API (Confluent, Karapace, Redpanda, Apicurio below `/apis/ccompat/v7`). Other settings have "
-        "Confluent's names; `schema.registry.ssl.…` takes those of `kafka.ssl.…`.",
+        "Confluent's names; `schema.registry.ssl.…` takes the settings of `kafka.ssl.…`.",
         where=Where.ALL,
     )
     schema_rules: SchemaRules = option(
