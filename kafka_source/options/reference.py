@@ -20,6 +20,11 @@ _WHERE = {Where.BATCH: "batch", Where.STREAM: "stream", Where.SINK: "sink"}
 _ONLY = {Only.MEMBERS: "members", Only.CLASSIC: "classic members"}
 # Options of an example that a query of its kind always needs.
 _GIVEN_BESIDE = ("kafka.group.id", "schema.registry.url", "topic")
+# In a remedy: the words that an option takes, and names of options with their values.
+_TAKEN_WORDS = re.compile(
+    r"(?<=` takes )(?!a |at |no |one )[\w-]+(?:(?:,| or| and) [\w-]+)*(?= (?:only )?(?:with|in) )"
+)
+_CODE = re.compile(r"(?<![`\w.=/])(?:[a-z]\w*(?:\.\w+)+(?:=\w+)?|[a-z]\w*=\w+|\w+(?:Offsets|Trigger)\b)")
 
 
 def as_markdown() -> str:
@@ -36,7 +41,7 @@ def as_markdown() -> str:
         shown += options
         lines += [f"## {heading}", "", *_table(options, where), ""]
     lines += ["## Combinations that are refused", ""]
-    lines += ["`load()` refuses them, in a stream unless stated. Brokers, topics and the group are left out here.", ""]
+    lines += ["`load()` refuses these options, in a stream unless stated. Brokers, topics and groups are left out.", ""]
     lines += _combinations()
     return "\n".join(lines) + "\n"
 
@@ -109,6 +114,8 @@ def _combinations() -> list[str]:
         remedy = re.sub(r".*Option (\S+) got '.*'; it takes", r"`\1` takes", str(error))
         remedy = re.sub(r".*more details\. |(?<=^Remove )the option |, (?:where|whose) .*|(?<=\)\.) .*", "", remedy)
         remedy = re.sub(r"^((?:Remove|Keep|Set|`commit`) [^:;]+)[:;] (?!set|remove).*", r"\1", remedy)
+        remedy = _TAKEN_WORDS.sub(lambda words: re.sub(r"\b(?!or |and )[\w-]+", r"`\g<0>`", words[0]), remedy)
+        remedy = _CODE.sub(r"`\g<0>`", remedy)
         where = "" if example.where is Where.STREAM else f" ({_where(example.where)})"
         items.setdefault((remedy.rstrip("."), where), []).append(given)
     return [
