@@ -23,8 +23,8 @@ options are lower case with dots. Other options with the prefix `kafka.` go to t
 Likely mistakes, such as `kafka.gruop.id` or `group.id`, are errors with a suggestion ([`strict`](#strict)). Other unknown
 options are ignored with a warning, as Spark ignores them.
 
-`load()` reports invalid options. The start of the query reports them with `.schema(...)`, and if only batches or only
-streams have the option (`endingOffsets`).
+`load()` reports invalid options. With `.schema(...)`, the start of the query reports them instead, as it always reports
+options that only batches or only streams have (`endingOffsets`).
 
 The column *only* names the queries in which an option has an effect: *members* have `kafka.group.id`, without `assign`
 and `group.membership=false`; *classic members* are members without `kafka.group.protocol=consumer`.

@@ -228,7 +228,7 @@ _CONNECTIONS = (
 
 _GROUP = (
     _honoured("group.id", _C, _STRING, "the group that a read [joins](group.md)"),
-    _honoured("group.instance.id", _C, _STRING, "a prefix: an [option](options.md)"),
+    _honoured("group.instance.id", _C, _STRING, "an [option](options.md): the prefix of instance ids"),
     _honoured("heartbeat.interval.ms", _C, _INT, "an [option](options.md)"),
     _honoured("max.poll.interval.ms", _C, _INT, "an [option](options.md)", minimum=1),
     _honoured("partition.assignment.strategy", _C, _LIST, "names of [assignors](assignors.md), or Java's classes"),
