@@ -607,7 +607,7 @@ OPTIONS: tuple[Option, ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A setting of Kafka that would break a promise of the connector.
+    """A setting of Kafka that would break a guarantee of the connector.
 
     Attributes:
         where: The queries that refuse the setting. Others ignore it, as Kafka's clients do.
@@ -653,4 +653,4 @@ REFUSED: Mapping[str, Refused] = {
         "values are binary or string; cast the column, or set value.format",
     ),
 }
-"""Settings of Kafka that would break a promise of the connector, with their replacements."""
+"""Settings of Kafka that would break a guarantee of the connector, with their replacements."""

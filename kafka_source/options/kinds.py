@@ -75,8 +75,8 @@ def integer(low: int | None = None, high: int | None = None, spark: str = "") ->
     """Return the kind of an option whose value is a whole number within bounds, both included.
 
     Args:
-        low: The lower bound; None: that of a `long` of Java.
-        high: The upper bound; None: that of a `long` of Java.
+        low: The lower bound; None: the limit of a Java `long`.
+        high: The upper bound; None: the limit of a Java `long`.
         spark: Spark's error text for another value; see `Kind`.
     """
 
