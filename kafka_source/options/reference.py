@@ -24,7 +24,9 @@ _GIVEN_BESIDE = ("kafka.group.id", "schema.registry.url", "topic")
 _TAKEN_WORDS = re.compile(
     r"(?<=` takes )(?!a |at |no |one )[\w-]+(?:(?:,| or| and) [\w-]+)*(?= (?:only )?(?:with|in) )"
 )
-_CODE = re.compile(r"(?<![`\w.=/])(?:[a-z]\w*(?:\.\w+)+(?:=\w+)?|[a-z]\w*=\w+|assign\b|\w+(?:Offsets|Trigger)\b)")
+_CODE = re.compile(
+    r"(?<![`\w.=/])(?:[a-z]\w*(?:\.\w+)+(?:=\w+)?|[a-z]\w*=\w+|(?:assign|subscribe)\b|\w+(?:Offsets|Trigger)\b)"
+)
 
 
 def as_markdown() -> str:
